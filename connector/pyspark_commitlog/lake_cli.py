@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.jobs.answer_job import run_answer, store_parser
+from pyspark_commitlog.jobs.answer_job import add_storage, run_answer, run_in_session, store_parser
+from store_core.store.export.lake_table import LAKE_FORMATS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
 
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
@@ -22,24 +25,31 @@ _REMARK: Final = "With 1 something differs (--prove); with 5 something is damage
 
 def export(arguments: Sequence[str] | None = None) -> int:
     """Run ``export.py``; return the exit code, see `store_core.command.exit_code`."""
-    about = "Exports the messages of a RocketMQ store as Parquet, each exactly once."
+    about = "Exports the messages of a RocketMQ store into a data lake, each exactly once."
     parser = store_parser("commitlog-export", about, _REMARK)
+    add_storage(parser)
     parser.add_argument("--into", required=True, metavar="DIRECTORY", help="the lake, on such a file system, too")
+    parser.add_argument("--format", choices=LAKE_FORMATS, default="parquet", help="tables need jars in the session")
+    parser.add_argument("--table", metavar="NAME", help="with iceberg: CATALOG.NAMESPACE.TABLE; --into has the ledger")
     parser.add_argument("--topic", action="append", help="only this topic; can be repeated")
     parser.add_argument("--allow-loss", action="store_true", help="go on if retention deleted what was not exported")
     parser.add_argument("--prove", action="store_true", help="export nothing; compare what is there with the log")
     given = parser.parse_args(arguments)
     if given.prove and (given.topic or given.allow_loss):
         parser.error("--prove compares what was exported: it goes with neither --topic nor --allow-loss")
-    return run_answer(parser.prog, given, lambda engine: _answer(engine, given))
+    if (given.table is not None) != (given.format == "iceberg"):
+        parser.error("--table names the table of --format iceberg; other formats have --into alone")
+    return run_in_session(parser.prog, given, lambda spark: _exported(spark, given))
 
 
-def _answer(engine: Engine, given: argparse.Namespace) -> Report[Any]:
-    from store_core.answers.store_export import export_by, prove_by
+def _exported(spark: SparkSession, given: argparse.Namespace) -> Report[Any]:
+    from pyspark_commitlog import answers
 
+    lake = {"kind": given.format, "table": given.table}
     if given.prove:
-        return prove_by(engine, given.store, given.into)
-    return export_by(engine, given.store, given.into, given.topic, allow_loss=given.allow_loss)
+        return answers.prove(spark, given.store, given.into, **lake).report
+    given_topic, loss = given.topic, given.allow_loss
+    return answers.export(spark, given.store, given.into, given_topic, allow_loss=loss, **lake).report
 
 
 def redact(arguments: Sequence[str] | None = None) -> int:

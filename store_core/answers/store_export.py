@@ -12,7 +12,7 @@ from store_core.answers.exporting.export_job import ExportJob
 from store_core.answers.exporting.export_report import ExportFacts, ExportReport
 from store_core.answers.exporting.lake_proof import LakeProof
 from store_core.answers.local_engine import local_engine
-from store_core.answers.scanning.message_scan import PART_BYTES, ScanCounts
+from store_core.answers.scanning.message_scan import PART_BYTES, ScanCounts, told_apart
 from store_core.errors import ExpiredSegmentsError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
@@ -24,8 +24,10 @@ from store_core.store.read.follow.continuity import find_continuation
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.follow.read_limits import NO_LIMITS
+from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import hint_of, stored_topics
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.files.file_system import FileSystem
     from store_core.files.store_path import StorePaths
+    from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.read.follow.log_position import LogPosition
 
@@ -52,16 +55,23 @@ def export_by(  # noqa: PLR0913 -- as `export`
     topic: Sequence[str] | None = None,
     *,
     allow_loss: bool = False,
+    table: LakeTable | None = None,
     file_system: FileSystem | None = None,
 ) -> ExportReport:
-    """Export on an engine, all of whose workers see the directory; see `export`."""
+    """Export on an engine, all of whose workers see the directory; see `export`.
+
+    With a table the messages go into it, by one append of the table for each export; files are only staged in the
+    directory, which keeps the ledger.
+    """
     target = Path(into).resolve()
-    LogSegments.of(store, compressed=True)  # if there is nothing to export, nothing is made
-    check_outside("into", target, store)
     files = file_system or OsFileSystem()
-    with _locked(target, files) as ledger:
+    _check(store, target, topic or (), files)  # if there is nothing to export, nothing is made
+    with _locked(target, files, table) as ledger:
+        _check_table([*ledger.entries(), *ledger.pending()], table)
         ledger.finish()
         entries = ledger.entries()
+        if table is not None:
+            table.open(is_new=not entries)
         topics = _topics(topic, entries)
         options = replace(_READ, topic=topics)
         follower = LogFollower(store, options, compressed=True)
@@ -69,15 +79,14 @@ def export_by(  # noqa: PLR0913 -- as `export`
         begin, lost = _resumed(store, known, allow_loss=allow_loss)
         end = follower.advance(begin, NO_LIMITS)
         ranges = tuple(follower.ranges(begin, end))
-        if any(part.segment.entries is not None for part in ranges):
-            raise UnsupportedStoreError("a DLedger log can't be exported: what is not committed may be replaced")
         number = len(entries) + 1
         files.add_directories(ledger.staged)
         exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
-        _check_topics(store, topics, exported)
         if not exported:
             return _report(store, target, entries, None)
         entry = _entry(number, (begin, end), topics, exported, lost, entries)
+        if table is not None:
+            entry = replace(entry, table=table.name)
         ledger.commit(entry)
         return _report(store, target, (*entries, entry), entry)
 
@@ -131,15 +140,18 @@ def export(  # noqa: PLR0913 -- the options of an export
         return export_by(engine, store, into, topic, allow_loss=allow_loss)
 
 
-def prove_by(engine: Engine, store: StorePaths, into: str | os.PathLike[str]) -> ProofReport:
-    """Prove an export on an engine; see `prove`."""
+def prove_by(
+    engine: Engine, store: StorePaths, into: str | os.PathLike[str], table: LakeTable | None = None
+) -> ProofReport:
+    """Prove an export on an engine, or one into a table; see `prove`."""
     target = Path(into).resolve()
     ledger = ExportLedger(target, OsFileSystem())
     entries = ledger.entries()
     if not entries:
         raise StoreNotFoundError(f"{ledger.directory} has no entry: nothing was exported to {target}")
+    _check_table(entries, table)
     options = replace(_READ, topic=entries[0].topics, fail_on_data_loss=False)
-    return LakeProof(str(store_roots(store)[0]), target, entries, options).run(engine, store)
+    return LakeProof(str(store_roots(store)[0]), target, entries, options, table).run(engine, store)
 
 
 def prove(
@@ -170,9 +182,25 @@ def prove(
         return prove_by(engine, store, into)
 
 
+def _check_table(entries: Sequence[ExportEntry], table: LakeTable | None) -> None:
+    """Refuse a ledger whose exports went elsewhere.
+
+    Raises
+    ------
+    InvalidOptionError
+        Saying where.
+    """
+    given = "" if table is None else table.name
+    for entry in entries[:1]:
+        if entry.table != given:
+            kept, asked = (name or "Parquet files" for name in (entry.table, given))
+            advice = "The format is an option of jobs/export.py and of pyspark_commitlog.answers.export"
+            raise InvalidOptionError(f"into: the ledger there is of exports to {kept}, asked for {asked}. {advice}")
+
+
 @contextmanager
-def _locked(target: Path, files: FileSystem) -> Iterator[ExportLedger]:
-    ledger = ExportLedger(target, files)
+def _locked(target: Path, files: FileSystem, table: LakeTable | None) -> Iterator[ExportLedger]:
+    ledger = ExportLedger(target, files, table)
     with StoreLock(ledger.directory, files):
         yield ledger
 
@@ -185,22 +213,41 @@ def _topics(topic: Sequence[str] | None, entries: Sequence[ExportEntry]) -> tupl
     return entries[0].topics if entries else topics
 
 
-def _check_topics(store: StorePaths, topics: Sequence[str], exported: Sequence[Exported]) -> None:
-    """Refuse topics if there is no message of any, and nothing in the store knows one: their names are mistyped.
+def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSystem) -> None:
+    """Refuse a store that can't be exported, and topics that it does not have, before anything is written.
+
+    Raises
+    ------
+    StoreError
+        Saying what is wrong.
+    """
+    segments = LogSegments.of(store, compressed=True).segments
+    if any(segment.entries is not None for segment in segments):
+        raise UnsupportedStoreError("a DLedger log can't be exported: what is not committed may be replaced")
+    check_outside("into", target, store)
+    if topic and not ExportLedger(target, files).is_begun():
+        _check_topics(store, topic)
+
+
+def _check_topics(store: StorePaths, topics: Sequence[str]) -> None:
+    """Refuse topics if nothing in the store knows any of them, nor has the log a message: their names are mistyped.
 
     Raises
     ------
     InvalidOptionError
         Naming the first one.
     """
-    if not topics or any(each.totals.messages for each in exported):
-        return
     known = stored_topics(store_roots(store))
-    missing = [topic for topic in topics if topic not in known]
-    if len(missing) == len(topics):
-        raise InvalidOptionError(
-            f"topic: {store_roots(store)[0]} has no topic {missing[0]!r}; {hint_of(missing[0], known)}"
-        )
+    if known.isdisjoint(topics) and not _has_messages(store, topics):
+        missing = min(topics)
+        hint = hint_of(missing, known)
+        raise InvalidOptionError(f"topic: {store_roots(store)[0]} has no topic {missing!r}; {hint}")
+
+
+def _has_messages(store: StorePaths, topics: Sequence[str]) -> bool:
+    options = replace(_READ, topic=tuple(topics), columns=("magic_code",), verify_crc=False, fail_on_data_loss=False)
+    parts = plan_ranges(store, options).ranges
+    return any(told_apart(batch, part)[0].num_rows for part in parts for batch in read_range(part, options))
 
 
 def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tuple[LogPosition, int]:
@@ -245,15 +292,17 @@ def _entry(  # noqa: PLR0913 -- what an entry is made of
 
 def _report(store: StorePaths, target: Path, entries: Sequence[ExportEntry], new: ExportEntry | None) -> ExportReport:
     end = entries[-1].end.physical_offset if entries else 0
+    files = () if new is None or new.table else new.files
     facts = ExportFacts(
         store=str(store_roots(store)[0]),
         into=str(target),
+        table=next((each.table or None for each in entries), None),
         number=None if new is None else new.number,
         begin=end if new is None else new.begin.physical_offset,
         end=end,
         messages=0 if new is None else sum(each.messages for each in new.segments),
         bytes=0 if new is None else sum(each.bytes for each in new.segments),
-        files=0 if new is None else len(new.files),
+        files=len(files),
         all_messages=sum(segment.messages for each in entries for segment in each.segments),
         digest=entries[-1].digest if entries else None,
         lost_bytes=0 if new is None else new.lost_bytes,
@@ -262,6 +311,6 @@ def _report(store: StorePaths, target: Path, entries: Sequence[ExportEntry], new
     )
     rows = {
         "segments": [] if new is None else [each.as_json() for each in new.segments],
-        "files": [] if new is None else [each.as_json() for each in new.files],
+        "files": [each.as_json() for each in files],
     }
     return ExportReport.of(facts, rows)

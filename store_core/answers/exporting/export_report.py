@@ -29,6 +29,7 @@ EXPORT_SCHEMA: Final = ReportSchema(
     (
         Fact("store", "the store root"),
         Fact("into", "the directory of the lake"),
+        Fact("table", "format and name of the table that has the messages; null if they are Parquet files there"),
         Fact("number", "number of this export in the ledger; null if there was nothing new"),
         Fact("begin", "physical offset from which on the log was exported"),
         Fact("end", "physical offset one past it"),
@@ -72,6 +73,7 @@ class ExportFacts:
 
     store: str
     into: str
+    table: str | None
     number: int | None
     begin: int
     end: int
@@ -115,8 +117,8 @@ class ExportReport(Report[ExportFacts]):
         if found.number is None:
             yield f"nothing new after offset {found.end}: the directory has {all_messages}"
         else:
-            files = counted(found.files, "file")
-            yield f"export {found.number}: {counted(found.messages, 'message')} of {found.bytes:,} bytes, in {files}"
+            place = f"in {counted(found.files, 'file')}" if found.table is None else f"into {found.table}"
+            yield f"export {found.number}: {counted(found.messages, 'message')} of {found.bytes:,} bytes, {place}"
             yield f"from offset {found.begin} to {found.end}; the directory now has {all_messages}"
         if found.lost_bytes:
             yield f"{found.lost_bytes:,} bytes of the log were gone before they were exported"

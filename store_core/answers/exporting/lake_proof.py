@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.proof_job import Proved
     from store_core.files.store_path import StorePaths
     from store_core.store.export.export_ledger import ExportEntry
+    from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine
     from store_core.store.read.read_options import ReadOptions
 
@@ -47,12 +48,15 @@ class LakeProof:
         One or more.
     options : ReadOptions
         As of the exports.
+    table : LakeTable or None
+        Where the exports went; None for Parquet files below the target.
     """
 
     root: str
     target: Path
     entries: Sequence[ExportEntry]
     options: ReadOptions
+    table: LakeTable | None = None
 
     def run(self, engine: Engine, store: StorePaths) -> ProofReport:
         """Read both sides again, and compare them with the ledger."""
@@ -60,10 +64,15 @@ class LakeProof:
         begin, end = self.entries[0].begin.physical_offset, self.entries[-1].end.physical_offset
         bounds = OffsetBound(begin), OffsetBound(end)
         options = replace(self.options, columns=_COLUMNS, starting_offsets=bounds[0], ending_offsets=bounds[1])
-        files = [LakePart(file.path, file.messages, tuple(ledger)) for each in self.entries for file in each.files]
-        proved = engine.run(ProofJob(self.target, tuple(files), plan_ranges(store, options).ranges, options))
+        starts = tuple(ledger)
+        files = [LakePart(file.path, file.messages, starts) for each in self.entries for file in each.files]
+        proved = engine.run(
+            ProofJob(
+                self.target, tuple(files) if self.table is None else (), plan_ranges(store, options).ranges, options
+            )
+        )
         kept = {each.start_offset for each in list_segments(store, storage=NO_SETTINGS).segments}
-        lake = _totals(proved, is_lake=True)
+        lake = _totals(proved, is_lake=True) if self.table is None else totals_by_segment(self.table.totals(starts))
         rows = [_compared(each, lake, _totals(proved, is_lake=False), kept) for each in ledger.values()]
         findings = [*self._of_files(proved), *_of_segments(rows), *_of_strangers(lake, ledger), *self._unknown_files()]
         for row in rows:
@@ -72,6 +81,7 @@ class LakeProof:
         facts = ProofFacts(
             store=self.root,
             into=str(self.target),
+            table=self.entries[0].table or None,
             exports=len(self.entries),
             begin=begin,
             end=end,
@@ -90,7 +100,9 @@ class LakeProof:
                 yield {"what": "file", "where": each.path, "expected": "as exported", "found": each.problem}
 
     def _unknown_files(self) -> Iterator[Row]:
-        """Yield files that readers of the lake would take for exported ones."""
+        """Yield files that readers of the lake would take for exported ones; those of a table are its own matter."""
+        if self.table is not None:
+            return
         entries = [*self.entries, *ExportLedger(self.target, OsFileSystem()).pending()]
         known = {file.path for each in entries for file in each.files}
         for path in sorted(self.target.glob("[!_.]*/**/*.parquet")):

@@ -20,7 +20,9 @@ from store_core.store.read.message_reader import read_range
 from store_core.store.read.ranges import ReadRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
 
     from store_core.store.read.read_options import ReadOptions
 
@@ -110,8 +112,16 @@ class ProofJob:
         return list(totals_by_segment(found).values())
 
 
-def _of_rows(batch: pa.RecordBatch, starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterable[SegmentTotals]:
-    """Yield totals of the rows of a file, by checksums of the bodies that are really there."""
+def _of_rows(batch: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> Iterator[SegmentTotals]:
+    """Yield totals of rows of a lake, by checksums of the bodies that are really there.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        With `physical_offset`, `store_size` and `body`.
+    starts : numpy.ndarray
+        int64, shape (n,): the starts of segments, in order; -1 stands for a segment before the first one.
+    """
     places, sizes = (batch.column(name).to_numpy().astype(np.int64) for name in ("physical_offset", "store_size"))
     offsets, data, _ = binary_parts(batch.column("body"))
     bounds = offsets.astype(np.int64)

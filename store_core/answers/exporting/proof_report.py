@@ -31,6 +31,7 @@ PROOF_SCHEMA: Final = ReportSchema(
     (
         Fact("store", "the store root"),
         Fact("into", "the directory of the lake"),
+        Fact("table", "format and name of the table that has the messages; null if they are Parquet files there"),
         Fact("exports", "entries of the ledger"),
         Fact("begin", "physical offset from which on the log was exported"),
         Fact("end", "physical offset one past it"),
@@ -77,6 +78,7 @@ class ProofFacts:
 
     store: str
     into: str
+    table: str | None
     exports: int
     begin: int
     end: int

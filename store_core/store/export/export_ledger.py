@@ -8,6 +8,9 @@ An export becomes visible in these steps, each on disk before the next one begin
 3. Each file is renamed to its partition.
 4. The entry is renamed to ``NUMBER.json``.
 
+An export into a table (`store_core.store.export.lake_table`) becomes visible by one append to it in place of step 3;
+then the staged files are deleted.
+
 A run that finds a pending entry finishes steps 3 and 4 before anything else; one that finds staged files without it
 deletes them. So after a crash at any moment each message is exported once, or will be by the next run.
 """
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from store_core.errors import CorruptRecordError, StoreError
 from store_core.files.file_system import write_all
 from store_core.store.export.lake_files import LakeFile
+from store_core.store.export.lake_table import TableCommit, TableRows
 from store_core.store.export.segment_totals import SegmentTotals
 from store_core.store.read.follow.log_position import LogPosition
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
+    from store_core.store.export.lake_table import LakeTable
 
 __all__ = ["LEDGER", "STAGED", "ExportEntry", "ExportLedger"]
 
@@ -66,6 +71,8 @@ class ExportEntry:
         Bytes of the log between the export before and this one that were gone.
     previous : str
         SHA-256 of the entry before, in hexadecimal digits; empty for the first.
+    table : str
+        Format and name of the table that has the messages; empty for Parquet files below the target.
     """
 
     number: int
@@ -78,6 +85,7 @@ class ExportEntry:
     damaged_bytes: int = 0
     lost_bytes: int = 0
     previous: str = ""
+    table: str = ""
 
     @property
     def text(self) -> str:
@@ -94,6 +102,7 @@ class ExportEntry:
             "damaged_bytes": self.damaged_bytes,
             "lost_bytes": self.lost_bytes,
             "previous": self.previous,
+            **({"table": self.table} if self.table else {}),
         }
         return json.dumps(values, indent=1) + "\n"
 
@@ -141,13 +150,20 @@ class ExportLedger:
     ----------
     target : Path
     file_system : FileSystem
+    table : LakeTable, optional
+        Where exports go; by default they are Parquet files below the target.
     """
 
-    def __init__(self, target: Path, file_system: FileSystem) -> None:
+    def __init__(self, target: Path, file_system: FileSystem, table: LakeTable | None = None) -> None:
         self._target = target
         self._files = file_system
+        self._table = table
         self.directory = target / LEDGER
         self.staged = target / STAGED
+
+    def is_begun(self) -> bool:
+        """Return whether an export was begun: there is an entry, be it whole or not."""
+        return any(_ENTRY.fullmatch(name) or name.endswith(_PENDING) for name in self._files.names(self.directory))
 
     def entries(self) -> tuple[ExportEntry, ...]:
         """Return all entries, in order.
@@ -191,8 +207,7 @@ class ExportLedger:
         """
         for entry in self.pending():
             self._publish(entry)
-        for name in self._files.names(self.staged):
-            self._files.remove(self.staged / name)
+        self._remove_staged()
         for name in self._files.names(self.directory):
             if name.endswith(".new"):
                 self._files.remove(self.directory / name)
@@ -218,12 +233,22 @@ class ExportLedger:
         self._files.rename(new, pending)
         self._files.sync_directory(self.directory)
         self._publish(entry)
+        self._remove_staged()
 
     def _pending(self, number: int) -> Path:
         return self.directory / f"{number:08d}{_PENDING}"
 
     def _publish(self, entry: ExportEntry) -> None:
-        """Rename files to their partitions, then the entry."""
+        """Make the messages visible, then the entry."""
+        if self._table is None:
+            self._rename(entry)
+        elif entry.files:
+            self._table.append(self._commit_of(entry))
+        self._files.rename(self._pending(entry.number), self.directory / f"{entry.number:08d}.json")
+        self._files.sync_directory(self.directory)
+
+    def _rename(self, entry: ExportEntry) -> None:
+        """Rename files to their partitions."""
         for each in entry.files:
             staged, path = self.staged / each.staged, self._target / each.path
             if self._files.status(staged) is not None:
@@ -232,8 +257,20 @@ class ExportLedger:
             elif self._files.status(path) is None:
                 raise _error(path, f"the file here, or {staged}", "neither")
         self._sync(self._target / each.path for each in entry.files)
-        self._files.rename(self._pending(entry.number), self.directory / f"{entry.number:08d}.json")
-        self._files.sync_directory(self.directory)
+
+    def _commit_of(self, entry: ExportEntry) -> TableCommit:
+        first, rows = next(iter(self.entries()), entry), []
+        for each in entry.files:
+            staged = self.staged / each.staged
+            if self._files.status(staged) is None:
+                raise _error(staged, "the staged file of an export that is pending", "none")
+            rows.append(TableRows(staged, *each.partition))
+        begin, end = entry.begin.physical_offset, entry.end.physical_offset
+        return TableCommit(first.digest, entry.number, begin, end, tuple(rows))
+
+    def _remove_staged(self) -> None:
+        for name in self._files.names(self.staged):
+            self._files.remove(self.staged / name)
 
     def _sync(self, paths: Iterable[Path]) -> None:
         for directory in dict.fromkeys(path.parent for path in paths):

@@ -36,6 +36,7 @@ _MOST_BYTES: Final = 256 << 20
 """Of rows that wait for a row group, in one partition and in all of them."""
 
 _NOT_PLAIN: Final = re.compile(rb"[^A-Za-z0-9_.-]")
+_ESCAPED: Final = re.compile(rb"%([0-9A-F]{2})")
 _LONGEST_NAME: Final = 255
 """Bytes of a file name on usual file systems."""
 
@@ -67,6 +68,19 @@ class LakeFile(NamedTuple):
     messages: int
     size: int
     topic: str | None = None
+
+    @property
+    def partition(self) -> tuple[str, str]:
+        """Topic and day.
+
+        Examples
+        --------
+        >>> LakeFile("topic=%25RETRY%25billing/day=2023-11-14/1-2-3.parquet", "0", 1, 1).partition
+        ('%RETRY%billing', '2023-11-14')
+        """
+        topic, day, _ = self.path.split("/")
+        escaped = topic.removeprefix("topic=")
+        return _unescaped(escaped) if self.topic is None else self.topic, day.removeprefix("day=")
 
     def as_json(self) -> dict[str, Any]:
         """Return the file's values; the topic is there only if it has one."""
@@ -105,6 +119,10 @@ def _is_too_long(topic: str) -> bool:
 def _escaped(text: str) -> str:
     """Return text as it is in the name of a partition: other bytes than those of plain names as ``%XX``."""
     return _NOT_PLAIN.sub(lambda found: f"%{found[0][0]:02X}".encode(), text.encode()).decode()
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), text.encode()).decode()
 
 
 class PartitionWriters:
