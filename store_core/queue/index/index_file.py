@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.format.java_hash import hash_code, positive_hash
@@ -18,7 +21,6 @@ from store_core.queue.index.index_storage import IndexStorage
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem
@@ -274,6 +276,24 @@ class IndexFile:
             return file.read(entries * INDEX_DTYPE.itemsize, self._entry_position(index))
 
         return walk_chain(IndexQuery(key_hash, slot_count, max_num, begin, end, begins, count), first, read)
+
+    def has_entry(self, physical_offset: int) -> bool:
+        """Return whether there is an entry of the message at an offset, if entries are in the order of the log.
+
+        Raises
+        ------
+        OSError
+            As raised by the system.
+        """
+        with self._lock:
+            count, file = self._header.index_count, self._storage.reader()
+
+        def offset_of(number: int) -> int:
+            stored = np.frombuffer(file.read(INDEX_DTYPE.itemsize, self._entry_position(number)), INDEX_DTYPE, 1)
+            return int(stored["physical_offset"][0])
+
+        found = bisect_left(range(1, count), physical_offset, key=offset_of) + 1
+        return found < count and offset_of(found) == physical_offset
 
     def _slot(self, slot: int) -> int:
         if self._slots is not None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 __all__ = ["LookUpCosts"]
@@ -25,6 +25,8 @@ class LookUpCosts:
         The same for a unit in a RocksDB.
     per_record : int
         The same for a record that is picked out of the log; a page is read for it.
+    per_request : int
+        The same for a request to a storage that is not this machine's.
     most_share : float
         Largest cost of a look-up as a share of the scan's bytes.
     most_gap : int
@@ -38,9 +40,15 @@ class LookUpCosts:
     per_database: int = 128 << 20
     per_stored_unit: int = 8 << 10
     per_record: int = 1 << 10
+    per_request: int = 256 << 10
     most_share: float = 0.5
     most_gap: int = 64 << 20
     most_units: int = 32 << 20
+
+    @property
+    def values(self) -> tuple[int | float, ...]:
+        """All of them, in order."""
+        return astuple(self)
 
 
 DEFAULT_COSTS: Final = LookUpCosts()

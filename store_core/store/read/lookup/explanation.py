@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from store_core.files.remote.traffic import NOTHING, Moved
 from store_core.format.counted import counted
+from store_core.store.read.lookup.remote_costs import moved_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +38,9 @@ class ReadExplanation:
         Units of queues, and entries of the index, that planning rests on: read for it, or known from an earlier read.
     records : int
         Records that were picked, by whose units they will be found; those of scanned ranges are not counted.
+    planned, reading : Moved
+        Of a store in another storage: requests and bytes of planning, counted, and those of reading, about, where
+        nothing of the plan's is kept.
     notes : tuple of str
         What an operator should know, such as a queue that could not be used.
 
@@ -53,6 +58,8 @@ class ReadExplanation:
     units: int = 0
     entries: int = 0
     records: int = 0
+    planned: Moved = NOTHING
+    reading: Moved = NOTHING
     notes: tuple[str, ...] = field(default=())
 
     def for_ranges(self, ranges: Sequence[ReadRange]) -> ReadExplanation:
@@ -64,6 +71,7 @@ class ReadExplanation:
             files=len({part.segment.path for part in ranges}),
             bytes=scanned + sum(each.size for each in picks),
             records=sum(map(len, picks)),
+            reading=moved_by(ranges),
         )
 
     @property
@@ -81,4 +89,6 @@ class ReadExplanation:
         read = " and ".join(f"{number:,} {name}" for number, name in sources if number)
         if read:
             lines.append(f"  of {read}, {self.records:,} records are read at their positions")
+        if self.planned.requests:
+            lines.append(f"  moves {self.planned} to plan, and about {self.reading} to read")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])

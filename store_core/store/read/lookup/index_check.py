@@ -16,11 +16,35 @@ from store_core.store.read.picks import NO_QUEUE, Picks
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.format.releases.release import Release
 
-__all__ = ["first_contradiction", "picks_at"]
+__all__ = ["first_contradiction", "load_records", "picks_at"]
 
 _HASH_BITS: Final = 32
+_HEAD: Final = 4 << 10
+"""Bytes that are loaded first: more than a record's head, and most records."""
+
+
+def load_records(opened: PagedBytes, segment: Segment, starts: npt.NDArray[np.int64]) -> None:
+    """Load the records at physical offsets, as long as they say themselves, unless the segment is mapped.
+
+    Parameters
+    ----------
+    opened : PagedBytes
+        The segment, open.
+    segment : Segment
+    starts : numpy.ndarray
+        int64, shape (n,).
+    """
+    if segment.is_mapped:
+        return
+    at = starts - segment.start_offset
+    at = at[(at >= 0) & (at < segment.size)]
+    lead = segment.framing.lead
+    opened.load_many([(max(begin - lead, 0), begin + _HEAD) for begin in at.tolist()])
+    sizes = Heads(opened.raw, at[at <= segment.size - MIN_RECORD_SIZE]).leading("total_size")
+    opened.load_many([(begin, begin + max(size, 0)) for begin, size in zip(at.tolist(), sizes.tolist(), strict=False)])
 
 
 def picks_at(raw: npt.NDArray[np.uint8], start_offset: int, starts: npt.NDArray[np.int64]) -> Picks:

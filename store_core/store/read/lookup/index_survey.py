@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 
 from store_core.store.read.lookup.index_entries import IndexDoubtError, IndexEntries, offsets_of
-from store_core.store.read.lookup.proofs import FileState
-from store_core.store.read.lookup.queue_tiling import THREADS
 from store_core.store.read.lookup.survey import digest, digest_of_distinct, mixed, overlapping
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.store.config.index_listing import ListedIndexFile
+    from store_core.store.read.lookup.file_state import FileState
     from store_core.store.read.lookup.proofs import ProofsOfStore
     from store_core.store.read.lookup.survey import Span
 
@@ -40,6 +39,9 @@ __all__ = ["IndexFileInStore", "IndexSurvey", "Stretch", "survey_index"]
 _WORD: Final = 2**64
 _LARGEST: Final = 2**63 - 2**32
 """Positions above it, which no log reaches, could overflow."""
+
+_THREADS: Final = 2
+"""As for queues: numpy converts and adds without the interpreter's lock."""
 
 _ODD: Final = np.uint64(0xD1B54A32D192ED03)
 """Makes the polynomial of a number differ from its square, so that both sums of numbers and of squares count."""
@@ -81,7 +83,7 @@ class IndexFileInStore(NamedTuple):
     """An index file, its state before its header was read, and whether a broker may append to it."""
 
     listed: ListedIndexFile
-    state: FileState
+    state: FileState | None
     is_last: bool
 
 
@@ -145,12 +147,12 @@ def survey_index(file: IndexFileInStore, spans: Sequence[Span], proofs: ProofsOf
         As raised by the system.
     """
     name, state, is_last = str(file.listed.path), file.state, file.is_last
-    known = proofs.recall(IndexSurvey, name, state, is_last=is_last)
+    known = None if state is None else proofs.recall(IndexSurvey, name, state, is_last=is_last)
     if known is not None and known.holds_for(spans):
         return known
     stored = IndexEntries(file.listed)
     found = _read(stored, spans)
-    if FileState.of(stored.status()) == state:
+    if state is not None and stored.state == state:
         proofs.keep(name, state, found, is_last=is_last)
     return found
 
@@ -158,8 +160,8 @@ def survey_index(file: IndexFileInStore, spans: Sequence[Span], proofs: ProofsOf
 def _read(stored: IndexEntries, spans: Sequence[Span]) -> IndexSurvey:
     """Read an index file in parts, each in a thread."""
     file, count = stored.file, stored.file.header.index_count
-    cuts = np.linspace(1, count, THREADS + 1).astype(np.int64).tolist()
-    with ThreadPoolExecutor(THREADS) as pool:
+    cuts = np.linspace(1, count, _THREADS + 1).astype(np.int64).tolist()
+    with ThreadPoolExecutor(_THREADS) as pool:
         links = pool.submit(_slot_links, stored)
         found = pool.map(partial(_Pass, stored, spans), cuts[:-1], cuts[1:])
         parts = [part for part in found if part.numbers]

@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from store_core.files.segment_source import open_segment
 from store_core.format.columnar.chain import Place
+from store_core.store.read.found_end import SegmentEnd, segment_end
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.index_look_up import IndexLookUp, plan_index_look_up
 from store_core.store.read.lookup.position_look_up import plan_position_look_up
 from store_core.store.read.lookup.queue_look_up import Unsuitable, plan_queue_look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
+    from store_core.store.read.found_end import PlainEnd
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.position_look_up import PositionLookUp
     from store_core.store.read.lookup.queue_look_up import QueueLookUp
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["LookUp"]
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("store_core")
 
@@ -54,6 +60,7 @@ class LookUp:
         self._asked = (paths, segments, asked_size, options, costs, self._resources)
         self._options = options
         self._notes: tuple[str, ...] = ()
+        self._chosen: _Chosen = Unsuitable("nothing was chosen")
         try:
             self._chosen = self._choose()
         except BaseException:
@@ -62,14 +69,14 @@ class LookUp:
 
     def close(self) -> None:
         """Close what it reads from; the ranges that it returned stay as they are."""
+        if not isinstance(self._chosen, Unsuitable):
+            self._chosen.close()
         self._resources.close()
 
     def _choose(self) -> _Chosen:
         paths, segments, _, options, costs, resources = self._asked
         if any(segment.archive for segment in segments):
             return Unsuitable("the store is in an archive, whose queues and index are not read")
-        if any(segment.remote is not None for segment in segments):
-            return Unsuitable("the store is not on this machine, so its queues and index are not read")
         if any(segment.codec is not None for segment in segments):
             return Unsuitable("segments are compressed, which are read from their beginning")
         if options.position is not None and options.is_failfast and options.use_consume_queues != "never":
@@ -89,15 +96,52 @@ class LookUp:
         return found
 
     @property
+    def is_scan(self) -> bool:
+        """Whether no look-up is used, so that all records are read one after the other."""
+        return isinstance(self._chosen, Unsuitable)
+
+    @property
     def mapped(self) -> dict[Segment, Chain]:
         """Segments that were mapped for it."""
         return {} if isinstance(self._chosen, Unsuitable) else self._chosen.mapped
 
-    def known_end(self, segment: Segment) -> Place:
-        """Return up to where a segment's records are known without walking it."""
-        if isinstance(self._chosen, Unsuitable):
-            return Place()
-        return self._chosen.known_end(segment, verify_crc=self._options.verify_crc)
+    def end_of(
+        self, segment: Segment, *, is_first: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_segment
+    ) -> SegmentEnd:
+        """Find where a segment's records end, from where they are known, or recall it: without the chain then.
+
+        Parameters as of `segment_end`.
+        """
+        crc, has_tail = self._options.verify_crc, self._options.is_permissive
+        after = Place()
+        if not isinstance(self._chosen, Unsuitable):
+            after = self._chosen.known_end(segment, verify_crc=crc)
+        fresh: list[SegmentEnd] = []
+
+        def found() -> PlainEnd:
+            end = segment_end(
+                segment, is_first=is_first, verify_crc=crc, has_tail=has_tail, after=after, open_bytes=open_bytes
+            )
+            fresh.append(end)
+            return end.plain
+
+        known = self.fact(
+            ("end", segment.start_offset, is_first, crc, has_tail, after.position, after.last_sound), found
+        )
+        return fresh[0] if fresh else SegmentEnd.of_plain(segment, known)
+
+    def fact(self, name: Hashable, find: Callable[[], T]) -> T:
+        """Return what follows from the store's files, from what is known if that is kept: see `ProofsOfStore.fact`."""
+        proofs = None if isinstance(self._chosen, Unsuitable) else self._chosen.proofs
+        return find() if proofs is None else proofs.fact(name, find)
+
+    def save_proofs(self, explanation: ReadExplanation) -> ReadExplanation:
+        """Write what is known of the store into the file that the options ask for; add notes on that file."""
+        proofs = None if isinstance(self._chosen, Unsuitable) else self._chosen.proofs
+        if proofs is None:
+            return explanation
+        proofs.save()
+        return replace(explanation, notes=(*explanation.notes, *proofs.notes))
 
     def looked_up(
         self, known: Sequence[ReadRange], parts: Sequence[ReadRange]

@@ -10,18 +10,20 @@ import numpy as np
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.segment_source import open_segment, size_on_disk
-from store_core.files.store_kind import has_queues
+from store_core.files.segment_source import size_on_disk
+from store_core.files.store_kind import has_queues, queue_database
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Place
 from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import head_reader
 from store_core.queue.queue_path import CONSUME_QUEUE, refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
-from store_core.store.read.lookup.proofs import proofs_of
-from store_core.store.read.lookup.queue_tiling import QueueTiling, ask_nothing, known_end
+from store_core.store.read.lookup.filed_proofs import FiledProofs, proofs_of
+from store_core.store.read.lookup.opened_segments import OpenedSegments
+from store_core.store.read.lookup.queue_tiling import known_end, whole_tiling
 from store_core.store.read.lookup.store_queues import StoreQueues, open_database
 from store_core.store.read.picks import Picks
+from store_core.store.read.segment_start import load_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from store_core.format.columnar.chain import Chain
     from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
     from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.queue_tiling import QueueTiling
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
@@ -53,18 +56,32 @@ class PositionLookUp:
         The record; None if it is not proven.
     tiling : QueueTiling or None
         The units of all queues in the log's last segment, if the record is there, to find the log's end.
+    proofs : FiledProofs or None
+        What is known of the store; None if nothing of all its files was needed.
     units : int
         Number of units that were read.
     notes : list of str
-    mapped : dict of Segment to Chain
-        Nothing: one record needs no mapping that is kept.
+    opened : OpenedSegments
+        What was opened to read the record.
     """
 
     picked: Picks | None = None
     tiling: QueueTiling | None = None
+    proofs: FiledProofs | None = None
     units: int = 0
     notes: list[str] = field(default_factory=list)
-    mapped: dict[Segment, Chain] = field(default_factory=dict)
+    opened: OpenedSegments = field(default_factory=OpenedSegments)
+
+    @property
+    def mapped(self) -> dict[Segment, Chain]:
+        """The segment from elsewhere whose pages have the record; one on this machine need not stay mapped."""
+        return self.opened.chains
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.opened.close()
+        if self.tiling is not None:
+            self.tiling.opened.close()
 
     @property
     def plan(self) -> str:
@@ -112,40 +129,51 @@ def plan_position_look_up(
         return PositionLookUp()
     try:
         room = int(costs.most_share * size_on_disk(home))
-        database = open_database(roots[0], costs, room, resources)
-        stored = None if isinstance(database, str) else database
-        picked = _proven(home, position, _FileUnits(roots[0]) if stored is None else _StoredUnits(stored))
+        proofs = proofs_of(roots[0], options, segments) if home is segments[-1] else FiledProofs(roots[0], None)
+        stored = _database(roots[0], costs, room, resources, proofs)
+        opened = OpenedSegments()
+        picked = _proven(home, position, _FileUnits(roots[0]) if stored is None else _StoredUnits(stored), opened)
         if picked is None or home is not segments[-1]:
-            return PositionLookUp(picked, units=int(picked is not None))
+            return PositionLookUp(picked, units=int(picked is not None), opened=opened)
         all_room = int(costs.most_share * sum(map(size_on_disk, segments)))
-        queues = _queues(roots[0], stored, costs, all_room, resources)
+        if stored is not None:
+            queues = StoreQueues.stored_in(stored, costs, all_room)
+        else:
+            queues = StoreQueues.open(roots[0], costs, all_room, resources, proofs)
         if isinstance(queues, str):
-            return PositionLookUp(picked, units=1)
-        tiling = QueueTiling(queues.queues, [home], ask_nothing, costs, proofs_of(roots[0], options))
+            return PositionLookUp(picked, units=1, opened=opened)
+        tiling = whole_tiling(queues, [home], costs, proofs)
     except (OSError, CorruptDatabaseError, UnsupportedStoreError):
         return PositionLookUp()
-    return PositionLookUp(picked, tiling, units=tiling.units)
+    return PositionLookUp(picked, tiling, proofs, units=tiling.units, opened=opened)
 
 
-def _queues(
-    root: Path, stored: RocksdbQueues | None, costs: LookUpCosts, room: int, resources: ExitStack
-) -> StoreQueues | str:
-    if stored is not None:
-        return StoreQueues.stored_in(stored, costs, room)
-    return StoreQueues.open(root, costs, room, resources)
+def _database(
+    root: Path, costs: LookUpCosts, room: int, resources: ExitStack, proofs: FiledProofs
+) -> RocksdbQueues | None:
+    """Open the RocksDB that has the queues; None if they are files, or it would cost too much."""
+    if not proofs.fact("has database", lambda: queue_database(root, OsFileSystem()) is not None):
+        return None
+    found = open_database(root, costs, room, resources)
+    return None if isinstance(found, str) else found
 
 
-def _proven(segment: Segment, position: int, units: _FileUnits | _StoredUnits) -> Picks | None:
+def _proven(
+    segment: Segment, position: int, units: _FileUnits | _StoredUnits, segments: OpenedSegments
+) -> Picks | None:
     """Return the sound record at a position if the queue that it names has a unit that points back to it."""
     at, framing = position - segment.start_offset, segment.framing
     if at < framing.lead:
         return None
-    with open_segment(segment) as opened:
+    with segments.opened(segment) as opened:
+        load_frame(segment, opened, at - framing.lead)
         check = check_frame(opened.raw.data, at - framing.lead, segment.start_offset, framing)
         if check.spans is None:
             return None
         queue_id, queue_offset = _read_place(opened.raw.data, at)
         name = opened.raw[check.spans.topic_start : check.spans.topic_stop].tobytes()
+        if not segment.is_mapped:
+            segments.keep(segment, opened)
     topic = name.decode("utf-8", "surrogateescape")
     if refusal_of(topic, queue_id) is not None:
         return None

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.remote.remote_bytes import RemoteBytes
+from store_core.files.remote.forward_bytes import READ_FIRST, ForwardBytes
 from store_core.files.remote.url_path import UrlPath
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, unit_dtype
 from store_core.format.segment_view import ALL_THERE
 from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, parse_queue_id, refusal_of
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
-from store_core.store.read.lookup.proofs import FileState
+from store_core.store.read.lookup.file_state import FileState
+from store_core.store.read.lookup.remote_costs import OPENING
 from store_core.store.read.lookup.unit_block import START, UNITS_AT_ONCE, trusted_block
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class QueueFile:
     kind : str
         ``consumequeue`` or ``batchconsumequeue``.
     state : FileState or None
-        As of when the directory was listed; None for one on another machine, of which nothing is remembered.
+        As of when the directory was listed; None for one on another machine, of which nothing is kept.
     is_last : bool
         Whether it is the queue's last one.
     remote : RemoteFile or None
@@ -90,13 +91,19 @@ class QueueDirectory:
     files : tuple of QueueFile
         In order.
     size : int
-        Bytes on disk, without holes.
+        Bytes on disk, without holes. On another machine, where nothing tells how far a queue's last file is written,
+        that counts as what is read first.
     """
 
     topic: str
     queue_id: int
     files: tuple[QueueFile, ...]
     size: int
+
+    @property
+    def requests(self) -> int:
+        """How many requests to another machine it takes to read its units, and its first and its last record."""
+        return (OPENING + 1) * len(self.files) + 2 if self.files[0].remote is not None else 0
 
     def parts(self, begin: int) -> Iterator[QueueFile]:
         """Yield its files without those all of whose records start before a place of the log."""
@@ -176,7 +183,8 @@ def _directory(path: Path, topic: str, queue_id: int, kind: str) -> QueueDirecto
     if isinstance(path, UrlPath):
         for file, listed in path.scan():
             if _is_queue_file(listed.name) and listed.is_file and listed.size:
-                files.append(QueueFile(str(file), int(listed.name), kind, None, remote=file.file))
+                remote = file.file
+                files.append(QueueFile(str(file), int(listed.name), kind, None, remote=remote))
                 size += listed.size
     else:
         with os.scandir(path) as entries:
@@ -186,6 +194,8 @@ def _directory(path: Path, topic: str, queue_id: int, kind: str) -> QueueDirecto
                     files.append(QueueFile(entry.path, int(entry.name), kind, FileState.of(status)))
                     size += min(status.st_blocks * _DISK_BLOCK, status.st_size)
     files.sort(key=lambda file: file.offset)
+    if files and files[-1].remote is not None:
+        size -= max(files[-1].remote.size - READ_FIRST, 0)
     files[-1:] = [replace(file, is_last=True) for file in files[-1:]]
     return QueueDirectory(topic, queue_id, tuple(files), size)
 
@@ -221,8 +231,9 @@ class _OpenUnits:
 def _opened(file: QueueFile) -> _OpenUnits:
     dtype = _DTYPES[file.kind]
     if file.remote is not None:
-        pages = RemoteBytes(file.remote)
-        return _OpenUnits(pages.raw[: pages.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), pages, None)
+        pages = ForwardBytes(file.remote)
+        units = pages.raw[: pages.raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
+        return _OpenUnits(units, pages, file.state)
     with open(file.path, "rb") as opened:  # noqa: PTH123 -- one of many
         state = FileState.of(os.fstat(opened.fileno()))
         if state.size < dtype.itemsize:

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
-from store_core.files.segment_source import open_segment
 from store_core.files.store_kind import has_queues
 from store_core.files.store_path import store_roots
-from store_core.format.columnar.chain import Chain
-from store_core.store.read.lookup.proofs import proofs_of
-from store_core.store.read.lookup.queue_tiling import THREADS, QueueTiling, UnaccountedError, known_end
+from store_core.store.read.lookup.filed_proofs import proofs_of
+from store_core.store.read.lookup.opened_segments import threads_for
+from store_core.store.read.lookup.queue_tiling import QueueTiling, UnaccountedError, known_end
+from store_core.store.read.lookup.remote_costs import price_of_picks, price_of_proof
 from store_core.store.read.lookup.store_queues import StoreQueues
 from store_core.store.read.picks import Picks
+from store_core.store.read.ranges import first_wrong
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,18 +25,15 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.format.columnar.chain import Place
+    from store_core.format.columnar.chain import Chain, Place
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.proofs import ProofsOfStore
+    from store_core.store.read.lookup.filed_proofs import FiledProofs
     from store_core.store.read.lookup.survey import IndexBounds
     from store_core.store.read.lookup.unit_block import QueueUnits
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["MOST_MAPPED", "QueueLookUp", "Unsuitable", "plan_queue_look_up"]
-
-MOST_MAPPED: Final = 64
-"""Segments that stay mapped; each takes a file descriptor."""
+__all__ = ["QueueLookUp", "Unsuitable", "plan_queue_look_up"]
 
 _ALL: Final = (0, 2**63 - 1)
 
@@ -57,15 +55,24 @@ class QueueLookUp:
     tiling : QueueTiling
     picked : Picks or None
         Records of the units that were asked for, in all segments.
+    proofs : FiledProofs
+        What is known of the store.
     notes : list of str
-    mapped : dict of Segment to Chain
-        Segments that were mapped to verify the records, whose pages a reader in the same process need not map again.
     """
 
     tiling: QueueTiling
     picked: Picks | None
+    proofs: FiledProofs
     notes: list[str] = field(default_factory=list)
-    mapped: dict[Segment, Chain] = field(default_factory=dict)
+
+    @property
+    def mapped(self) -> dict[Segment, Chain]:
+        """Segments that were opened to verify the records, whose pages a reader in the same process can use."""
+        return self.tiling.opened.chains
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self.tiling.opened.close()
 
     @property
     def plan(self) -> str:
@@ -98,7 +105,7 @@ class QueueLookUp:
         """
         ends = {part.segment: part.data_end for part in whole}
         try:
-            with ThreadPoolExecutor(THREADS) as pool:
+            with ThreadPoolExecutor(threads_for(self.tiling.segments)) as pool:
                 ends_of = (ends.get(each) for each in self.tiling.segments)
                 found = list(pool.map(self._accounted, self.tiling.segments, ends_of))
         except (UnaccountedError, CorruptDatabaseError) as error:
@@ -113,10 +120,9 @@ class QueueLookUp:
         end = segment.end_offset if data_end is None else data_end
         mine = None if self.picked is None else self.picked.between(segment.start_offset, end)
         if mine is not None:
-            with open_segment(segment) as opened:
-                wrong = mine.first_wrong(opened.raw[: end - segment.start_offset], segment)
-                if len(self.mapped) < MOST_MAPPED:
-                    self.mapped[segment] = Chain(segment.view(opened))
+            with self.tiling.opened.opened(segment) as opened:
+                wrong = first_wrong(mine, opened, segment, end)
+                self.tiling.opened.keep(segment, opened)
             if wrong is not None:
                 raise UnaccountedError(f"at offset {wrong} of {segment.path} there is not the record that a unit names")
         return unqueued
@@ -162,10 +168,11 @@ def plan_queue_look_up(  # noqa: PLR0913 -- where to look, what for, and what it
         return Unsuitable("there are no queues beside the log" if not roots else "there are queues of several stores")
     try:
         room = int(costs.most_share * asked_size)
-        found = StoreQueues.open(roots[0], costs, room, resources)
+        proofs = proofs_of(roots[0], options, segments)
+        found = StoreQueues.open(roots[0], costs, room, resources, proofs)
         if isinstance(found, str):
             return Unsuitable(found)
-        return _read(found.queues, segments, options, costs, proofs_of(roots[0], options), room - found.cost)
+        return _read(found.queues, segments, options, costs, proofs, room - found.cost)
     except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
         return Unsuitable(f"the queues can't be read: {error}")
 
@@ -185,16 +192,16 @@ def _read(  # noqa: PLR0913 -- the queues, the log, what is asked of them, and w
     segments: Sequence[Segment],
     options: ReadOptions,
     costs: LookUpCosts,
-    proofs: ProofsOfStore,
+    proofs: FiledProofs,
     room: int,
 ) -> QueueLookUp | Unsuitable:
     """Read the units; `room` is what the picked records may cost, in bytes of a scan."""
     tiling = QueueTiling(queues, segments, _Asked(options), costs, proofs, room // costs.per_record)
     names = tuple((survey.queue.topic, survey.queue.queue_id) for survey in tiling.surveys)
     pieces = [piece for number, survey in enumerate(tiling.surveys) for piece in survey.picks(number)]
-    if sum(len(piece) * costs.per_record + piece.size for piece in pieces) > room:
+    if price_of_proof(segments, costs) + price_of_picks(pieces, segments, costs) > room:
         return Unsuitable("the answer is a large part of the log")
-    return QueueLookUp(tiling, Picks.joined(pieces, names) if pieces else None, list(tiling.notes))
+    return QueueLookUp(tiling, Picks.joined(pieces, names) if pieces else None, proofs, list(tiling.notes))
 
 
 class _Asked:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.records import Records
@@ -29,6 +28,7 @@ from store_core.format.record.framing import check_frame, frame_size
 from store_core.format.record.scan import StopReason
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.store.memory import keep_freed_memory
+from store_core.store.read.lookup.opened_segments import OpenedSegments, threads_for
 from store_core.store.read.lookup.survey import (
     LogSpans,
     Share,
@@ -48,16 +48,22 @@ if TYPE_CHECKING:
     from store_core.format.record.framing import Framing
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.proofs import ProofsOfStore
+    from store_core.store.read.lookup.store_queues import StoreQueues
     from store_core.store.read.lookup.survey import IndexBounds, Span, Survey
     from store_core.store.read.lookup.unit_block import QueueUnits, UnitBlock
 
-__all__ = ["THREADS", "PathEnd", "QueueTiling", "UnaccountedError", "ask_nothing", "known_end"]
-
-THREADS: Final = 2
-"""More than one processor helps, because numpy converts and adds without the interpreter's lock."""
+__all__ = ["PathEnd", "QueueTiling", "UnaccountedError", "ask_nothing", "known_end", "whole_tiling"]
 
 _PIECES: Final = 64
 """Into how many pieces queues are divided among threads."""
+
+_NOWHERE: Final = (Place().position, Place().last_sound)
+
+_SHARE_SIZE: Final = 1 << 10
+"""Bytes of memory that what a queue says about a segment takes, about, with its place in a table."""
+
+_BEYOND: Final = 4 << 10
+"""Bytes after a range whose records are walked that may be looked at: a blank record, or a record's head."""
 
 _QUEUED: Final = [kind.value for kind in TransactionType if kind.is_queued]
 
@@ -97,6 +103,8 @@ class QueueTiling:
         Of the queues that are trusted.
     notes : list of str
         Why others are not.
+    opened : OpenedSegments
+        What was opened of them.
     """
 
     def __init__(  # noqa: PLR0913 -- the queues, the log, what is asked of them, and what is known
@@ -110,6 +118,7 @@ class QueueTiling:
     ) -> None:
         self.segments = segments
         self.proofs = proofs
+        self.opened = OpenedSegments()
         self._costs = costs
         self._spans: list[Span] = [
             (segment.start_offset, segment.end_offset if after is None else min(segment.end_offset, after.start_offset))
@@ -119,7 +128,7 @@ class QueueTiling:
         log = LogSpans(tuple(self._spans), tuple(segment.framing.lead for segment in segments))
         read = partial(survey_queue, log=log, proofs=proofs, most_asked=most_asked)
         recall = partial(recalled_survey, log=log, proofs=proofs)
-        surveys = _surveys([(queue, ask(queue)) for queue in queues], read, recall)
+        surveys = _surveys([(queue, ask(queue)) for queue in queues], read, recall, threads_for(segments))
         self.notes: list[str] = []
         self.surveys = self._at_their_places([survey for survey in surveys if survey.count])
         self._shares = {span: Share() for span in self._spans}
@@ -134,14 +143,17 @@ class QueueTiling:
 
         A queue in another's directory, and one whose units are shifted, is found out by this.
         """
-        wrong = {number for edges in self._edges(surveys) for number in edges}
-        for number in sorted(wrong):
+        wrong = self.proofs.fact(("wrong queues", *self.extent), lambda: self._wrong_queues(surveys))
+        for number in wrong:
             queue = surveys[number].queue
             self.notes.append(
                 f"queue {queue.queue_id} of {queue.topic!r} is not used: its first or last unit is not that of a "
                 f"record in this place of it"
             )
         return [survey for number, survey in enumerate(surveys) if number not in wrong]
+
+    def _wrong_queues(self, surveys: list[Survey]) -> list[int]:
+        return sorted({number for edges in self._edges(surveys) for number in edges})
 
     def _edges(self, surveys: list[Survey]) -> Iterator[list[int]]:
         """Yield, segment by segment, the numbers of queues whose first or last record is not what the unit says."""
@@ -158,11 +170,22 @@ class QueueTiling:
             part = picks.between(begin, end)
             if part is None:
                 continue
-            with open_segment(segment) as opened:
+            with self.opened.opened(segment) as opened:
+                opened.load_many(part.places(segment))
                 is_right = part.are_right(opened.raw, segment)
             yield part.queue_numbers[~is_right].tolist()
 
     # -------------------------------------------------------------------------------------------------- what is covered
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Which segments it is about: the first offset of the log that it knows, and how many there are."""
+        return self.segments[0].start_offset, len(self.segments)
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in memory, about."""
+        return sum(_SHARE_SIZE * (len(survey.shares) + len(survey.asked) + 1) for survey in self.surveys)
 
     @property
     def units(self) -> int:
@@ -271,8 +294,9 @@ class QueueTiling:
         if size > self._costs.most_gap:
             raise UnaccountedError(f"the queues have no units for {size:,} bytes of {segment.path}")
         pieces = []
-        with open_segment(segment) as opened:
+        with self.opened.opened(segment) as opened:
             first, framing = segment.start_offset, segment.framing
+            opened.load_many([(begin - first, end - first + _BEYOND) for begin, end in holes])
             for begin, end in holes:
                 found = scan(opened.raw, begin - first, end - first, first, framing)
                 is_closed = end == segment.end_offset and _closes(opened.raw, found.stop, framing)
@@ -309,21 +333,39 @@ def ask_nothing(queue: QueueUnits) -> IndexBounds | None:
     return None
 
 
+def whole_tiling(
+    found: StoreQueues, segments: Sequence[Segment], costs: LookUpCosts, proofs: ProofsOfStore
+) -> QueueTiling:
+    """Lay side by side the units of all queues, none of which is asked for, or return what is known of that."""
+
+    def tiled() -> QueueTiling:
+        return QueueTiling(found.queues, segments, ask_nothing, costs, proofs)
+
+    name = "tiling", segments[0].start_offset, len(segments), *costs.values
+    return proofs.fact(name, tiled, lambda tiling: tiling.weight) if found.are_files else tiled()
+
+
 def known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> Place:
     """Return up to where the records of the log's last segment are known, and where the last of them starts.
 
     It is the segment's first byte if the units are not one path, and if the last of its records is not sound: a torn
     tail may begin before it.
     """
+    name = "known end", *tiling.extent, segment.start_offset, verify_crc
+    return Place(*tiling.proofs.fact(name, lambda: _known_end(tiling, segment, verify_crc=verify_crc)))
+
+
+def _known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> tuple[int, int]:
     path = tiling.path_end(segment)
     if path is None:
-        return Place()
+        return _NOWHERE
     first, framing = segment.start_offset, segment.framing
     last, stop = path.last_start - first - framing.lead, path.offset - first
-    with open_segment(segment) as opened:
+    with tiling.opened.opened(segment) as opened:
+        opened.load(last, stop)
         check = check_frame(opened.raw.data, last, first, framing, verify_crc=verify_crc)
     is_sound = check.reason is None and check.size == stop - last
-    return Place(stop, last) if is_sound else Place()
+    return (stop, last) if is_sound else _NOWHERE
 
 
 def _closes(raw: npt.NDArray[np.uint8], position: int, framing: Framing) -> bool:
@@ -338,6 +380,7 @@ def _surveys(
     asked: Sequence[tuple[QueueUnits, IndexBounds | None]],
     read: Callable[[QueueUnits, IndexBounds | None], Survey],
     recall: Callable[[QueueUnits], Survey | None],
+    threads: int,
 ) -> list[Survey]:
     """Read the queues that are asked for or not known; threads get many at a time, since most queues are small."""
     found = [None if bounds is not None else recall(queue) for queue, bounds in asked]
@@ -346,7 +389,7 @@ def _surveys(
         keep_freed_memory()
         size = -(-len(rest) // _PIECES)
         pieces = [rest[at : at + size] for at in range(0, len(rest), size)]
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             parts = pool.map(lambda piece: [read(*asked[at]) for at in piece], pieces)
             for at, survey in zip(rest, chain.from_iterable(parts), strict=True):
                 found[at] = survey

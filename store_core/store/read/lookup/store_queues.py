@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.proofs import FileState
+    from store_core.store.read.lookup.file_state import FileState
+    from store_core.store.read.lookup.proofs import ProofsOfStore
+    from store_core.store.read.lookup.queue_files import QueueDirectory
     from store_core.store.read.lookup.unit_block import Place, QueueUnits, UnitBlock
 
 __all__ = ["DatabasePart", "DatabaseQueue", "StoreQueues", "open_database"]
+
+_FILE_SIZE: Final = 1 << 10
+"""Bytes of memory that a listed file takes, about."""
 
 _TOO_DEAR: Final = "reading the queues would cost too much"
 
@@ -108,13 +113,16 @@ class StoreQueues:
     queues : sequence of QueueUnits
     cost : int
         What reading all their units costs, in bytes of the log that a scan would read meanwhile.
+    are_files : bool
+        Whether they can be read again when what is open now is closed.
     """
 
     queues: Sequence[QueueUnits]
     cost: int
+    are_files: bool = False
 
     @classmethod
-    def open(cls, root: Path, costs: LookUpCosts, room: int, resources: ExitStack) -> Self | str:
+    def open(cls, root: Path, costs: LookUpCosts, room: int, resources: ExitStack, proofs: ProofsOfStore) -> Self | str:
         """Find the queues of a store: its files, or else its RocksDB, as brokers do; or say why they are not read.
 
         Parameters
@@ -125,6 +133,7 @@ class StoreQueues:
             What reading them may cost.
         resources : ExitStack
             Closes the database.
+        proofs : ProofsOfStore
 
         Raises
         ------
@@ -133,12 +142,14 @@ class StoreQueues:
         CorruptDatabaseError, UnsupportedStoreError
             As of `RocksdbReader.open`.
         """
-        directories = queue_directories(root)
-        size = sum(queue.size + costs.per_file * len(queue.files) for queue in directories)
+        directories = proofs.fact("queues", lambda: queue_directories(root), _weight)
+        size = sum(
+            queue.size + costs.per_file * len(queue.files) + costs.per_request * queue.requests for queue in directories
+        )
         if size > room:
             return _TOO_DEAR
         if directories:
-            return cls(directories, size)
+            return cls(directories, size, are_files=True)
         stored = open_database(root, costs, room, resources)
         return stored if isinstance(stored, str) else cls.stored_in(stored, costs, room)
 
@@ -148,6 +159,10 @@ class StoreQueues:
         names = [name for name in stored.names if not name[0].startswith(LMQ_PREFIX) and refusal_of(*name) is None]
         cost = costs.per_database + costs.per_stored_unit * stored.estimated_units + costs.per_file * len(names)
         return _TOO_DEAR if cost > room else cls([DatabaseQueue(*name, stored) for name in names], cost)
+
+
+def _weight(directories: Sequence[QueueDirectory]) -> int:
+    return _FILE_SIZE * sum(len(queue.files) for queue in directories)
 
 
 def open_database(root: Path, costs: LookUpCosts, room: int, resources: ExitStack) -> RocksdbQueues | str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.read.lookup.proofs import FileState
+    from store_core.store.read.lookup.file_state import FileState
 
 __all__ = ["START", "UNITS_AT_ONCE", "Place", "QueuePart", "QueueUnits", "UnitBlock", "UnitReading", "trusted_block"]
 

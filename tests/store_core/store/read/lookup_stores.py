@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from store_core import CorruptRecordError, ReadOptions, StoreError, read_range
+from store_core import CorruptRecordError, ReadOptions, StoreError, read_messages, read_range
 from store_core.format.columns import arrow_schema
 from store_core.queue.rocksdb.queue_key import unit_key
 from store_core.store.read.lookup.costs import LookUpCosts
@@ -27,6 +27,7 @@ from tests.store_core.files.rocksdbs import bound, bound_key, unit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+    from random import Random
 
     from store_core.store.read.read_plan import ReadPlan
     from tests.builders import Record
@@ -35,6 +36,8 @@ __all__ = [
     "ALWAYS",
     "OPTIONS",
     "UNIT",
+    "lie_in_queues",
+    "questions_about",
     "remembering",
     "same_as_damaged_scan",
     "same_as_scan",
@@ -88,9 +91,9 @@ def remembering() -> Iterator[None]:
 
 
 def touch(root: Path, time: int) -> None:
-    """Give all queue and index files the time at which a test changed some, in seconds."""
+    """Give all queue and index files, and their directories, the time at which a test changed some, in seconds."""
     for directory in ("consumequeue", "index"):
-        for path in root.joinpath(directory).rglob("*"):
+        for path in (*root.glob(directory), *root.joinpath(directory).rglob("*")):
             os.utime(path, (time, time))
 
 
@@ -143,6 +146,37 @@ def stored_queues(
     return {"default": units, "offset": bounds}
 
 
+def lie_in_queues(root: Path, random: Random) -> None:
+    """Change some bytes of one queue's files, or the files."""
+    found = sorted(path for path in root.joinpath("consumequeue").rglob("0*") if path.is_file())
+    files = [path for path in found if path.stat().st_size >= UNIT.size]
+    path, other = random.choice(files), random.choice(files)
+    data = bytearray(path.read_bytes())
+    at = random.randrange(len(data) // UNIT.size) * UNIT.size
+    offset, size, code = UNIT.unpack_from(data, at)
+    kind = random.randrange(9)
+    if kind == 0:
+        UNIT.pack_into(data, at, offset + random.choice([-100, -1, 1, size]), size, code)
+    elif kind == 1:
+        UNIT.pack_into(data, at, offset, max(-1, size + random.choice([-size, -1, 1, 2**20])), code)
+    elif kind == 2:
+        data[at : at + UNIT.size] = bytes(UNIT.size)
+    elif kind == 3:
+        UNIT.pack_into(data, at, random.choice([-(2**63), -1, 2**63 - 1, 0, 2**40]), size, code)
+    elif kind == 4:
+        data[at:] = other.read_bytes()[at:]
+    elif kind == 5:
+        data = data[: random.randrange(len(data))]
+    elif kind == 6:
+        data[:] = data[UNIT.size :] + bytes(UNIT.size)
+    elif kind == 7:
+        other.write_bytes(data)
+    else:
+        path.unlink()
+        return
+    path.write_bytes(data)
+
+
 def write_queues(root: Path, records: Iterable[Record], *, units_per_file: int = 8) -> None:
     """Write the consume queues of records, in files of a few units."""
     units: dict[tuple[str, int], list[bytes]] = {}
@@ -159,7 +193,7 @@ def write_queues(root: Path, records: Iterable[Record], *, units_per_file: int =
             directory.joinpath(f"{start:020d}").write_bytes(data[start : start + size].ljust(size, b"\0"))
 
 
-def _read(root: Path, costs: LookUpCosts, options: ReadOptions) -> tuple[pa.Table | None, ReadPlan]:
+def _read(root: Path | str, costs: LookUpCosts, options: ReadOptions) -> tuple[pa.Table | None, ReadPlan]:
     plan, mapped = plan_and_walk(root, options, costs)
     try:
         batches = [batch for part in plan.ranges for batch in read_range(part, options, mapped)]
@@ -168,25 +202,29 @@ def _read(root: Path, costs: LookUpCosts, options: ReadOptions) -> tuple[pa.Tabl
     return pa.Table.from_batches(batches) if batches else pa.table({}), plan
 
 
-def same_as_scan(root: Path, **options: Any) -> ReadPlan:  # noqa: ANN401 -- those of reading
-    """Check that a look-up returns the rows of the scan, unless that stops at damage; return the look-up's plan."""
+def same_as_scan(root: Path, at: Path | str | None = None, **options: Any) -> ReadPlan:  # noqa: ANN401 -- of reading
+    """Check that a look-up returns the rows of the scan, unless that stops at damage; return the look-up's plan.
+
+    The look-up reads the same store at another place, if there is one.
+    """
     expected, scanned = _read(root, ALWAYS, ReadOptions.parse(**options, use_consume_queues="never"))
     assert all(part.picks is None for part in scanned.ranges)
 
-    actual, plan = _read(root, ALWAYS, ReadOptions.parse(**options))
+    actual, plan = _read(at or root, ALWAYS, ReadOptions.parse(**options))
     assert expected is None or (actual is not None and expected.equals(actual)), plan.explanation
     return plan
 
 
-def same_as_damaged_scan(root: Path, **options: Any) -> str:  # noqa: ANN401 -- those of reading
+def same_as_damaged_scan(root: Path, at: str | None = None, **options: Any) -> str:  # noqa: ANN401 -- those of reading
     """Check that a look-up in a damaged store returns the scan's rows, or its error; return the name of the plan.
 
     Where the scan stops at damage that the look-up does not read, the rows are those of the sound records. A blank
-    record in the place of another one ends the scan of a segment; a look-up may find what is behind it.
+    record in the place of another one ends the scan of a segment; a look-up may find what is behind it. The look-up
+    reads the same store at another place, if there is one.
     """
     asked = ReadOptions.parse(**options)
     expected, _ = _outcome(root, replace(asked, use_consume_queues="never"))
-    actual, name = _outcome(root, asked)
+    actual, name = _outcome(at or root, asked)
     if isinstance(expected, StoreError) and isinstance(actual, StoreError):
         assert type(actual) is type(expected)
         assert getattr(actual, "offset", 0) >= getattr(expected, "offset", 0)
@@ -212,7 +250,7 @@ def _blanks_too_early(root: Path) -> Iterator[int]:
             yield number
 
 
-def _outcome(root: Path, options: ReadOptions) -> tuple[pa.Table | StoreError, str]:
+def _outcome(root: Path | str, options: ReadOptions) -> tuple[pa.Table | StoreError, str]:
     """Return the rows or the error of a read, and the name of its plan."""
     name = ""
     try:
@@ -222,3 +260,26 @@ def _outcome(root: Path, options: ReadOptions) -> tuple[pa.Table | StoreError, s
     except StoreError as error:
         return error, name
     return pa.Table.from_batches(batches, arrow_schema(options.columns)), name
+
+
+def questions_about(root: Path, drawn: Random, most: int) -> list[dict[str, Any]]:
+    """Return questions about some records of a store, as far as it has any."""
+    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "keys", "unique_key", "store_timestamp"]
+    try:
+        rows = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
+    except StoreError:
+        rows = []
+    found: list[dict[str, Any]] = []
+    for row in drawn.sample(rows, min(most, len(rows))):
+        topic, queue_id, offset = row["topic"], row["queue_id"], row["queue_offset"]
+        time = int(row["store_timestamp"].timestamp() * 1000)
+        found += [
+            {"topic": [topic]},
+            {"queue_id": queue_id, "starting_offsets": {topic: {queue_id: offset}}},
+            {"topic": [topic], "starting_timestamp": time},
+            {"topic": [topic], "ending_timestamp": time},
+            {"physical_offset": row["physical_offset"]},
+        ]
+        found += [{"key": key} for key in (row["keys"] or [])[-1:]]
+        found += [{"unique_key": row["unique_key"], "topic": [topic]}] if row["unique_key"] else []
+    return found or [{"topic": "TopicA"}, {"key": "k1"}]

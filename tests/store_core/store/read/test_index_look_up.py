@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
-import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import ReadOptions, explain, plan_ranges, read_messages
-from store_core.store.read.lookup import index_cover, index_survey
+from store_core.store.read import read_plan
+from store_core.store.read.lookup import index_cover, index_look_up, index_survey, look_up, queue_tiling, store_queues
 from store_core.store.read.lookup.index_cover import unnamed_starts
+from store_core.store.read.lookup.proofs import PROOFS
 from tests.budgets import budget
 from tests.builders import LogBuilder
+from tests.store_core.store.read.index_lies import ENTRY, FIRST, index_files, lie_in_index
 from tests.store_core.store.read.index_stores import keyed_store, questions, write_index
 from tests.store_core.store.read.lookup_stores import ALWAYS, remembering, same_as_scan, touch, write_queues
 
@@ -31,23 +34,12 @@ if TYPE_CHECKING:
     from store_core.store.read.lookup.survey import Span
 
 
-_HEADER, _SLOTS, _ENTRIES = 40, 16, 24
-_ENTRY = struct.Struct(">iqii")
-_FIRST = _HEADER + 4 * _SLOTS + _ENTRY.size
-_COUNT = struct.Struct(">i")
-_COUNT_AT = 36
-
-
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LogBuilder, Path]:
     """Return a store, its log, and a store with records in the same places that have other keys."""
     root = tmp_path_factory.mktemp("keys")
     keyed_store(root / "other", version=1)
     return root / "store", keyed_store(root / "store"), root / "other"
-
-
-def _files(root: Path) -> list[Path]:
-    return sorted((root / "index").iterdir())
 
 
 def test_keys_of_a_sound_store_are_looked_up(stores: tuple[Path, LogBuilder, Path]) -> None:
@@ -123,7 +115,7 @@ def test_a_topic_that_lost_its_queues_is_found(tmp_path: Path) -> None:
 def test_only_segments_of_which_the_index_says_too_little_are_scanned(tmp_path: Path) -> None:
     """The oldest index file is gone, as after its retention, and records cost so much that a segment is scanned."""
     log = keyed_store(tmp_path, segments=6)
-    for path in _files(tmp_path)[:3]:
+    for path in index_files(tmp_path)[:3]:
         path.unlink()
     options = ReadOptions.parse(key="shared1")
 
@@ -161,74 +153,13 @@ def test_an_entry_that_names_a_record_in_its_place_twice_is_found_out(tmp_path: 
     log.write(tmp_path)
     write_queues(tmp_path, log.records)
     write_index(tmp_path, log.records)
-    data = bytearray(_files(tmp_path)[0].read_bytes())
-    at = _FIRST + 3 * _ENTRY.size
-    key_hash, _, seconds, previous = _ENTRY.unpack_from(data, at)
-    _ENTRY.pack_into(data, at, key_hash, log.records[2].physical_offset, seconds, previous)
-    _files(tmp_path)[0].write_bytes(data)
+    data = bytearray(index_files(tmp_path)[0].read_bytes())
+    at = FIRST + 3 * ENTRY.size
+    key_hash, _, seconds, previous = ENTRY.unpack_from(data, at)
+    ENTRY.pack_into(data, at, key_hash, log.records[2].physical_offset, seconds, previous)
+    index_files(tmp_path)[0].write_bytes(data)
 
     assert same_as_scan(tmp_path, key="same").explanation.plan == "scan"
-
-
-def _change_entry(data: bytearray, count: int, random: random.Random) -> None:
-    """Change a field of an entry, or swap two entries."""
-    one, two = (_FIRST + _ENTRY.size * random.randrange(min(count, _ENTRIES) - 1) for _ in range(2))
-    entry, second = list(_ENTRY.unpack_from(data, one)), _ENTRY.unpack_from(data, two)
-    values = {
-        0: [0, entry[0] ^ 1 << random.randrange(31), second[0]],
-        1: [0, -1, 2**62, entry[1] + random.choice([-1, 1, 100]), second[1]],
-        3: [0, -1, entry[3] + 1, second[3], 2**31 - 1],
-    }
-    field = random.choice([0, 1, 3, None])
-    if field is None:
-        _ENTRY.pack_into(data, two, *entry)
-        entry = list(second)
-    else:
-        entry[field] = random.choice(values[field])
-    _ENTRY.pack_into(data, one, *entry)
-
-
-def _change_bytes(data: bytearray, count: int, random: random.Random) -> None:
-    """Change the header, a slot, or bytes of entries."""
-    at = _FIRST + _ENTRY.size * random.randrange(min(count, _ENTRIES) - 1)
-    kind = random.randrange(6)
-    if kind == 0:
-        _COUNT.pack_into(data, _COUNT_AT, random.choice([0, 1, count - 1, count + 1, -1, 2**31 - 1]))
-    elif kind == 1:
-        _COUNT.pack_into(data, _HEADER + 4 * random.randrange(_SLOTS), random.choice([0, -1, 1, count - 1, count, 99]))
-    elif kind == 2:
-        data[at:] = data[at + _ENTRY.size :] + bytes(_ENTRY.size)
-    elif kind == 3:
-        del data[random.randrange(len(data)) :]
-    elif kind == 4:
-        data[at : at + 4 * _ENTRY.size] = bytes(4 * _ENTRY.size)
-    else:
-        data[random.randrange(_HEADER, len(data))] ^= 1 << random.randrange(8)
-
-
-def _change_files(root: Path, other: Path, path: Path, random: random.Random) -> None:
-    """Remove a file, rename it, or put another in its place."""
-    kind = random.randrange(4)
-    if kind == 0:
-        path.unlink()
-    elif kind == 1:
-        path.rename(path.with_name(f"{random.randrange(10**17):017d}"))
-    else:
-        path.write_bytes(random.choice(_files(root) if kind == 2 else _files(other)).read_bytes())
-
-
-def _lie(root: Path, other: Path, random: random.Random) -> None:
-    """Change an index file, or the files, in one place."""
-    path = random.choice([*_files(root), root])
-    if path == root:
-        return
-    data = bytearray(path.read_bytes())
-    if random.randrange(4) == 0 or len(data) < _FIRST + _ENTRIES * _ENTRY.size:
-        _change_files(root, other, path, random)
-        return
-    count = max(_COUNT.unpack_from(data, _COUNT_AT)[0], 2)
-    random.choice([_change_entry, _change_bytes])(data, count, random)
-    path.write_bytes(data)
 
 
 @budget(0.3)
@@ -242,7 +173,7 @@ def test_lying_index_files_change_no_row(
     shutil.copytree(sound, root)
     drawn = random.Random(seed)  # noqa: S311 -- reproducible
     for _ in range(lies):
-        _lie(root, other, drawn)
+        lie_in_index(root, other, drawn)
 
     for options in drawn.sample(questions(log), 3):
         same_as_scan(root, **options)
@@ -263,10 +194,82 @@ def test_index_files_that_change_between_two_questions_change_no_row(
             touch(root, time)
             for options in drawn.sample(questions(log), 2):
                 same_as_scan(root, **options)
-            _lie(root, other, drawn)
+            lie_in_index(root, other, drawn)
         touch(root, changes)
         for options in drawn.sample(questions(log), 2):
             same_as_scan(root, **options)
+
+
+@budget(0.1)
+@given(seed=st.integers(0, 2**32))
+def test_proofs_in_a_file_of_what_a_store_was_before_change_no_row(
+    tmp_path_factory: pytest.TempPathFactory, stores: tuple[Path, LogBuilder, Path], seed: int
+) -> None:
+    """Each question is asked by another process, with the file of the one before."""
+    sound, log, other = stores
+    root, proofs = (tmp_path_factory.getbasetemp() / name for name in ("filed-store", "filed-proofs"))
+    for directory in (root, proofs):
+        shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(sound, root)
+    drawn = random.Random(seed)  # noqa: S311 -- reproducible
+    with remembering():
+        for time in range(3):
+            touch(root, time)
+            for options in drawn.sample([*questions(log), {"topic": "t0"}], 2):
+                PROOFS.forget()
+                same_as_scan(root, proofs=proofs, **options)
+            lie_in_index(root, other, drawn)
+
+
+@budget(0.1)
+@given(seed=st.integers(0, 2**32))
+def test_a_log_that_ends_elsewhere_than_before_changes_no_row(
+    tmp_path_factory: pytest.TempPathFactory, stores: tuple[Path, LogBuilder, Path], seed: int
+) -> None:
+    """What is known of the store, such as where the log ends, is not used once a segment has another time."""
+    sound, log, _ = stores
+    root = tmp_path_factory.getbasetemp() / "ending-log"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(sound, root)
+    drawn = random.Random(seed)  # noqa: S311 -- reproducible
+    path = max((root / "commitlog").iterdir())
+    whole = path.read_bytes()
+    ends = [
+        record.physical_offset - int(path.name) for record in log.records if record.physical_offset > int(path.name)
+    ]
+    last = log.records[-1].physical_offset
+    asked = [*questions(log), {"physical_offset": last}, {"topic": "t0"}]
+    with remembering():
+        for time, end in enumerate((len(whole), drawn.choice(ends), drawn.choice(ends), len(whole))):
+            path.write_bytes(whole[:end].ljust(len(whole), b"\0"))
+            os.utime(path, (time, time))
+            for options in drawn.sample(asked, 2):
+                same_as_scan(root, **options)
+                same_as_scan(root, **options)
+
+
+def test_a_store_that_is_known_is_not_listed_again(
+    stores: tuple[Path, LogBuilder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, log, _ = stores
+    place = log.records[-1].physical_offset
+    with remembering():
+        first = [same_as_scan(root, **options).explanation for options in ({"key": "k11"}, {"physical_offset": place})]
+        for module, name in (
+            (store_queues, "queue_directories"),
+            (index_look_up, "_files"),
+            (queue_tiling.QueueTiling, "_edges"),
+            (look_up, "segment_end"),
+            (read_plan, "release_note"),
+        ):
+            monkeypatch.delattr(module, name)
+        again = [
+            plan_ranges(root, ReadOptions.parse(**asked), ALWAYS)
+            for asked in ({"key": "k11"}, {"physical_offset": place})
+        ]
+        assert [plan.explanation for plan in again] == first
+        with pytest.raises((AttributeError, NameError)):
+            plan_ranges(root, ReadOptions.parse(key="k11", remember_proofs="never"), ALWAYS)
 
 
 def test_an_index_that_is_known_is_not_read_again(
@@ -290,12 +293,12 @@ def test_an_index_that_is_known_is_not_read_again(
     monkeypatch.setattr(index_cover, "unnamed_starts", marking)
     with remembering():
         first = [same_as_scan(root, **options).explanation for options in questions(log)[::3]]
-        assert len(read) == len(_files(root))
+        assert len(read) == len(index_files(root))
         assert [same_as_scan(root, **options).explanation for options in questions(log)[::3]] == first
-        assert len(read) == len(_files(root))
+        assert len(read) == len(index_files(root))
         assert len(marks) == len(list((root / "commitlog").iterdir()))
         same_as_scan(root, key="k11", remember_proofs="never")
-        assert len(read) == 2 * len(_files(root))
+        assert len(read) == 2 * len(index_files(root))
 
 
 @given(st.data())

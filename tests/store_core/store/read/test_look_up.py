@@ -23,6 +23,7 @@ from tests.store_core.store.read.lookup_stores import (
     ALWAYS,
     OPTIONS,
     UNIT,
+    lie_in_queues,
     remembering,
     same_as_scan,
     small_store,
@@ -111,37 +112,6 @@ def test_a_unit_of_another_record_is_found_out_in_every_segment(tmp_path: Path) 
         assert "there is not the record that a unit names" in plan.explanation.why
 
 
-def _lie(root: Path, random: random.Random) -> None:
-    """Change some bytes of one queue's files, or the files."""
-    found = sorted(path for path in root.joinpath("consumequeue").rglob("0*") if path.is_file())
-    files = [path for path in found if path.stat().st_size >= UNIT.size]
-    path, other = random.choice(files), random.choice(files)
-    data = bytearray(path.read_bytes())
-    at = random.randrange(len(data) // UNIT.size) * UNIT.size
-    offset, size, code = UNIT.unpack_from(data, at)
-    kind = random.randrange(9)
-    if kind == 0:
-        UNIT.pack_into(data, at, offset + random.choice([-100, -1, 1, size]), size, code)
-    elif kind == 1:
-        UNIT.pack_into(data, at, offset, max(-1, size + random.choice([-size, -1, 1, 2**20])), code)
-    elif kind == 2:
-        data[at : at + UNIT.size] = bytes(UNIT.size)
-    elif kind == 3:
-        UNIT.pack_into(data, at, random.choice([-(2**63), -1, 2**63 - 1, 0, 2**40]), size, code)
-    elif kind == 4:
-        data[at:] = other.read_bytes()[at:]
-    elif kind == 5:
-        data = data[: random.randrange(len(data))]
-    elif kind == 6:
-        data[:] = data[UNIT.size :] + bytes(UNIT.size)
-    elif kind == 7:
-        other.write_bytes(data)
-    else:
-        path.unlink()
-        return
-    path.write_bytes(data)
-
-
 @budget(0.4)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
 def test_lying_queues_change_no_row(
@@ -152,7 +122,7 @@ def test_lying_queues_change_no_row(
     shutil.copytree(store, root)
     drawn = random.Random(seed)  # noqa: S311 -- reproducible
     for _ in range(lies):
-        _lie(root, drawn)
+        lie_in_queues(root, drawn)
 
     for options in drawn.sample(OPTIONS, 3):
         same_as_scan(root, **options)
@@ -172,7 +142,7 @@ def test_queues_that_change_between_two_questions_change_no_row(
             touch(root, time)
             for options in drawn.sample(OPTIONS, 2):
                 same_as_scan(root, **options)
-            _lie(root, drawn)
+            lie_in_queues(root, drawn)
         touch(root, changes)
         for options in drawn.sample(OPTIONS, 2):
             same_as_scan(root, **options)

@@ -18,9 +18,10 @@ from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.store.config.index_listing import ListedIndexFile, index_paths
 from store_core.store.read.lookup import index_entries
+from store_core.store.read.lookup.file_state import FileState
 from store_core.store.read.lookup.index_entries import IndexDoubtError, IndexEntries
 from store_core.store.read.lookup.index_survey import IndexFileInStore, Stretch, survey_index
-from store_core.store.read.lookup.proofs import FileState, ProofsOfStore
+from store_core.store.read.lookup.proofs import ProofsOfStore
 from store_core.store.read.lookup.survey import digest, digest_of_distinct
 from tests.budgets import budget
 from tests.store_core.queue.index_builders import index_service, rules

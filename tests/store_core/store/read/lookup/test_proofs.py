@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pytest
 
+from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.segment_source import Segment
 from store_core.files.store_lock import StoreLock
-from store_core.store.read.lookup.proofs import FileState, Proofs, ProofsOfStore
+from store_core.store.read.lookup.file_state import FileState
+from store_core.store.read.lookup.proofs import Proofs, ProofsOfStore
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _NOW_MS: Final = 10**13
 _OLD: Final = FileState(1, 2, 3, 4, 5)
@@ -93,6 +96,67 @@ def test_a_broker_that_ran_in_between_is_noticed(
 
     assert recall(proofs, tmp_path) is None
     assert recall(proofs, tmp_path, is_last=False) == "found"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    for name in ("commitlog", "consumequeue/topic/0", "index"):
+        tmp_path.joinpath(name).mkdir(parents=True)
+    for name in ("commitlog/0", "consumequeue/topic/0/0", "index/1", "lock"):
+        tmp_path.joinpath(name).write_bytes(b"1")
+    return tmp_path
+
+
+def fact(proofs: Proofs | None, root: Path, found: str) -> str:
+    segment = Segment(str(root / "commitlog" / "0"), 0, 1)
+    return ProofsOfStore(root, proofs, [segment]).fact("name", lambda: found)
+
+
+def _remove(path: Path) -> None:
+    (path if path.is_file() else path / "0").unlink()
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        *((place, lambda path: path.write_bytes(b"22")) for place in ("commitlog/0", "consumequeue/topic/0/0")),
+        *((place, lambda path: os.utime(path, (1, 1))) for place in ("index/1", "lock", "commitlog", "index")),
+        *((place, _remove) for place in ("commitlog", "consumequeue/topic/0", "index/1", "lock")),
+        *((place, lambda path: path.write_bytes(b"")) for place in ("consumequeue/topic/0/20", "index/2", "abort.bak")),
+        ("consumequeue/other", Path.mkdir),
+        ("consumequeue_rocksdb", Path.mkdir),
+    ],
+)
+def test_a_fact_holds_until_anything_in_the_store_changes(
+    proofs: Proofs, store: Path, place: str, change: Callable[[Path], None]
+) -> None:
+    for path in (store, *store.rglob("*")):
+        os.utime(path, (2, 2))
+    assert fact(proofs, store, "first") == "first"
+    assert fact(proofs, store, "second") == "first"
+    assert fact(None, store, "third") == "third"
+
+    change(store / place)
+
+    assert fact(proofs, store, "second") == "second"
+
+
+def test_no_fact_is_kept_of_a_store_that_is_young_or_locked(store: Path) -> None:
+    young, old = Proofs(SystemClock()), Proofs(FakeClock(_NOW_MS))
+    for number in (1, 2):
+        assert fact(young, store, str(number)) == str(number)
+        with StoreLock(store, OsFileSystem()):
+            assert fact(old, store, str(number)) == str(number)
+
+
+def test_a_fact_is_kept_unless_it_is_heavy(proofs: Proofs, store: Path) -> None:
+    segment = Segment(str(store / "commitlog" / "0"), 0, 1)
+    known = ProofsOfStore(store, proofs, [segment])
+
+    assert known.fact("light", lambda: 1, lambda _: 1 << 20) == known.fact("light", lambda: 2) == 1
+    assert known.knows("light")
+    assert known.fact("heavy", lambda: 1, lambda _: 1 << 30) == 1
+    assert known.fact("heavy", lambda: 2) == 2
 
 
 def test_what_is_kept_is_bounded(tmp_path: Path) -> None:

@@ -186,7 +186,12 @@ def test_units_of_batches_lead_to_whole_batches(golden: Callable[[str], Unpacked
     families = stored_queues(records, flushed=1 << 40, sizes=sizes)
     make_rocksdb(tmp_path / "consumequeue", families)
 
-    for options in ({}, {"starting_offsets": {"bcq_topic": {0: 7}}}, {"ending_offsets": {"bcq_topic": {0: 30}}}):
+    bounds: list[dict[str, Any]] = [
+        {},
+        {"starting_offsets": {"bcq_topic": {0: 7}}},
+        {"ending_offsets": {"bcq_topic": {0: 30}}},
+    ]
+    for options in bounds:
         plan = same_as_scan(tmp_path, topic=["bcq_topic"], **options)
         assert "queues" == plan.explanation.plan
         assert 70 < plan.explanation.records <= 102
