@@ -22,14 +22,19 @@ __all__ = [
     "DEFAULT_COLUMNS",
     "HEAD_FIELDS",
     "MAP_TYPE",
+    "PROPERTY_COLUMN",
     "STRINGS_TYPE",
     "TIMESTAMP_TYPE",
     "Column",
     "arrow_schema",
+    "column_named",
+    "property_of",
     "resolve_columns",
 ]
 
 CORRUPT_RECORD: Final = "_corrupt_record"
+PROPERTY_COLUMN: Final = "property."
+"""How the name of a column of one property begins; the rest is the property's name, whose case matters."""
 
 TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 STRINGS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
@@ -155,7 +160,9 @@ def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -
         If a name is unknown (the error suggests the nearest one) or duplicate, or there is none.
     """
     known = [column.name for column in columns]
-    resolved = tuple(_resolve(name, known) for name in names)
+    resolved = tuple(
+        (_property_column(name) if columns is COLUMNS else None) or _resolve(name, known) for name in names
+    )
     twice = sorted({name for name in resolved if resolved.count(name) > 1})
     if twice:
         message = f"column {twice[0]!r} is named twice in {', '.join(names)}"
@@ -164,6 +171,31 @@ def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -
         message = f"no column is named; the columns are {', '.join(known)}"
         raise InvalidOptionError(message)
     return resolved
+
+
+def property_of(name: str) -> str | None:
+    """Return the property that a column ``property.NAME`` has; None for all other columns."""
+    return name.removeprefix(PROPERTY_COLUMN) if name.startswith(PROPERTY_COLUMN) else None
+
+
+def column_named(name: str) -> Column:
+    """Return the column of a canonical name, see `resolve_columns`."""
+    of_property = property_of(name)
+    if of_property is not None:
+        return _column(name, pa.string(), f"property {of_property}", nullable=True, default=False)
+    return _BY_NAME[name]
+
+
+_BY_NAME: Final = {column.name: column for column in COLUMNS}
+
+
+def _property_column(name: str) -> str | None:
+    """Return the canonical name if it is that of a property's column."""
+    text = name.strip()
+    prefix, of_property = text[: len(PROPERTY_COLUMN)], text[len(PROPERTY_COLUMN) :]
+    if prefix.lower() != PROPERTY_COLUMN or not of_property:
+        return None
+    return PROPERTY_COLUMN + of_property
 
 
 def _resolve(name: str, known: Sequence[str]) -> str:
@@ -188,5 +220,5 @@ def arrow_schema(names: Sequence[str], *, nullable: bool = False, columns: Seque
         Those of the view.
     """
     by_name = {column.name: column for column in columns}
-    found = (by_name[name] for name in names)
+    found = (by_name.get(name) or column_named(name) for name in names)
     return pa.schema([pa.field(column.name, column.type, nullable or column.nullable) for column in found])

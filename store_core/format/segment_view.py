@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 from store_core.format.record.framing import Framing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -67,6 +67,9 @@ class AllThere:
         return None
 
     def load(self, begin: int, end: int) -> None:
+        """Do nothing."""
+
+    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Do nothing."""
 
     def drop(self, end: int) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import InvalidOptionError
+from store_core.format.columnar.property_maps import without_names
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_CRC, PROPERTY_SEPARATOR
 from store_core.format.property_string import delete_property
 from store_core.format.releases.release import rules_of
@@ -41,7 +42,7 @@ def without_property_crc(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
     if strings is not None and _occurs(strings, PROPERTY_CRC):
         replaced["properties_string"] = _without_item(strings.cast(pa.binary()))
     if properties is not None and pc.any(pc.equal(_used(properties, "keys"), PROPERTY_CRC)).as_py():
-        replaced["properties"] = _without_name(properties)
+        replaced["properties"] = without_names(properties, (PROPERTY_CRC,))
     return columns | replaced
 
 
@@ -50,11 +51,6 @@ def _without_item(strings: pa.BinaryArray) -> pa.BinaryArray:
         return value and delete_property(value.decode("latin-1"), PROPERTY_CRC).encode("latin-1")
 
     return pa.array([cut(value) for value in strings.to_pylist()], pa.binary())
-
-
-def _without_name(properties: pa.MapArray) -> pa.MapArray:
-    rows = [pairs and [pair for pair in pairs if pair[0] != PROPERTY_CRC] for pairs in properties.to_pylist()]
-    return pa.array(rows, properties.type)
 
 
 def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:

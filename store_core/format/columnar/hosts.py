@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from store_core.format.columnar.arrow_slices import fixed_array, repeat_text, take_rows
+from store_core.format.columnar.arrow_slices import fixed_array, numbers, repeat_text, take_rows, texts
 from store_core.format.record.host import format_host
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ def _host_texts(hosts: npt.NDArray[np.void]) -> pa.StringArray:
         return repeat_text(_format(packed[0].tobytes()), hosts.size)
     if size == _V4_SIZE:
         distinct = fixed_array(words[:, 0]).dictionary_encode()
-        found = distinct.dictionary.to_numpy().view(packed.dtype).tolist()
+        found = numbers(distinct.dictionary).view(packed.dtype).tolist()
     else:
         items = pa.Array.from_buffers(pa.binary(size), hosts.size, [None, pa.py_buffer(packed.view(np.uint8))])
         distinct = items.dictionary_encode()
         found = distinct.dictionary.to_pylist()
-    return pa.array([_format(host) for host in found], pa.string()).take(distinct.indices)
+    return texts([_format(host) for host in found]).take(distinct.indices)
 
 
 def _format(host: bytes) -> str:

@@ -20,6 +20,7 @@ from store_core.format.columnar.arrow_slices import (
     as_checked_text,
     as_text,
     binary_parts,
+    numbers,
     take_alternate,
     take_rows,
     take_slices,
@@ -297,7 +298,7 @@ def _number_names(
         if (lengths == lengths[0]).all() and (data[: offsets[-1]].reshape(rows, size) == data[:size]).all():
             return keys[:width].to_pylist(), None
     encoded = keys.dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+    return encoded.dictionary.to_pylist(), numbers(encoded.indices)
 
 
 def _rows_with_twins(

@@ -15,7 +15,7 @@ from store_core.format.columnar.hosts import host_column, message_id_column
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
 from store_core.format.columnar.spans import Heads, Spans, measure
-from store_core.format.columns import HEAD_FIELDS, TIMESTAMP_TYPE
+from store_core.format.columns import HEAD_FIELDS, TIMESTAMP_TYPE, property_of
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.sys_flag import (
     COMPRESSION_MASK,
@@ -122,7 +122,9 @@ class Records:
 
     def column(self, name: str) -> pa.Array:
         """Return one column of `store_core.format.columns`; all records must be sound."""
-        make = _MAKERS.get(name)
+        make, of_property = _MAKERS.get(name), property_of(name)
+        if of_property is not None:
+            return self.properties.value(of_property)
         return make(self) if make else fixed_array(self.heads.column(HEAD_FIELDS.get(name, name)))
 
     def body(self) -> pa.BinaryArray:

@@ -80,6 +80,18 @@ def test_names_match_without_regard_to_case() -> None:
     assert resolve_columns([" Topic", "QUEUE_ID", "_Corrupt_Record "]) == ("topic", "queue_id", "_corrupt_record")
 
 
+def test_a_property_is_a_column_by_its_own_name_whose_case_matters() -> None:
+    names = resolve_columns(["Topic", " Property.Region", "property.region", "property.a.b é"])
+
+    assert names == ("topic", "property.Region", "property.region", "property.a.b é")
+    assert arrow_schema(names).field("property.a.b é") == pa.field("property.a.b é", pa.string(), nullable=True)
+
+
+def test_views_have_no_columns_of_properties() -> None:
+    with pytest.raises(InvalidOptionError, match=r"unknown column 'property\.a'"):
+        resolve_columns(["property.a"], COLUMNS[:3])
+
+
 @pytest.mark.parametrize(
     ("names", "told"),
     [
@@ -87,6 +99,8 @@ def test_names_match_without_regard_to_case() -> None:
         (["topic", "queueid"], "did you mean 'queue_id'"),
         (["zzzzzz"], "the columns are topic, queue_id"),
         (["topic", "Topic"], "'topic' is named twice"),
+        (["property.a", "PROPERTY.a"], r"'property\.a' is named twice"),
+        (["property."], r"unknown column 'property\.'"),
         ([], "no column is named"),
         ([""], "unknown column ''"),
     ],

@@ -43,7 +43,13 @@ SHARED = [
 ]
 FILE = "00000000000000000000"
 parsers = st.sampled_from(PropertyParser)
-column_sets = st.just(ALL) | st.just(DEFAULT_COLUMNS) | st.lists(st.sampled_from(ALL), min_size=1, unique=True)
+PROPERTIES = ("TAGS", "KEYS", "a", "not there")
+WITH_PROPERTIES = (*ALL, *(f"property.{name}" for name in PROPERTIES))
+column_sets = (
+    st.just(WITH_PROPERTIES)
+    | st.just(DEFAULT_COLUMNS)
+    | st.lists(st.sampled_from(WITH_PROPERTIES), min_size=1, unique=True)
+)
 
 
 def as_array(data: bytes) -> npt.NDArray[np.uint8]:
@@ -68,6 +74,7 @@ def batch_rows(batch: pa.RecordBatch) -> list[Row]:
 def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
     row = {name: getattr(message, name) for name in SHARED}
     row["properties"] = list(message.properties.items())
+    row |= {f"property.{name}": message.properties.get(name) for name in PROPERTIES}
     row["segment"] = FILE
     row["transaction_type"] = message.transaction_type.name
     row |= dict.fromkeys((*OF_ENTRIES, "_corrupt_record"))
