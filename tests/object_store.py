@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow.fs as pa_fs
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from moto.s3.models import s3_backends
+from moto.s3.models import S3Backend, s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 if TYPE_CHECKING:
@@ -21,50 +23,65 @@ __all__ = ["BUCKET", "SECRET", "Faults", "ObjectStore"]
 
 BUCKET: Final = "bucket"
 SECRET: Final = "what-nobody-may-see"  # noqa: S105 -- of a server that lives as long as a test
+_REGION: Final = "us-east-1"
+_DELAY: Final = 0.05
+"""Seconds."""
+
 _USER: Final = "AKIDOFATESTER"
 
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong with requests for objects, and what was asked.
+    """What goes wrong with requests that read, and what was asked.
 
     Attributes
     ----------
     every : int
         One request in this many fails; 0 for none.
     kinds : tuple of str
-        In turns: ``throttle`` (503, SlowDown), ``limit`` (429), ``cut`` (the body ends early), ``refuse`` (500).
+        In turns: ``throttle`` (503, SlowDown), ``limit`` (429), ``cut`` (the body ends early), ``refuse`` (500),
+        ``short`` (a shorter body that says so), ``delay`` (a pause). Of ``HEAD``, which has no body, only the status
+        can be wrong.
     before : callable or None
         Is called with the path of each GET before it is answered.
     """
 
     every: int = 0
-    kinds: tuple[str, ...] = ("throttle", "limit", "cut", "refuse")
+    kinds: tuple[str, ...] = ("throttle", "limit", "cut", "refuse", "short", "delay")
     before: Callable[[str], None] | None = None
     gets: int = 0
     heads: int = 0
     lists: int = 0
     bytes_sent: int = 0
-    failed: int = 0
+    injected: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, environ: dict[str, Any]) -> str:
         """Count a request, and return the fault that it gets; empty for none."""
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return ""
+        is_head = environ["REQUEST_METHOD"] == "HEAD"
+        is_object = environ["PATH_INFO"].count("/") > 1 and "list-type" not in environ.get("QUERY_STRING", "")
         with self.lock:
-            is_object = environ["PATH_INFO"].count("/") > 1 and "list-type" not in environ.get("QUERY_STRING", "")
-            if environ["REQUEST_METHOD"] == "HEAD":
-                self.heads += 1
+            self.heads += is_head
+            self.lists += not is_head and not is_object
+            self.gets += not is_head and is_object
+            if not self.every or self.asked % self.every:
                 return ""
-            if not is_object:
-                self.lists += 1
-                return ""
-            self.gets += 1
-            if not self.every or self.gets % self.every:
-                return ""
-            self.failed += 1
-            return self.kinds[(self.failed - 1) % len(self.kinds)]
+            kind = self.kinds[self.injected.total() % len(self.kinds)]
+            kind = "throttle" if is_head and kind in ("cut", "short") else kind
+            self.injected[kind] += 1
+            return kind
+
+    @property
+    def asked(self) -> int:
+        """How many requests read something."""
+        return self.gets + self.heads + self.lists
+
+    @property
+    def failed(self) -> int:
+        """How many of them failed, and had to be made again."""
+        return self.injected.total() - self.injected["delay"]
 
 
 _STATUS: Final = {
@@ -87,7 +104,8 @@ class ObjectStore:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        pa_fs.S3FileSystem(**self._arguments(), allow_bucket_creation=True).create_dir(self.bucket)
+        if self.bucket not in _kept().buckets:  # the same ones for all servers of this process
+            _kept().create_bucket(self.bucket, _REGION)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -97,8 +115,8 @@ class ObjectStore:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings with which a reader gets at it."""
-        return self._arguments()
+        """The settings with which a reader gets at it; on a busy machine the usual 3 s would be one more fault."""
+        return {**self._arguments(), "request_timeout": "60", "connect_timeout": "60"}
 
     @property
     def file_system(self) -> pa_fs.S3FileSystem:
@@ -115,6 +133,10 @@ class ObjectStore:
         )
         return f"s3://{self.bucket}/{name}"
 
+    def forget(self) -> None:
+        """Let nothing fail any more, and count from zero."""
+        self.faults = Faults()
+
     def put(self, key: str, data: bytes) -> None:
         """Write one object."""
         with self.file_system.open_output_stream(f"{self.bucket}/{key}", compression=None) as stream:
@@ -122,7 +144,7 @@ class ObjectStore:
 
     def place(self, key: str, data: bytes) -> None:
         """Put an object into the server without a request, for tests that need many or odd ones."""
-        s3_backends["123456789012"]["aws"].put_object(self.bucket, key, data)
+        _kept().put_object(self.bucket, key, data)
 
     def _arguments(self) -> dict[str, str]:
         return {
@@ -130,7 +152,7 @@ class ObjectStore:
             "secret_key": SECRET,
             "endpoint_override": f"127.0.0.1:{self._server.server_port}",
             "scheme": "http",
-            "region": "us-east-1",
+            "region": _REGION,
         }
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -142,7 +164,20 @@ class ObjectStore:
             return [body]
         if self.faults.before is not None and environ["REQUEST_METHOD"] == "GET":
             self.faults.before(environ["PATH_INFO"])
+        if fault == "delay":
+            time.sleep(_DELAY)
+        if fault == "short":
+            return self._shortened(environ, start)
         return self._counted(self._application(environ, start), is_cut=fault == "cut")
+
+    def _shortened(self, environ: dict[str, Any], start: Callable[..., Any]) -> list[bytes]:
+        """Answer with half of the body, by headers that say so."""
+        given: list[Any] = []
+        body = b"".join(self._application(environ, lambda *answer: given.extend(answer)))
+        part = body[: len(body) // 2]
+        headers = [(name, value) for name, value in given[1] if name.lower() != "content-length"]
+        start(given[0], [*headers, ("Content-Length", str(len(part)))])
+        return [part]
 
     def _counted(self, chunks: Iterable[bytes], *, is_cut: bool) -> Iterator[bytes]:
         for chunk in chunks:
@@ -152,6 +187,11 @@ class ObjectStore:
             yield part
             if is_cut:
                 return
+
+
+def _kept() -> S3Backend:
+    """Return what the server keeps its objects in, for what needs no request."""
+    return s3_backends["123456789012"]["aws"]
 
 
 class _QuietHandler(WSGIRequestHandler):

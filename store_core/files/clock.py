@@ -58,7 +58,9 @@ class SystemClock:
 
 
 class WaitlessClock:
-    """A clock that tells the time of another one, but does not sleep: for stores in memory, which no waiting changes.
+    """A clock that tells the time of another one, but does not sleep: for stores in memory, and for jobs.
+
+    No waiting changes the first, and who runs a job would rather know at once that it fails.
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from store_core.files.access import explained_access
 from store_core.files.filled_memory import FilledMemory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -268,6 +269,11 @@ class CompressedBytes:
         if self._file.begin is None and self._position == self._size and self._stream.read(1):
             raise self._wrong_size("more")
 
+    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Make the bytes of several ranges available."""
+        for begin, end in sorted(ranges):
+            self.load(begin, end)
+
     def load_all(self) -> None:
         """Make all bytes available."""
         self.load(0, self._size)
@@ -285,6 +291,9 @@ class CompressedBytes:
     def next_hole(self, position: int) -> int:  # noqa: ARG002 -- the protocol's parameter
         """Return the size, as for `next_data`."""
         return self._size
+
+    def check_size(self) -> None:
+        """Do nothing: a read that gets too little is an error."""
 
     def check_unchanged(self) -> None:
         """Do nothing: the stream is of the file that was opened."""

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.files.moved_pages import move_pages
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
 __all__ = ["FilledMemory"]
@@ -16,6 +20,9 @@ __all__ = ["FilledMemory"]
 _PAGE: Final = mmap.PAGESIZE
 _HUGE_PAGE: Final = 2 << 20
 """Bytes from which on huge pages are asked for: filling small ones, one fault each, took longer than the download."""
+
+_LOOK: Final = 4 << 10
+"""Bytes that are looked at first for anything but zeros: all of them are only where a segment is not written."""
 
 
 class FilledMemory:
@@ -52,6 +59,39 @@ class FilledMemory:
         found = np.frombuffer(data, np.uint8)
         if found.any():
             self._bytes[begin:][: found.size] = found
+
+    def fill_by(self, begin: int, end: int, read: Callable[[npt.NDArray[np.uint8]], None]) -> None:
+        """Let a function write the bytes of a range into their place, without another copy of them.
+
+        Until it returns, and if it fails, the range holds anything.
+
+        Parameters
+        ----------
+        begin, end : int
+            Positions.
+        read : callable
+            Fills an array, uint8, shape (end - begin,).
+        """
+        target = self._bytes[begin:end]
+        read(target)
+        if not (target[:_LOOK].any() or target.any()):
+            self.free(begin, end)
+
+    def move(self, begin: int, target: int, size: int) -> None:
+        """Move memory to another position, to be filled there: what is taken from the system would be cleared first.
+
+        Its old place is zeros then. If the system can't move memory, it only gets it back.
+
+        Parameters
+        ----------
+        begin, target : int
+            Positions of pages.
+        size : int
+            Whole pages of the array.
+        """
+        base = self._bytes.ctypes.data
+        if not move_pages(base + begin, base + target, size):
+            self.free(begin, begin + size)
 
     def free(self, begin: int, end: int) -> None:
         """Return the whole pages of a range to the system; they are zeros until they are filled again."""

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,13 +14,17 @@ import numpy as np
 from store_core.errors import SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
+from store_core.files.local_file import LocalFile
+from store_core.files.read_bytes import ReadBytes
 from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE, NarrowBytes
+from store_core.files.remote.picked_bytes import PickedBytes
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.remote.url_path import remote_file_of
 from store_core.format.record.framing import Framing
 from store_core.format.segment_view import ALL_THERE, AllThere, SegmentView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -42,6 +45,7 @@ __all__ = [
     "load_record",
     "modified_ns",
     "open_pages",
+    "open_picks",
     "open_segment",
     "size_on_disk",
 ]
@@ -79,6 +83,9 @@ class Segment:
         Path or URL of the tar archive that it is in; empty for a file of its own.
     begin : int
         Where it begins in what a compressed archive expands to.
+    is_copied : bool
+        Whether a plain file on a disk of this machine is read into memory by `pread`, so that nothing that happens to
+        it kills the process; otherwise it is mapped (ADR 0038).
     """
 
     path: str
@@ -89,6 +96,7 @@ class Segment:
     codec: str | None = None
     archive: str = ""
     begin: int = 0
+    is_copied: bool = False
 
     @property
     def name(self) -> str:
@@ -101,9 +109,18 @@ class Segment:
         return self.start_offset + self.size
 
     @property
-    def is_mapped(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether the file's bytes are those of the segment, on a disk of this machine."""
         return self.remote is None and self.codec is None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether it is mapped."""
+        return self.is_plain and not self.is_copied
+
+    def copied(self) -> Segment:
+        """Return the segment as one that is read into memory, unless it is anyway."""
+        return replace(self, is_copied=True) if self.is_mapped else self
 
     @property
     def framing(self) -> Framing:
@@ -112,7 +129,7 @@ class Segment:
 
     def view(self, opened: SegmentBytes) -> SegmentView:
         """Return the view of this segment that walks work on; with pages if the file is not mapped."""
-        pages: Pages = opened if isinstance(opened, RemoteBytes | CompressedBytes) else ALL_THERE
+        pages: Pages = opened if isinstance(opened, RemoteBytes | CompressedBytes | ReadBytes) else ALL_THERE
         return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing, pages)
 
 
@@ -153,8 +170,14 @@ class PagedBytes(SparseBytes, Protocol):
     def load(self, begin: int, end: int) -> None:
         """Make the bytes from one position up to another available."""
 
+    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Make the bytes of several ranges available, from elsewhere by few requests."""
+
     def drop(self, end: int) -> None:
         """Take note that the bytes before a position are not read again."""
+
+    def check_size(self) -> None:
+        """Refuse a file on this machine that is shorter than it was when it was opened."""
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced since it was opened."""
@@ -179,61 +202,35 @@ class MappedSegment(AllThere):
     """
 
     def __init__(self, segment: Segment) -> None:
-        self._path = segment.path
-        try:
-            with explained_access(Path(segment.path)):
-                self._file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by __exit__
-        except FileNotFoundError as error:
-            _check_directory(segment)
-            raise _vanished(segment, "it is gone") from error
+        self._file = _opened(segment)
         try:
             self.raw = self._map(segment)
         except BaseException:
-            self._file.close()
+            self._file.file.close()
             raise
 
     def _map(self, segment: Segment) -> npt.NDArray[np.uint8]:
-        found = os.fstat(self._file.fileno()).st_size
-        if found < segment.size:
-            raise _vanished(segment, f"it has {found} bytes now")
         if not segment.size:
             return np.empty(0, np.uint8)
-        mapping = mmap.mmap(self._file.fileno(), segment.size, access=mmap.ACCESS_READ)
-        if _hole_after(self._file.fileno(), 0, segment.size) <= _LITTLE_DATA < segment.size:
+        mapping = mmap.mmap(self._file.descriptor, segment.size, access=mmap.ACCESS_READ)
+        if self._file.next_hole(0) <= _LITTLE_DATA < segment.size:
             mapping.madvise(mmap.MADV_RANDOM)  # reading ahead would fill the page cache with a hole
         return np.frombuffer(mapping, np.uint8)
 
     def check_size(self) -> None:
-        """Refuse a file that is shorter than it was when it was mapped.
-
-        Raises
-        ------
-        SegmentVanishedError
-            With the size that it has now.
-        """
-        found = os.fstat(self._file.fileno()).st_size
-        if found < self.raw.size:
-            raise SegmentVanishedError(
-                f"segment {self._path} had {self.raw.size} bytes when it was opened, and has {found} now: something "
-                f"truncated it while it was read, which no broker does. Read a copy, or read again when that is over"
-            )
+        """Refuse a file that is shorter than it was when it was mapped; errors as of `LocalFile.check_size`."""
+        self._file.check_size()
 
     def next_data(self, position: int) -> int:
-        """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes.
-
-        A segment is created at its full size, so its unwritten tail costs neither disk space nor time.
-        """
-        try:
-            return min(os.lseek(self._file.fileno(), position, os.SEEK_DATA), self.raw.size)
-        except OSError as error:
-            return self.raw.size if error.errno == errno.ENXIO else position
-
-    def check_unchanged(self) -> None:
-        """Do nothing: an open file stays the same one, whatever takes its name."""
+        """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes."""
+        return self._file.next_data(position)
 
     def next_hole(self, position: int) -> int:
         """Find the end of the data of a sparse file; its size if the file system can't report holes."""
-        return _hole_after(self._file.fileno(), position, self.raw.size)
+        return self._file.next_hole(position)
+
+    def check_unchanged(self) -> None:
+        """Do nothing: an open file stays the same one, whatever takes its name."""
 
     def __enter__(self) -> Self:
         return self
@@ -241,7 +238,7 @@ class MappedSegment(AllThere):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._file.file.close()
 
 
 def open_segment(segment: Segment) -> SparseBytes:
@@ -257,7 +254,11 @@ def open_segment(segment: Segment) -> SparseBytes:
     if segment.is_mapped:
         return MappedSegment(segment)
     opened = _unmapped(segment, segment.size)
-    opened.load_all()
+    try:
+        opened.load_all()
+    except BaseException:
+        opened.__exit__(None, None, None)
+        raise
     return opened
 
 
@@ -281,6 +282,19 @@ def open_pages(segment: Segment, ahead_to: int = 0, least_body: int | None = ALW
     return MappedSegment(segment) if segment.is_mapped else _unmapped(segment, ahead_to, least_body)
 
 
+def open_picks(segment: Segment) -> PagedBytes:
+    """Open a segment of which single records are read, here and there; they have to be loaded before.
+
+    Raises
+    ------
+    SegmentVanishedError, StoreAccessError
+        As `open_segment`.
+    """
+    if segment.remote is not None and segment.codec is None:
+        return PickedBytes(segment.remote)
+    return open_pages(segment)
+
+
 def load_record(opened: PagedBytes, position: int) -> None:
     """Load the record at a position, by the length that it begins with."""
     opened.load(position, position + _HEAD)
@@ -300,7 +314,26 @@ def file_at(path: Path) -> Segment:
     return Segment(str(path), 0, path.stat().st_size, remote=remote_file_of(path))
 
 
-def _unmapped(segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_WHOLE) -> RemoteBytes | CompressedBytes:
+def _opened(segment: Segment) -> LocalFile:
+    """Open a file that is still as long as it was when it was listed."""
+    try:
+        with explained_access(Path(segment.path)):
+            file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by whoever reads
+    except FileNotFoundError as error:
+        _check_directory(segment)
+        raise _vanished(segment, "it is gone") from error
+    found = os.fstat(file.fileno()).st_size
+    if found < segment.size:
+        file.close()
+        raise _vanished(segment, f"it has {found} bytes now")
+    return LocalFile(segment.path, file, segment.size)
+
+
+def _unmapped(
+    segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_WHOLE
+) -> RemoteBytes | CompressedBytes | ReadBytes:
+    if segment.is_plain:
+        return ReadBytes(_opened(segment))
     if segment.remote is not None and segment.codec is None:
         if least_body != ALWAYS_WHOLE:
             return NarrowBytes(segment.remote, segment.start_offset, ahead_to, least_body)
@@ -333,19 +366,12 @@ def modified_ns(segment: Segment) -> int:
 
 def size_on_disk(segment: Segment) -> int:
     """Return the bytes that a segment takes on disk, without the hole after what is written; 0 if it is gone."""
-    if not segment.is_mapped:
+    if not segment.is_plain:
         return segment.size
     try:
         return min(segment.size, os.stat(segment.path).st_blocks * _DISK_BLOCK)  # noqa: PTH116 -- a string is at hand
     except OSError:
         return 0
-
-
-def _hole_after(descriptor: int, position: int, size: int) -> int:
-    try:
-        return min(os.lseek(descriptor, position, os.SEEK_HOLE), size)
-    except OSError:
-        return size
 
 
 def _check_directory(segment: Segment) -> None:

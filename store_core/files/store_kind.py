@@ -40,10 +40,13 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["StoreUse", "check_log_place", "check_store_kind", "has_queues", "queue_database"]
+__all__ = ["QUEUE_DIRECTORIES", "StoreUse", "check_log_place", "check_store_kind", "has_queues", "queue_database"]
 
 _ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
 """``useSeparateStorePathForRocksdbCQ``, RocketMQ 5.5."""
+
+QUEUE_DIRECTORIES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, _ROCKSDB_QUEUES)
+"""Where below its root a store has its queues, whatever their kind."""
 
 _MANIFEST: Final = re.compile(r"MANIFEST-[0-9]+")
 _DEEPEST: Final = 3
@@ -113,7 +116,7 @@ def queue_database(root: Path, file_system: FileSystem) -> Path | None:
 
 def has_queues(root: Path) -> bool:
     """Return whether a store has a directory for queues, of any kind."""
-    return any((root / name).is_dir() for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, _ROCKSDB_QUEUES))
+    return any((root / name).is_dir() for name in QUEUE_DIRECTORIES)
 
 
 def check_log_place(place: Path, file_system: FileSystem) -> None:

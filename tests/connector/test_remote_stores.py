@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import io
+import json
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -11,26 +14,22 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 
+from pyspark_commitlog.answers_cli import check, diff
 from pyspark_commitlog.append_cli import append
 from store_core import read_messages
-from tests.object_store import SECRET, Faults, ObjectStore
+from tests.connector.submitting import SECONDS, environment
+from tests.object_store import SECRET, Faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    """Provide a server for all tests of this module."""
-    with ObjectStore() as running:
-        yield running
 
 
 def read(spark: SparkSession, url: str, settings: dict[str, str], **options: str) -> DataFrame:
@@ -73,7 +72,6 @@ def test_view_of_a_url_is_that_of_the_directory(
     server.faults = Faults(every=10)
     found = read(spark, url, server.settings, view=view)
     assert_df_equality(found, spark.read.format("commitlog").option("view", view).load(str(root)))
-    server.faults = Faults()
 
 
 def test_stream_of_a_url_goes_on_from_its_checkpoint(
@@ -124,3 +122,58 @@ def test_messages_of_a_url_are_appended_to_a_store(
     assert SECRET not in "".join(capfd.readouterr())
     refused = append([url, "--from-store", str(root), "--topic", topic])
     assert (refused, "local disk" in capfd.readouterr().err) == (4, True)
+
+
+def test_spark_keeps_no_secret_in_its_logs_and_files(
+    server: ObjectStore, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    url = server.upload(golden("5.3.3/tx").root, "logged")
+    server.faults = Faults(every=10)
+    command = [sys.executable, "-m", "tests.connector.secret_trial", url, json.dumps(server.settings), str(tmp_path)]
+    done = subprocess.run(  # noqa: S603 -- our own program
+        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    shown = done.stdout + done.stderr
+    assert (0, 3) == (done.returncode, done.stdout.count("failed: ")), shown[-3000:]
+    assert "of 8 follows" in done.stderr  # the log of a worker, too
+    assert SECRET not in shown
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("events" in path.parts for path in kept)
+    assert not [path for path in kept if SECRET.encode() in path.read_bytes()]
+
+
+def test_jobs_answer_about_a_url_as_about_the_directory(
+    server: ObjectStore,
+    spark: SparkSession,
+    golden: Callable[[str], UnpackedStore],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert spark.sparkContext.master == "local[2]"
+    root = golden("5.3.3/tx").root
+    url = server.upload(root, "asked")
+    storage = ",".join(f"{name}={value}" for name, value in server.settings.items())
+    reports = {}
+    for name, given in {"url": [url, "--storage", storage], "directory": [str(root)]}.items():
+        reports[name] = tmp_path / name
+        assert check([*given, "--release", "5.3", "--json", str(reports[name])]) == 0
+    found, expected = ({**json.loads(reports[name].read_text()), "store": None} for name in ("url", "directory"))
+    assert expected["records"] > 0
+    assert {**expected, "seconds": None} == {**found, "seconds": None}
+    assert diff([str(root), url, "--storage", storage, "--by", "records"]) == 0
+    assert diff([str(root), f"{url}-gone", "--storage", storage]) == 2
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("column", ["topic", "physical_offset"])
+def test_dataframe_of_a_look_up_in_a_url_is_the_filtered_one(
+    column: str, spark: SparkSession, server: ObjectStore, golden: Callable[[str], UnpackedStore]
+) -> None:
+    root = golden("5.3.3/tx").root
+    url = server.upload(root, "look-up")
+    options = {"topic": "topic", "physical_offset": "physicalOffset"}
+    row = spark.read.format("commitlog").load(str(root)).orderBy("physical_offset").collect()[-1]
+    found = read(spark, url, server.settings, **{options[column]: str(row[column])})
+    expected = spark.read.format("commitlog").load(str(root)).where(f"{column} = '{row[column]}'")
+    assert not expected.isEmpty()
+    assert_df_equality(found.orderBy("physical_offset"), expected.orderBy("physical_offset"))

@@ -116,6 +116,14 @@ def test_option_columns_prunes_and_reorders(spark: SparkSession, read: Reader, s
     assert_df_equality(expected, read(store.root, columns=" Body, TOPIC "))
 
 
+def test_single_properties_are_columns_that_equal_those_of_the_map(read: Reader, store: WrittenStore) -> None:
+    names = ("TAGS", "KEYS", "none")
+    rows = read(store.root, columns=",".join(["properties", *(f"property.{name}" for name in names)])).collect()
+
+    assert rows
+    assert [tuple(row.properties.get(name) for name in names) for row in rows] == [row[1:] for row in rows]
+
+
 def test_names_in_a_schema_keep_the_user_s_spelling(read: Reader, store: WrittenStore) -> None:
     frame = read(store.root, "Body binary, TOPIC string NOT NULL, `msg_ID` string")
 

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.files.clock import SystemClock
+from store_core.files.remote.narrow_forecast import Connection, is_faster_narrow, worthwhile_body
 from store_core.files.remote.record_lanes import LANES, RecordLanes
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.format.columnar.lockstep import chain
-from store_core.format.layout import MIN_HEAD_SIZE
+from store_core.format.layout import MIN_RECORD_SIZE
+from store_core.format.record.record_head import read_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from store_core.files.clock import Clock
     from store_core.files.remote.remote_file import RemoteFile
     from store_core.format.segment_view import Frames
 
-__all__ = ["ALWAYS_WHOLE", "NarrowBytes", "worthwhile_body"]
+__all__ = ["ALWAYS_WHOLE", "NarrowBytes"]
 
 ALWAYS_WHOLE: Final = 1 << 31
 """A least body that no record has."""
@@ -48,25 +51,8 @@ _LEAST_MEASURED: Final = 16 << 20
 _MOST_SAMPLE: Final = 8 << 20
 _LEAST_SAMPLE: Final = 256 << 10
 
-_WORK: Final = 0.001
-"""Seconds of one small request besides waiting, which can't be overlapped with others: 0.4 ms of processor time were
-measured here, and a server has to work, too."""
-
-_GAIN: Final = 2
-"""How much faster leaving bodies out has to be: a measurement of a moment is not exact, and requests cost money."""
-
-
-def worthwhile_body(latency: float, rate: float) -> int:
-    """Return the bytes from which on it is surely faster to leave a body out than to download it.
-
-    Parameters
-    ----------
-    latency : float
-        Seconds of a small request; `LANES` of them are under way at a time.
-    rate : float
-        Bytes a second of large requests, all together.
-    """
-    return int(_GAIN * max(latency / LANES, _WORK) * rate)
+_SMALL: Final = 512
+"""Bytes of a small request: the end of a record, and the next head."""
 
 
 class NarrowBytes(RemoteBytes):
@@ -107,12 +93,12 @@ class NarrowBytes(RemoteBytes):
         """See `store_core.format.segment_view.Pages`."""
         if self._lanes is None:
             return super().step
-        return _LONG_STEP if self._lanes.usual_size >= _LONG else _STEP
+        return _step_of(self._lanes.usual_size)
 
     def follow(self, begin: int, goal: int, size: int) -> Frames | None:
         """Follow records with what they have but their bodies; None if all bytes are to be loaded."""
         if not self._is_decided:
-            self._decide(begin, goal)
+            self._decide(begin)
             self._is_decided = True
         if self._lanes is None or self._has_blocks(begin, goal):
             return None
@@ -146,30 +132,62 @@ class NarrowBytes(RemoteBytes):
         for at in range(begin, end, _PIECE):
             self._fetch(at, min(at + _PIECE, end))
 
-    def _decide(self, begin: int, goal: int) -> None:
-        least = self._least_body
-        if least is None and self._size - begin < _LEAST_MEASURED:
-            least = ALWAYS_WHOLE
-        if least is None:
-            least, usual = self._measured(begin, goal)
-            least = least if usual >= least else ALWAYS_WHOLE
+    def _decide(self, begin: int) -> None:
+        least = self._worthwhile(begin) if self._least_body is None else self._least_body
         if least < ALWAYS_WHOLE:
             self._lanes = RecordLanes(self.raw, self._start_offset, self._load_piece, least)
         else:
+            self._is_sparse = False
             self._memory.use_huge_pages()
 
-    def _measured(self, begin: int, goal: int) -> tuple[int, int]:
-        """Return from how many bytes on leaving a body out pays, and the usual size of a record."""
-        sample = min(max((goal - begin) // _SHARE, _LEAST_SAMPLE), _MOST_SAMPLE, self._size - begin)
-        started = self._clock.monotonic()
-        self._load_piece(begin, begin + MIN_HEAD_SIZE)
-        answered = self._clock.monotonic()
+    def _worthwhile(self, begin: int) -> int:
+        """Measure from how many bytes on leaving a body out pays; by the burst, which costs more, only if it may."""
+        rest = min(self._ahead_to or self._size, self._size) - begin
+        if rest < _LEAST_MEASURED:
+            return ALWAYS_WHOLE
+        sample = min(max(rest // _SHARE, _LEAST_SAMPLE), _MOST_SAMPLE, rest)
+        connection = self._sampled(begin, sample)
+        record = self._usual_size(begin, begin + sample)
+        if not record or not is_faster_narrow(self._steps(rest, record), record, connection):
+            return ALWAYS_WHOLE
+        self._burst(begin, sample, LANES)  # opens connections
+        connection = connection._replace(burst=self._timed(lambda: self._burst(begin, sample, LANES)))
+        pays = is_faster_narrow(self._steps(rest, record), record, connection)
+        return min(worthwhile_body(connection), record // 2) if pays else ALWAYS_WHOLE
+
+    def _sampled(self, begin: int, sample: int) -> Connection:
+        """Load the sample; a burst is taken to last as long as one request, which is the least that it can."""
+        self._burst(begin, sample, _SAMPLES)  # opens connections
+        latency = self._timed(lambda: self._load_piece(begin, begin + _SMALL))
         cuts = [begin + sample * number // _SAMPLES for number in range(_SAMPLES + 1)]
-        list(self._pool_of_requests().map(self._load_piece, cuts, cuts[1:]))
-        seconds = max(self._clock.monotonic() - answered, 1e-6)
-        found = chain(self.raw[: begin + sample], begin, start_offset=self._start_offset)
-        usual = (found.stop - begin) // max(found.starts.size, 1)
-        return worthwhile_body(answered - started, sample / seconds), usual
+        seconds = self._timed(lambda: list(self._pool_of_requests().map(self._load_piece, cuts, cuts[1:])))
+        return Connection(latency, latency, sample / max(seconds - latency, seconds / _SAMPLES))
+
+    def _burst(self, begin: int, length: int, count: int) -> None:
+        """Make small requests in a range, all at once."""
+        begins = [begin + length * number // count for number in range(count)]
+        list(self._pool_of_requests().map(lambda at: self._load_piece(at, at + _SMALL), begins))
+
+    def _timed(self, act: Callable[[], object]) -> float:
+        """Return the seconds that something takes; never 0."""
+        started = self._clock.monotonic()
+        act()
+        return max(self._clock.monotonic() - started, 1e-6)
+
+    def _usual_size(self, begin: int, end: int) -> int:
+        """Return the mean size of the records in a range; of the one that is longer; 0 if there is none."""
+        found = chain(self.raw[:end], begin, start_offset=self._start_offset)
+        if found.starts.size:
+            return (found.stop - begin) // found.starts.size
+        total, _ = read_frame(self.raw.data, begin)
+        return total if MIN_RECORD_SIZE <= total <= self._size - begin else 0
+
+    def _steps(self, length: int, record: int) -> list[int]:
+        """Return in which steps a range is followed."""
+        steps = [min(super().step, length)]
+        while (left := length - sum(steps)) > 0:
+            steps.append(min(_step_of(record), left))
+        return steps
 
     def _has_blocks(self, begin: int, end: int) -> bool:
         """Return whether all bytes of a range are there, as they are after damage."""
@@ -179,3 +197,7 @@ class NarrowBytes(RemoteBytes):
         if self._requests is None:
             self._requests = ThreadPoolExecutor(LANES, "remote-lane")
         return self._requests
+
+
+def _step_of(record: int) -> int:
+    return _LONG_STEP if record >= _LONG else _STEP

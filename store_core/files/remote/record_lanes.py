@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Load = Callable[[int, int], None]
     Map = Callable[[Callable[[int], "_Lane"], Iterable[int]], Iterable["_Lane"]]
 
-__all__ = ["LANES", "RecordLanes"]
+__all__ = ["FIRST", "LANES", "PROBE", "RecordLanes", "lane_count"]
 
 LANES: Final = 24
 """Requests at a time: pyarrow's S3 client has 25 connections."""
@@ -37,19 +37,24 @@ LANES: Final = 24
 _HEAD: Final = head_size(int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG))
 """Bytes of the longest head."""
 
-_FIRST: Final = 8
+FIRST: Final = 8
 """Records from which the usual size is taken."""
 
 _LANE_RECORDS: Final = 16
 """Fewest records of a lane: to find its first one takes about half a record."""
 
-_PROBE: Final = 4 << 10
+PROBE: Final = 4 << 10
 """Bytes that are looked through first for a lane's first record, doubled each time."""
 
 _LONGEST_AHEAD: Final = 1 << 20
 """Most bytes that are requested ahead where bodies are too small to be left out."""
 
 _MAGICS: Final = (int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2))
+
+
+def lane_count(length: int, usual_size: int) -> int:
+    """Return how many lanes a range has by the usual size of its records; 0 if it has too few for one."""
+    return min(LANES, length // (_LANE_RECORDS * max(usual_size, MIN_RECORD_SIZE)))
 
 
 @dataclass(slots=True)
@@ -105,7 +110,7 @@ class RecordLanes:
         run : callable
             Calls a function for each of some values, many at a time, as `concurrent.futures.Executor.map`.
         """
-        first = self._walk(_Lane(begin), goal, size, most=_FIRST)
+        first = self._walk(_Lane(begin), goal, size, most=FIRST)
         self._note_size(first.starts, first.position)
         lanes = [first, *self._cut(first, goal, size, run)]
         found = self._stitched(lanes, goal, size)
@@ -119,7 +124,7 @@ class RecordLanes:
     def _cut(self, first: _Lane, goal: int, size: int, run: Map) -> list[_Lane]:
         """Walk the lanes after the first records."""
         length = goal - first.position
-        count = min(LANES, length // (_LANE_RECORDS * max(self.usual_size, MIN_RECORD_SIZE)))
+        count = lane_count(length, self.usual_size)
         if first.is_broken or count < 1:
             return []
         cuts = [first.position + length * lane // count for lane in range(count)]
@@ -134,7 +139,7 @@ class RecordLanes:
 
     def _candidate(self, cut: int, end: int) -> int:
         """Return the first position in a range that looks like a record; -1 if there is none near its begin."""
-        position, length, last = cut, _PROBE, min(end, cut + 4 * self.usual_size)
+        position, length, last = cut, PROBE, min(end, cut + 4 * self.usual_size)
         while position < last:
             stop = min(position + length, last)
             self._load(position, stop + MIN_RECORD_SIZE)
@@ -201,7 +206,7 @@ class RecordLanes:
         if lane.loaded >= end:
             return
         if begin == lane.loaded:
-            lane.ahead = min(max(2 * lane.ahead, _PROBE), _LONGEST_AHEAD)
+            lane.ahead = min(max(2 * lane.ahead, PROBE), _LONGEST_AHEAD)
         stop = min(end + lane.ahead, size)
         self._load(begin, stop)
         lane.loaded = stop

@@ -12,6 +12,7 @@ from store_core.files.filled_memory import FilledMemory
 from store_core.files.remote.remote_file import RemoteReader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Self
@@ -32,6 +33,9 @@ _AHEAD: Final = _BLOCK * _REQUESTS
 
 _STEP: Final = 16 << 20
 """Bytes that a walk loads at once."""
+
+_SPARE: Final = 8
+"""Blocks behind the reader whose memory is kept for those ahead."""
 
 
 class RemoteBytes:
@@ -56,11 +60,13 @@ class RemoteBytes:
         self._ahead_to = ahead_to
         self._reader = RemoteReader(file)
         self._memory = FilledMemory(file.size)
+        self._is_sparse = is_sparse
         if not is_sparse:
             self._memory.use_huge_pages()
         self.raw = self._memory.raw
         self._is_loaded = np.zeros(-(-file.size // _BLOCK), np.bool_)
         self._coming: dict[int, Future[None]] = {}
+        self._spare: list[int] = []
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -91,17 +97,25 @@ class RemoteBytes:
         for block in blocks:
             self._receive(block)
 
+    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Make the bytes of several ranges available."""
+        for begin, end in ranges:
+            self.load(begin, end)
+
     def load_all(self) -> None:
         """Make all bytes available."""
         for begin in range(0, self._size, _STEP):
             self.load(begin, begin + _STEP)
 
     def drop(self, end: int) -> None:
-        """Return the memory of the blocks before a position to the system; they can be loaded again."""
+        """Take the memory of the blocks before a position for others, or return it; they can be loaded again."""
         blocks = np.flatnonzero(self._is_loaded[: max(end, 0) // _BLOCK])
-        for block in blocks.tolist():
-            self._memory.free(block * _BLOCK, block * _BLOCK + _BLOCK)
         self._is_loaded[blocks] = False
+        self._spare += blocks.tolist()
+        most = 0 if self._is_sparse else _SPARE
+        while len(self._spare) > most:
+            block = self._spare.pop(0)
+            self._memory.free(block * _BLOCK, block * _BLOCK + _BLOCK)
 
     def next_data(self, position: int) -> int:
         """Return `position`: a storage does not tell where a file has only zeros."""
@@ -110,6 +124,9 @@ class RemoteBytes:
     def next_hole(self, position: int) -> int:  # noqa: ARG002 -- the protocol's parameter
         """Return the file's size, as for `next_data`."""
         return self._size
+
+    def check_size(self) -> None:
+        """Do nothing: a read that gets too little is an error."""
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced while it was read."""
@@ -137,10 +154,19 @@ class RemoteBytes:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_REQUESTS, "remote-read")
         begin = block * _BLOCK
-        self._coming[block] = self._pool.submit(self._fetch, begin, min(begin + _BLOCK, self._size))
+        end = min(begin + _BLOCK, self._size)
+        if block in self._spare:
+            self._spare.remove(block)
+        elif self._spare and self._ahead_to and end - begin == _BLOCK:
+            self._memory.move(self._spare.pop() * _BLOCK, begin, _BLOCK)
+        self._coming[block] = self._pool.submit(self._fetch, begin, end)
 
     def _fetch(self, begin: int, end: int) -> None:
-        self._memory.fill(begin, self._reader.read(begin, end))
+        """Put a range into its place: of a sparse file through a stream that is shared, since it is little."""
+        if self._is_sparse:
+            self._memory.fill(begin, self._reader.read(begin, end))
+        else:
+            self._memory.fill_by(begin, end, lambda target: self._reader.read_into(begin, target))
 
     def _receive(self, block: int) -> None:
         coming = self._coming.pop(block, None)

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-import logging
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
+import numpy as np
 
-from store_core.errors import SegmentVanishedError, StoreAccessError
+from store_core.errors import SegmentVanishedError
 from store_core.files.clock import SystemClock
+from store_core.files.remote.attempts import Attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
+
+    import numpy.typing as npt
+    import pyarrow as pa
 
     from store_core.files.clock import Clock
     from store_core.files.remote.storage import RemotePath
@@ -22,13 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteFile", "RemoteReader"]
 
-_log: Final = logging.getLogger("store_core")
+_MARKS: Final = ("ETag", "generation")
+"""What S3 and Azure, and Google's store, call it; the second changes with each object that is written."""
 
-_ATTEMPTS: Final = 5
-_FIRST_PAUSE: Final = 0.2
-"""Seconds before the second attempt, doubled each time. The client of an object store has tried before, too."""
+_OF_PYTHON: Final = "py::"
+"""What the names of pyarrow's file systems begin with that are written in Python."""
 
 _DATA_LOSS_ADVICE: Final = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
+
+_MARKED: Final = 16
+"""Bytes at the end of a range that show whether an answer reached it."""
+
+_OTHER_MARK: Final = "its content is marked as another (ETag) than when it was opened"
 
 
 class RemoteFile(NamedTuple):
@@ -73,17 +82,29 @@ class RemoteReader:
 
     def __init__(self, file: RemoteFile, clock: Clock | None = None) -> None:
         self._file = file
-        self._clock = clock or SystemClock()
+        place = file.path
+        self._attempts = Attempts(place.url, place.storage.settings, clock or SystemClock())
         self._storage = file.path.storage.opened()
         self._path = self._storage.path_of(file.path.relative)
-        self._mark = b""
         self._is_closed = False
         self._open: pa.NativeFile = self._tried("open it", self._opened)
         self._mark = self._tried("read its metadata", lambda: _mark(self._open))
+        self._idle = [self._open]
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range that lies in the file."""
-        return self._tried(f"read {end - begin} bytes at position {begin}", lambda: self._range(begin, end))
+        data = self._tried(f"read {end - begin} bytes at position {begin}", lambda: self._range(begin, end))
+        self._file.path.storage.traffic.count(1, len(data))
+        return data
+
+    def read_into(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
+        """Put the bytes from a position on into an array of as many.
+
+        Each thread has a stream of its own, since a stream has one position; each but the first asks for the file's
+        metadata. Not with a file system written in Python, as fsspec's: files that it opens may share a position.
+        """
+        self._tried(f"read {target.size} bytes at position {begin}", lambda: self._range_into(begin, target))
+        self._file.path.storage.traffic.count(1, target.size)
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced while it was read: by its size, time, and mark of its content (ETag).
@@ -95,14 +116,17 @@ class RemoteReader:
         """
         with self._tried("open it again", self._opened) as again:
             if self._tried("read its metadata", lambda: _mark(again)) != self._mark:
-                raise self._replaced("its content is marked as another (ETag) than when it was opened")
+                raise self._replaced(_OTHER_MARK)
 
     def close(self) -> None:
-        """Close the connection; the next read opens it again."""
+        """Close the connections; the next read opens one again."""
         self._open.close()
         self._is_closed = True
+        while self._idle:
+            self._idle.pop().close()
 
     def _opened(self) -> pa.NativeFile:
+        self._file.path.storage.traffic.count(2)
         found = self._storage.file_system.get_file_info(self._path)
         if not found.is_file:
             raise FileNotFoundError(self._path)
@@ -114,6 +138,13 @@ class RemoteReader:
         return self._storage.file_system.open_input_file(self._path)
 
     def _range(self, begin: int, end: int) -> bytes:
+        if self._is_of_python():
+            return self._range_of_python(begin, end)
+        target = np.empty(end - begin, np.uint8)
+        self._range_into(begin, target)
+        return target.tobytes()
+
+    def _range_of_python(self, begin: int, end: int) -> bytes:
         if self._is_closed:  # whoever still holds the bytes reads on, as from a mapping
             self._open, self._is_closed = self._opened(), False
         data: bytes = self._open.read_at(end - begin, self._file.begin + begin)
@@ -121,27 +152,41 @@ class RemoteReader:
             raise OSError(f"expected {end - begin} bytes, found {len(data)}")
         return data
 
+    def _range_into(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
+        if self._is_of_python():
+            target[:] = np.frombuffer(self._range_of_python(begin, begin + target.size), np.uint8)
+            return
+        try:
+            stream = self._idle.pop()
+        except IndexError:
+            stream = self._another()
+        try:
+            _fill(stream, self._file.begin + begin, target)
+        finally:
+            self._idle.append(stream)
+
+    def _is_of_python(self) -> bool:
+        is_python: bool = self._storage.file_system.type_name.startswith(_OF_PYTHON)
+        return is_python
+
+    def _another(self) -> pa.NativeFile:
+        """Open the file once more, and refuse another file than the one that was opened first."""
+        stream = self._storage.file_system.open_input_file(self._path)
+        size = self._file.size if self._file.whole is None else self._file.whole
+        if stream.size() != size:
+            raise self._replaced(f"it has {stream.size()} bytes, not {size}")
+        if _mark(stream) != self._mark:
+            raise self._replaced(_OTHER_MARK)
+        return stream
+
     def _tried(self, what: str, act: Callable[[], _T]) -> _T:
         """Do something, with a few attempts and longer pauses each time."""
-        pause = _FIRST_PAUSE
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return act()
-            except (SegmentVanishedError, PermissionError):
-                raise
-            except FileNotFoundError:
-                raise self._vanished() from None
-            except (OSError, pa.ArrowException) as error:
-                text = self._file.path.storage.settings.hidden_in(str(error))
-                if attempt == _ATTEMPTS:
-                    raise StoreAccessError(
-                        f"{self._file.path.url}: could not {what}, after {_ATTEMPTS} attempts: {text}. Nothing was "
-                        f"changed; try again when the storage answers, or copy the store to a local disk"
-                    ) from None
-                _log.warning("%s: could not %s: %s; attempt %d follows", self._file.path.url, what, text, attempt + 1)
-                self._clock.sleep(pause)
-                pause *= 2
-        raise AssertionError("unreachable")
+        try:
+            return self._attempts.make(what, act)
+        except SegmentVanishedError:
+            raise
+        except FileNotFoundError:
+            raise self._vanished() from None
 
     def _vanished(self) -> SegmentVanishedError:
         return SegmentVanishedError(
@@ -156,6 +201,33 @@ class RemoteReader:
         )
 
 
+def _fill(stream: pa.NativeFile, position: int, target: npt.NDArray[np.uint8]) -> None:
+    """Fill an array from a position on, and refuse an answer that is too short.
+
+    Of S3, pyarrow takes an answer for whole that ends early and says so by its length: the rest of the array stays as
+    it was. So there are random bytes at the array's end before. If the last one is there afterwards, which happens by
+    chance, too, the end is read once more, over other bytes.
+    """
+    tail = target[-_MARKED:]
+    mark = np.frombuffer(token_bytes(tail.size), np.uint8)
+    found = _filled(stream, position, target, mark)
+    is_short = found != target.size
+    if not is_short and target.size and tail[-1] == mark[-1]:
+        again = np.empty_like(tail)
+        end = position + target.size - tail.size
+        is_short = _filled(stream, end, again, ~mark) != tail.size or not np.array_equal(again, tail)
+    if is_short:
+        raise OSError(f"expected {target.size} bytes, found {min(found, target.size - 1)} or fewer")
+
+
+def _filled(stream: pa.NativeFile, position: int, target: npt.NDArray[np.uint8], mark: npt.NDArray[np.uint8]) -> int:
+    target[target.size - mark.size :] = mark
+    stream.seek(position)
+    count: int = stream.readinto(target)
+    return count
+
+
 def _mark(file: pa.NativeFile) -> bytes:
     """Return what the storage marks a file's content with; empty where it has no such thing."""
-    return bytes((file.metadata() or {}).get("ETag", b""))
+    metadata = file.metadata() or {}
+    return next((bytes(metadata[name]) for name in _MARKS if name in metadata), b"")

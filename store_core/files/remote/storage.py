@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,20 +14,21 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
 from store_core.files.remote.storage_settings import NO_SETTINGS, SETTING_PREFIX, StorageSettings
+from store_core.files.remote.traffic import Traffic
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 __all__ = ["OpenStorage", "RemotePath", "Storage", "local_file", "parse_url"]
 
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(/?.*)", re.DOTALL)
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?]*)([/?]?.*)", re.DOTALL)
 _MOST_OPEN: Final = 16
 """File systems that a process keeps open, each with its connections."""
 
-_ATTEMPTS: Final = 5
-"""How often the client of an object store tries a request that was throttled or failed (503, 429, timeouts)."""
+_CLIENT_ATTEMPTS: Final = 1
+"""How often the client of S3 tries a request: `Attempts` tries again, and says so, which the client does not."""
 
-_GOOGLE_RETRIES: Final = timedelta(seconds=10)
+_GOOGLE_RETRIES: Final = timedelta(seconds=2)
 """How long the client of Google's store tries again; its own limit is minutes, in which nothing is heard of it."""
 
 _S3: Final[dict[str, type]] = {
@@ -79,6 +80,15 @@ _SETTINGS: Final = {
 }
 """The settings of pyarrow's file systems, by the scheme of a URL: the names are those of its own arguments."""
 
+_HADOOP: Final = ("hdfs", "viewfs")
+_NO_LIBRARY: Final = re.compile("libjvm|libhdfs")
+"""What pyarrow's errors have where Hadoop's library, or the Java that it needs, is not found."""
+
+_HADOOP_WAYS: Final = (
+    "Install Hadoop with libhdfs, and set HADOOP_HOME, JAVA_HOME and CLASSPATH (`hadoop classpath --glob`), or install "
+    "the Python packages fsspec and hdfs-native"
+)
+
 _LOCAL: Final = "file"
 
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
@@ -112,11 +122,14 @@ class Storage:
     scheme, authority : str
         Of the URL: ``s3`` and a bucket, or ``hdfs`` and a host with its port.
     settings : StorageSettings
+    traffic : Traffic
+        What this process asked of it through this object, and those copied from it.
     """
 
     scheme: str
     authority: str
     settings: StorageSettings
+    traffic: Traffic = field(default_factory=Traffic, compare=False, repr=False)
 
     def url_of(self, relative: str) -> str:
         """Return the URL of a path below the authority."""
@@ -191,6 +204,8 @@ def _opened(storage: Storage, _process: int) -> OpenStorage:
     """Open a file system; connections do not survive a fork, so that each process has its own."""
     shown = storage.url_of("")
     try:
+        if storage.scheme in _HADOOP:
+            return _of_hadoop(storage)
         return _of_pyarrow(storage) if storage.scheme in (*_SETTINGS, _LOCAL) else _of_fsspec(storage)
     except (InvalidOptionError, UnsupportedStoreError):
         raise
@@ -214,7 +229,7 @@ def _of_pyarrow(storage: Storage) -> OpenStorage:
         found, root = fs.FileSystem.from_uri(f"{storage.url_of('')}{limit}")  # takes the environment's endpoint, too
         return OpenStorage(found, root.rstrip("/") or "/")
     if storage.scheme == "s3":
-        retries = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+        retries = fs.AwsStandardS3RetryStrategy(max_attempts=_CLIENT_ATTEMPTS)
         return OpenStorage(fs.S3FileSystem(retry_strategy=retries, **given), storage.authority)
     if is_google:
         return OpenStorage(fs.GcsFileSystem(retry_time_limit=_GOOGLE_RETRIES, **given), storage.authority)
@@ -223,6 +238,28 @@ def _of_pyarrow(storage: Storage) -> OpenStorage:
         return OpenStorage(fs.AzureFileSystem(**{**account, **given}), before or place)
     host, _, port = place.partition(":")
     return OpenStorage(fs.HadoopFileSystem(host or "default", int(port or 0), **{"user": before or None, **given}), "/")
+
+
+def _of_hadoop(storage: Storage) -> OpenStorage:
+    """Open HDFS by Hadoop's native library, or where that is not to be had by what fsspec knows for it."""
+    try:
+        return _of_pyarrow(storage)
+    except OSError as error:
+        if not _NO_LIBRARY.search(str(error)):
+            raise
+        reason = str(error).partition("\n")[0]
+    if storage.settings or "@" in storage.authority:
+        raise UnsupportedStoreError(
+            f"{storage.url_of('')}: a user, and the settings {', '.join(_HDFS)}, are those of Hadoop's native library, "
+            f"which can't be loaded here ({reason}). {_HADOOP_WAYS}, without them and with HADOOP_USER_NAME"
+        )
+    try:
+        return _of_fsspec(storage)
+    except (UnsupportedStoreError, OSError):
+        raise UnsupportedStoreError(
+            f"{storage.url_of('')}: Hadoop's native library can't be loaded here ({reason}), and neither can another "
+            f"client of HDFS. {_HADOOP_WAYS}. Or copy the store to a local disk, and give that path"
+        ) from None
 
 
 def _of_fsspec(storage: Storage) -> OpenStorage:

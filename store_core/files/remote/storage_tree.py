@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import pyarrow as pa
-
-from store_core.errors import SegmentLayoutError, StoreAccessError, StoreError
+from store_core.errors import SegmentLayoutError
 from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.remote.storage_settings import SETTING_PREFIX
+from store_core.files.remote.attempts import Attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyarrow.fs import FileInfo
+    from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
     from store_core.files.remote.storage import Storage
 
@@ -23,6 +18,11 @@ __all__ = ["StorageTree", "TreeEntry"]
 
 _MOST_FILES: Final = 1 << 20
 """How many entries of a directory are accepted; a bound for hostile stores."""
+
+_PATIENCE: Final = 20.0
+"""Seconds after which a listing that fails is not tried again: somebody waits for it, and clients have tried, too."""
+_KEYS: Final = 1000
+"""Entries that an object store lists by one request."""
 
 _WHOLE: Final = frozenset(
     {"commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "timerlog", CONFIG_DIRECTORY}
@@ -114,26 +114,23 @@ class StorageTree:
 
     def _asked(self, relative: str) -> TreeEntry | None:
         """Ask for one path."""
-        with self._explained(relative):
-            opened = self.storage.opened()
-            info = opened.file_system.get_file_info(opened.path_of(relative))
-            return None if info.type.name == "NotFound" else _entry(info)
+        opened = self.storage.opened()
+        path = opened.path_of(relative)
+        self.storage.traffic.count(1)
+        info = self._attempts(relative).make("look it up", lambda: opened.file_system.get_file_info(path))
+        return None if info.type.name == "NotFound" else _entry(info)
 
     def _list(self, relative: str) -> dict[str, TreeEntry]:
         from pyarrow import fs  # noqa: PLC0415 -- takes long to import, and most stores are local
 
-        with self._explained(relative):
-            opened = self.storage.opened()
-            path = opened.path_of(relative)
-            selector = fs.FileSelector(path, allow_not_found=True, recursive=_name(relative) in _WHOLE)
-            try:
-                found: list[FileInfo] = opened.file_system.get_file_info(selector)
-            except (FileNotFoundError, NotADirectoryError):
-                found = []
-            except OSError as error:
-                if _is_unreachable(error) or opened.file_system.get_file_info(path).type.name != "File":
-                    raise
-                found = []
+        opened = self.storage.opened()
+        path = opened.path_of(relative)
+        selector = fs.FileSelector(path, allow_not_found=True, recursive=_name(relative) in _WHOLE)
+        try:
+            found = self._attempts(relative).make("list it", lambda: _listed(opened.file_system, selector))
+        except FileNotFoundError:
+            found = []
+        self.storage.traffic.count(1 + len(found) // _KEYS)
         if len(found) > _MOST_FILES:
             raise SegmentLayoutError(
                 f"{self.storage.url_of(relative)} has {len(found)} entries: expected at most {_MOST_FILES} files of a "
@@ -141,6 +138,9 @@ class StorageTree:
             )
         self._keep(relative, path, found, is_whole=selector.recursive)
         return self._listed.get(relative, {})
+
+    def _attempts(self, relative: str) -> Attempts:
+        return Attempts(self.storage.url_of(relative), self.storage.settings, seconds=_PATIENCE)
 
     def _keep(self, relative: str, path: str, found: list[FileInfo], *, is_whole: bool) -> None:
         """Sort what was found into directories; in an object store these may have no entry of their own."""
@@ -164,19 +164,18 @@ class StorageTree:
         self._above |= {_parent(relative)} if relative else set()
         self._listed |= {place: dict(sorted(entries.items())) for place, entries in listed.items()}
 
-    @contextmanager
-    def _explained(self, relative: str) -> Iterator[None]:
-        """Turn errors of a storage into one that names the URL and shows no secret."""
-        try:
-            yield
-        except StoreError:
+
+def _listed(file_system: FileSystem, selector: FileSelector) -> list[FileInfo]:
+    """List a directory; a file has no entries, which some storages say by an error of their own."""
+    try:
+        found: list[FileInfo] = file_system.get_file_info(selector)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        if _is_unreachable(error) or file_system.get_file_info(selector.base_dir).type.name != "File":
             raise
-        except (OSError, pa.ArrowException) as error:
-            text = self.storage.settings.hidden_in(str(error))
-            raise StoreAccessError(
-                f"{self.storage.url_of(relative)} can't be listed: {text}. Check the URL, the settings "
-                f"{SETTING_PREFIX}* and the environment's credentials"
-            ) from None
+        return []
+    return found
 
 
 def _is_unreachable(error: OSError) -> bool:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError
-from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
-from store_core.files.segment_source import MappedSegment, open_pages
+from store_core.files.remote.picked_bytes import PickedBytes
+from store_core.files.segment_source import open_pages, open_picks
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.damage.salvage import Damage, Salvage
@@ -21,6 +21,7 @@ from store_core.format.record.scan import StopReason
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import WAYS_ON, ChunkRows, pieces_of
 from store_core.store.read.entry_notes import covered_note
+from store_core.store.read.found_end import segment_end
 from store_core.store.read.read_chunk import ReadChunk
 
 if TYPE_CHECKING:
@@ -77,20 +78,29 @@ def read_range(
         return
     keep_freed_memory()
     try:
-        data_end = min(part.end, part.data_end) - part.segment.start_offset
-        opened = open_pages(part.segment, data_end, ALWAYS_WHOLE if part.picks else options.least_left_out)
+        known = (mapped or {}).get(part.segment)
+        opened = _opened(part, options, known)
     except SegmentVanishedError as error:
         if options.fail_on_data_loss:
             raise
         _log.warning("%s", error)
         return
     with opened:
-        known = (mapped or {}).get(part.segment)
-        checked = part.checked(opened.raw) if known is None else part
+        is_checked = known is not None and (part.segment.is_mapped or known.segment.pages is opened)
+        checked = part if is_checked else part.checked(opened)
         for batch in _RangeReader(checked, options, _chain(part.segment, opened, known), watch, opened).batches():
             yield batch
-            _check_size(opened)
+            opened.check_size()
         opened.check_unchanged()
+
+
+def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> PagedBytes:
+    """Open a range's segment; where planning has loaded its records from elsewhere, take what that keeps."""
+    if part.picks is None:
+        data_end = min(part.end, part.data_end) - part.segment.start_offset
+        return open_pages(part.segment, data_end, options.least_left_out)
+    kept = None if known is None else known.segment.pages
+    return kept if isinstance(kept, PickedBytes) else open_picks(part.segment)
 
 
 def _chain(segment: Segment, opened: PagedBytes, known: Chain | None) -> Chain:
@@ -115,27 +125,29 @@ class _RangeReader:
         self._opened = opened
         self._options = options
         start = self._start_offset = part.segment.start_offset
-        lead = self._lead = part.segment.framing.lead
-        self._begin, self._end, self._data_end = (
-            part.begin - start - lead,
-            part.end - start - lead,
-            part.data_end - start,
-        )
-        """Positions of frames: a range is of records, which begin `lead` bytes after their frames."""
-        self._limit = min(self._end, self._data_end)
+        self._lead = part.segment.framing.lead
         self._walk_start = 0 if part.walk_start is None else part.walk_start - start
         self._whole = chain.segment.raw
-        self._raw = self._whole[: max(part.data_end, part.torn_end) - start]
-        self._chain = chain.up_to(self._data_end)
-        self._salvage = Salvage(self._chain.segment, only_newer=part.is_last)
+        self._whole_chain = chain
+        self._raw = self._whole if part.is_by_tail else self._whole[: max(part.data_end, part.torn_end) - start]
+        self._set_ends(part)
         self._chunk = ReadChunk()
         self._rows = ChunkRows(part.segment, self._raw, options, watch, self._chain.segment.pages)
 
+    def _set_ends(self, part: ReadRange) -> None:
+        """Set the positions of frames: a range is of records, which begin `lead` bytes after their frames."""
+        start, lead = self._start_offset, self._lead
+        self._begin, self._end = part.begin - start - lead, part.end - start - lead
+        self._data_end = part.data_end - start
+        self._limit = min(self._end, self._data_end)
+        self._chain = self._whole_chain.up_to(self._data_end)
+        self._salvage = Salvage(self._chain.segment, only_newer=part.is_last)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = self._rows
-        _check_size(self._opened)
+        self._opened.check_size()
         for chunk in self._chunks():
-            _check_size(self._opened)
+            self._opened.check_size()
             yield from rows.batches(chunk)
             if chunk.records:
                 self._chain.segment.pages.drop(int(chunk.records[-1].starts[-1]) - self._lead)
@@ -162,6 +174,8 @@ class _RangeReader:
             yield self._chunk
             return
         place = yield from self._read_chain(self._chain.runs(self._walk_start, self._limit), Place(self._walk_start))
+        if self._range.is_by_tail and place.position < self._limit:
+            self._find_end()
         while place.position < self._limit:
             place = yield from self._read_salvage(place)
             rest = self._chain.runs(place.position, self._limit, window=_SOUND_AGAIN)
@@ -179,6 +193,22 @@ class _RangeReader:
                 return Place(int(run.starts[sound]), last_sound)
             place = run.place
         return place
+
+    def _find_end(self) -> None:
+        """Find where the log ends, now that its last segment is known to be damaged: by all of its bytes."""
+        part, options = self._range, self._options
+        least = options.least_left_out
+        end = segment_end(
+            part.segment,
+            is_first=False,
+            verify_crc=options.verify_crc,
+            has_tail=False,
+            open_bytes=lambda segment: open_pages(segment, segment.size, least),
+        )
+        found = part.up_to(end)
+        if found.data_end != part.data_end:
+            _log.warning("%s: the log ends at offset %d", part.segment.path, found.data_end)
+            self._set_ends(replace(found, end=min(found.end, part.end) if part.end < part.data_end else found.end))
 
     def _read_salvage(self, place: Place) -> Generator[ReadChunk, None, Place]:
         """Take what is found after a break; return where the segment is sound enough to follow its chain again."""
@@ -230,6 +260,8 @@ class _RangeReader:
             if not count:
                 yield self._full_chunk()
                 continue
+            if self._range.picks is not None:
+                self._load(starts[taken : taken + count], bounds[taken : taken + count + 1])
             records = self._rows.records(starts[taken : taken + count])
             sound = count_sound(records)
             if sound < count:
@@ -239,6 +271,12 @@ class _RangeReader:
             if sound < count:
                 break
         return taken
+
+    def _load(self, starts: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64]) -> None:
+        """Load records that are read at their places."""
+        if not self._range.segment.is_mapped:
+            begins, ends = starts - self._lead, starts + np.diff(bounds)
+            self._opened.load_many(list(zip(begins.tolist(), ends.tolist(), strict=True)))
 
     def _take_damage(self, damage: Damage) -> Iterator[ReadChunk]:
         error = self._damage_error(damage)
@@ -292,12 +330,6 @@ class _RangeReader:
         """Return the pieces of damage that become rows of this range."""
         pieces = pieces_of(damage.begin, damage.end)
         return self._rows.kept([(begin, end) for begin, end in pieces if self._begin <= begin < self._end])
-
-
-def _check_size(opened: PagedBytes) -> None:
-    """Refuse a mapped file that was truncated: the system kills a process that reads what is gone."""
-    if isinstance(opened, MappedSegment):
-        opened.check_size()
 
 
 def _count_sound(records: Records) -> int:

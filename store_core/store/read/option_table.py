@@ -172,11 +172,29 @@ READ_OPTIONS: Final = (
         "not read those again that are sure to be the same; `never` neither keeps nor uses that. The rows are the same",
     ),
     Option(
+        "proofs",
+        "(none)",
+        "speed",
+        "a directory outside the store for a file with what was proven of queues and index, so that another process, "
+        "such as the next command or another driver, need not prove it again. Only this user may write to the file; "
+        "what is wrong with it, or belongs to files that changed, is not used, and a note says so. The rows are the "
+        "same",
+    ),
+    Option(
         "skipBodies",
         "auto",
         "speed",
         "bytes from which on bodies in object stores and other file systems are not downloaded if no column needs "
         "them, such as `64k`: each costs a request in their place. `auto` measures what is faster; `never` downloads "
         "all. The rows are the same",
+    ),
+    Option(
+        "segmentAccess",
+        "auto",
+        "speed",
+        "how segments on a disk of this machine are read. `mapped` maps them, which is fastest; but a file that "
+        "something truncates meanwhile, or a disk that fails, then kills the process that reads it. `read` reads them "
+        "into memory, and has an error for that. `auto` is `read` in Spark and for streams, and `mapped` elsewhere. "
+        "The rows are the same",
     ),
 )

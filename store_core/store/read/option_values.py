@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -139,6 +140,13 @@ def _position(name: str, value: object) -> int:
 
 def _use(name: str, value: object) -> str:
     return _one_of("auto", "never")(name, value.lower() if isinstance(value, str) else value)
+
+
+def _directory(name: str, value: object) -> str:
+    found = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    if not isinstance(found, str) or not found.strip() or "://" in found:
+        refuse_value(name, value, "a directory on this machine")
+    return found
 
 
 def _filter(name: str, value: object) -> str:
@@ -281,7 +289,9 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "use_consume_queues": _use,
     "use_index_files": _use,
     "remember_proofs": _use,
+    "proofs": _directory,
     "skip_bodies": _skip_bodies,
+    "segment_access": _one_of("auto", "mapped", "read"),
     "release": _one_of(*RELEASES),
     "storage": _storage,
 }

@@ -16,7 +16,7 @@ from store_core.format.columnar.spans import Heads
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Self
 
     import numpy.typing as npt
@@ -83,6 +83,22 @@ class Picks:
         if first >= stop:
             return None
         return self.take(slice(first, stop))
+
+    def places(self, segment: Segment) -> list[tuple[int, int]]:
+        """Return where the records are in a segment, with what precedes them in their frames: as positions in it."""
+        begins = np.maximum(self.starts - segment.start_offset - segment.framing.lead, 0)
+        ends = np.minimum(self.starts - segment.start_offset + self.sizes, segment.size)
+        return [(begin, end) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True) if begin < end]
+
+    def windows(self, most: int) -> Iterator[Self]:
+        """Yield the records in parts of a number of bytes, or one record."""
+        ends = self.sizes.cumsum()
+        first = 0
+        while first < len(self):
+            before = int(ends[first - 1]) if first else 0
+            stop = max(int(np.searchsorted(ends, before + most, "right")), first + 1)
+            yield self.take(slice(first, stop))
+            first = stop
 
     def first_wrong(self, raw: npt.NDArray[np.uint8], segment: Segment) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.

@@ -7,17 +7,23 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from store_core.format.record.scan import StopReason
 
-    from store_core.files.segment_source import Segment
+if TYPE_CHECKING:
+    from store_core.files.segment_source import PagedBytes, Segment
+    from store_core.store.read.found_end import SegmentEnd
     from store_core.store.read.picks import Picks
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["CLOCK_STEP", "ReadRange"]
+__all__ = ["CLOCK_STEP", "ReadRange", "first_wrong"]
 
 _log: Final = logging.getLogger("store_core")
+
+_CHECKED_AT_ONCE: Final = 8 << 20
+"""Bytes of records that are loaded at once to check them, where they are not on this machine."""
+
+_MOST_KEPT: Final = 64 << 20
+"""Bytes of records up to which what was loaded to check them stays for those who read them."""
 
 CLOCK_STEP: Final = 60_000
 """How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
@@ -45,6 +51,8 @@ class ReadRange:
         Whether the log ends in this segment, so that it may hold older bytes.
     is_cut : bool
         Whether the file is shorter than it should be.
+    is_by_tail : bool
+        Whether `data_end` is from the segment's last part alone: a reader that does not arrive there has to find it.
     walk_start : int or None
         Physical offset of the record at which a reader can start walking; None for the segment's first byte.
     first_stored, next_stored : int or None
@@ -60,10 +68,28 @@ class ReadRange:
     torn_end: int = 0
     is_last: bool = False
     is_cut: bool = False
+    is_by_tail: bool = False
     walk_start: int | None = None
     first_stored: int | None = None
     next_stored: int | None = None
     picks: Picks | None = None
+
+    def up_to(self, end: SegmentEnd, torn_end: int = 0) -> ReadRange:
+        """Return the range up to where its segment's records end, or the torn tail that becomes rows.
+
+        Parameters
+        ----------
+        end : SegmentEnd
+            The log ends in this segment, or before it.
+        torn_end : int
+            As of the attribute.
+        """
+        if end.is_foreign or (self.is_cut and end.found.reason is StopReason.TORN):
+            # No writer leaves a record that runs past its file.
+            return replace(self, end=self.segment.end_offset, data_end=self.segment.end_offset, is_last=True)
+        return replace(
+            self, end=max(end.end_offset, torn_end), data_end=end.end_offset, torn_end=torn_end, is_last=True
+        )
 
     def may_hold(self, options: ReadOptions) -> bool:
         """Return whether the range can have rows within the requested store times."""
@@ -75,17 +101,17 @@ class ReadRange:
             end is None or first is None or first - CLOCK_STEP < end
         )
 
-    def checked(self, raw: npt.NDArray[np.uint8]) -> ReadRange:
+    def checked(self, opened: PagedBytes) -> ReadRange:
         """Return the range as it is if its picked records are what their units say, else without them, to be scanned.
 
         Parameters
         ----------
-        raw : numpy.ndarray
-            uint8, shape (m,): the whole segment.
+        opened : PagedBytes
+            The segment, open.
         """
         if self.picks is None:
             return self
-        wrong = self.picks.first_wrong(raw[: self.data_end - self.segment.start_offset], self.segment)
+        wrong = first_wrong(self.picks, opened, self.segment, self.data_end)
         if wrong is None:
             return self
         _log.warning(
@@ -96,3 +122,29 @@ class ReadRange:
             wrong,
         )
         return replace(self, picks=None)
+
+
+def first_wrong(picks: Picks, opened: PagedBytes, segment: Segment, data_end: int) -> int | None:
+    """Load records, and return the physical offset of the first that is not what its unit says; None if all are.
+
+    Parameters
+    ----------
+    picks : Picks
+    opened : PagedBytes
+        The segment, open.
+    segment : Segment
+    data_end : int
+        Physical offset at which its records end.
+    """
+    raw = opened.raw[: data_end - segment.start_offset]
+    if segment.is_mapped:
+        return picks.first_wrong(raw, segment)
+    is_kept = segment.remote is None or picks.size <= _MOST_KEPT
+    for window in picks.windows(_CHECKED_AT_ONCE):
+        opened.load_many(window.places(segment))
+        wrong = window.first_wrong(raw, segment)
+        if wrong is not None:
+            return wrong
+        if not is_kept:
+            opened.drop(int(window.starts[-1]) - segment.start_offset)
+    return None

@@ -14,6 +14,7 @@ from store_core.store.read.read_plan import plan_and_walk
 from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
+    import os
     import re
     from collections.abc import Mapping
     from datetime import date, tzinfo
@@ -62,7 +63,9 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     use_consume_queues: Literal["auto", "never"] | None = None,
     use_index_files: Literal["auto", "never"] | None = None,
     remember_proofs: Literal["auto", "never"] | None = None,
+    proofs: str | os.PathLike[str] | None = None,
     skip_bodies: SupportsIndex | str | None = None,
+    segment_access: Literal["auto", "mapped", "read"] | None = None,
     release: str | None = None,
     storage: Settings | None = None,
     **unknown: Never,
@@ -120,12 +123,14 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         use_consume_queues=use_consume_queues,
         use_index_files=use_index_files,
         remember_proofs=remember_proofs,
+        proofs=proofs,
         skip_bodies=skip_bodies,
+        segment_access=segment_access,
         release=release,
         storage=storage,
         **unknown,
     )
-    plan, mapped = plan_and_walk(path, options)
+    plan, mapped = plan_and_walk(path, options, by_tail=True)
     watch = TopicWatch.of(path, options.topic)
     batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, mapped, watch))
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns, nullable=options.is_permissive), batches)

@@ -91,9 +91,16 @@ class ReadOptions:
     remember_proofs : str
         ``"auto"`` keeps in this process what was proven of queue and index files, and does not read them again while
         they are sure to be the same; ``"never"`` neither keeps nor uses that. The rows are the same.
+    proofs : str or None
+        A directory outside the store, for a file with what was proven of it: another process that is given the same
+        directory need not prove that again. It is made if its parent exists. The rows are the same.
     skip_bodies : int or None
         Bytes from which on bodies of remote segments are not downloaded if no column needs them; None to measure what
         pays. `parse` also takes ``"auto"`` and ``"never"``. The rows are the same.
+    segment_access : str
+        How segments on a disk of this machine are read: ``"mapped"`` maps them, ``"read"`` reads them into memory, so
+        that nothing that is done to the files meanwhile can kill the process. ``"auto"`` reads in Spark and for
+        streams, and maps elsewhere, where that is faster. The rows are the same.
     release : str
         The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
         parses properties differently.
@@ -129,7 +136,9 @@ class ReadOptions:
     use_consume_queues: str = "auto"
     use_index_files: str = "auto"
     remember_proofs: str = "auto"
+    proofs: str | None = None
     skip_bodies: int | None = None
+    segment_access: str = "auto"
     release: str = DEFAULT_RELEASE
     storage: StorageSettings = NO_SETTINGS
 
@@ -182,6 +191,11 @@ class ReadOptions:
         return self.ending_offsets if self.ending_timestamp is None else _WHOLE_LOG
 
     @property
+    def copies_segments(self) -> bool:
+        """Whether segments on this machine are read into memory."""
+        return self.segment_access == "read"
+
+    @property
     def least_left_out(self) -> int | None:
         """From how many bytes on bodies of remote segments are left out; None to measure that."""
         return ALWAYS_WHOLE if "body" in self.columns else self.skip_bodies
@@ -219,6 +233,10 @@ def _check_pairs(options: ReadOptions) -> None:
         raise InvalidOptionError(f"{shown}: expected one of them, found both")
     if options.filter is not None:
         check_filter(options.filter, options.filter_type, options.release)
+    if options.proofs is not None and options.remember_proofs == "never":
+        raise InvalidOptionError(
+            f"{shown_option('proofs')}: expected none, since {shown_option('remember_proofs')} is never"
+        )
     check_order("timestamp", options.starting_timestamp, options.ending_timestamp)
     if options.starting_timestamp is None and options.ending_timestamp is None:
         check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)

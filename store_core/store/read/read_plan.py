@@ -21,16 +21,16 @@ from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.segment_source import open_pages, open_segment, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
-from store_core.files.store_path import layout_problems, list_segments, usual_size
+from store_core.files.store_path import layout_problems, list_segments, located, usual_size
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.walk_start import find_walk_starts
-from store_core.format.record.scan import StopReason
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note
-from store_core.store.read.found_end import FoundEnd, segment_end
+from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.look_up import LookUp
+from store_core.store.read.lookup.remote_costs import TrafficOf
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.range_splits import with_picks
@@ -38,9 +38,10 @@ from store_core.store.read.ranges import ReadRange
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.release_evidence import release_note
 from store_core.store.read.segment_start import first_store_timestamp, has_record
+from store_core.store.read.tail_end import find_tail_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from store_core.files.remote.storage_settings import StorageSettings
     from store_core.files.segment_source import Segment, SegmentBytes
@@ -88,7 +89,9 @@ class ReadPlan:
     explanation: ReadExplanation = field(default_factory=partial(ReadExplanation, SCAN, ""))
 
 
-def plan_ranges(paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS) -> ReadPlan:
+def plan_ranges(
+    paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS, *, by_tail: bool = False
+) -> ReadPlan:
     """Plan the reading of a log; called once, before any range is read.
 
     Parameters
@@ -98,6 +101,8 @@ def plan_ranges(paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DE
     options : ReadOptions
     costs : LookUpCosts
         When a look-up is used in place of a scan; the rows are the same.
+    by_tail : bool
+        Whether the end of a remote log may be that which its last part shows, for callers that only read the ranges.
 
     Raises
     ------
@@ -106,11 +111,11 @@ def plan_ranges(paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DE
     SegmentLayoutError
         If the files do not form one log, unless the options tolerate that.
     """
-    return plan_and_walk(paths, options, costs)[0]
+    return plan_and_walk(paths, options, costs, by_tail=by_tail)[0]
 
 
 def plan_and_walk(
-    paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS
+    paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS, *, by_tail: bool = False
 ) -> tuple[ReadPlan, Mapping[Segment, Chain]]:
     """Plan as `plan_ranges` does; also return segments that were mapped for it, for a reader in the same process.
 
@@ -118,7 +123,8 @@ def plan_and_walk(
     """
     for attempt in range(_ATTEMPTS):
         try:
-            planner = _Planner(paths, options, costs, _end_as_of(paths, options))
+            end = None if options.as_of is None else log_end_at(paths, options.as_of, options.storage)
+            planner = _Planner(paths, options, costs, end, by_tail=by_tail)
             return planner.plan(), planner.mapped
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
@@ -165,19 +171,18 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
     return None if first is None else int(first["physical_offset"][0].as_py())
 
 
-def _end_as_of(paths: StorePaths, options: ReadOptions) -> int | None:
-    return None if options.as_of is None else log_end_at(paths, options.as_of, options.storage)
-
-
 class _Planner:
     def __init__(
-        self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None = None
+        self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None, *, by_tail: bool
     ) -> None:
-        self._paths = paths
+        self._by_tail = by_tail
+        self._paths = paths = located(paths, options.storage)
+        self._traffic = TrafficOf(paths)
         self._options = options
         self._costs = costs
         self._end_as_of = end_as_of
-        self._segments, notes = list_segments(paths, reads_entries=True, storage=options.storage)
+        listed, notes = list_segments(paths, reads_entries=True, storage=options.storage)
+        self._segments = tuple(segment.copied() for segment in listed) if options.copies_segments else listed
         self._notes = list(notes)
         self._usual_size = usual_size(self._segments)
         self._ends: list[SegmentEnd] = []
@@ -187,17 +192,20 @@ class _Planner:
 
     def plan(self) -> ReadPlan:
         self._check_layout()
-        whole = [self._whole(segment, following) for segment, following in _with_next(self._segments)]
+        whole = [
+            self._whole(segment, following) for segment, following in zip_longest(self._segments, self._segments[1:])
+        ]
         self._look_up = self._planned_look_up(whole)
         with closing(self._look_up):
             known = self._up_to_log_end(whole)
             found, explanation = self._look_up.looked_up(known, self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
-        is_local = all(segment.is_mapped for segment in self._segments)
-        contradiction = release_note(self._segments, self._options.release) if ranges and is_local else None
+        is_local = all(segment.is_plain for segment in self._segments)
+        contradiction = self._release_note() if ranges and is_local else None
         if contradiction is not None:
             self._note(contradiction)
-        explanation = explanation.for_ranges(ranges)
+        explanation = self._look_up.save_proofs(explanation.for_ranges(ranges))
+        explanation = replace(explanation, planned=self._traffic.moved)
         _log.info("%s", explanation.line)
         return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage(), explanation)
 
@@ -258,15 +266,14 @@ class _Planner:
             if self._is_behind(last) and has_record(last.segment):
                 self._ends.clear()
                 return parts
-            end = segment_end(
-                last.segment,
-                is_first=not parts,
-                verify_crc=self._options.verify_crc,
-                has_tail=self._options.is_permissive,
-                after=self._look_up.known_end(last.segment),
-                open_bytes=open_segment if last.segment.is_mapped else self._open_ahead,
-            )
+            opening = open_segment if last.segment.is_mapped else self._open_ahead
+            # A reader of picked records does not prove the end.
+            is_by_tail = self._by_tail and self._look_up.is_scan
+            tail = find_tail_end(last.segment, self._options, opening) if is_by_tail else None
+            end = tail or self._look_up.end_of(last.segment, is_first=not parts, open_bytes=opening)
             self._ends.append(end)
+            if tail is not None:
+                return [*parts, replace(last.up_to(tail), is_by_tail=True), *torn]
             part = self._up_to(last, end)
             uncommitted = uncommitted_note(end)
             if uncommitted is not None:
@@ -279,6 +286,10 @@ class _Planner:
                 torn.insert(0, part)
         return torn
 
+    def _release_note(self) -> str | None:
+        release = self._options.release
+        return self._look_up.fact(("release", release), lambda: release_note(self._segments, release))
+
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""
         root = _root_of(part.segment)
@@ -286,16 +297,10 @@ class _Planner:
         is_live = end.tail is not None and not is_remote and is_lock_held(root)
         self._is_live = self._is_live or is_live
         self._note_end(end, is_live=is_live)
-        if end.is_foreign or (part.is_cut and end.found.reason is StopReason.TORN):
-            # No writer leaves a record that runs past its file.
-            return replace(part, end=part.segment.end_offset, data_end=part.segment.end_offset, is_last=True)
         is_shown = (
             self._options.is_permissive and end.tail is not None and not is_live and (is_remote or self._has_lock(root))
         )
-        torn_end = part.begin + end.tail_end if is_shown else 0
-        return replace(
-            part, end=max(end.end_offset, torn_end), data_end=end.end_offset, torn_end=torn_end, is_last=True
-        )
+        return part.up_to(end, part.begin + end.tail_end if is_shown else 0)
 
     def _has_lock(self, root: Path) -> bool:
         """Return whether there is a lock file; if not, add a note, since the log may be being written."""
@@ -373,7 +378,7 @@ class _Planner:
     def _first_times(self, segments: Sequence[Segment]) -> list[int | None]:
         """Return when the first records of segments were stored, which is read once, and from elsewhere in parallel."""
         unknown = [segment for segment in segments if segment not in self._times]
-        if all(segment.is_mapped for segment in unknown):
+        if all(segment.is_plain for segment in unknown):
             self._times.update((segment, first_store_timestamp(segment)) for segment in unknown)
         else:
             with ThreadPoolExecutor(_REQUESTS, "segment-starts") as pool:
@@ -393,7 +398,3 @@ class _Planner:
 def _root_of(segment: Segment) -> Path:
     directory = Path(segment.path).parent
     return root_of_member(directory) or directory.parent
-
-
-def _with_next(segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment | None]]:
-    return zip_longest(segments, segments[1:])

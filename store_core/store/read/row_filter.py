@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.format.columnar.arrow_slices import true_mask
+from store_core.format.columnar.arrow_slices import fixed_array, numbers, texts, true_mask
 from store_core.format.counted import counted
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_failure import failure_of
@@ -107,18 +107,18 @@ class RowFilter:
 def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
     """Yield each rule with the columns it needs."""
     if options.topic:
-        yield ("topic",), _one_of("topic", pa.array(options.topic, pa.string()))
+        yield ("topic",), _one_of("topic", texts(options.topic))
     if options.topics_pattern is not None:
         yield ("topic",), _topic_matches(re.compile(options.topics_pattern))
     if options.queue_id:
-        yield ("queue_id",), _one_of("queue_id", pa.array(options.queue_id, pa.int32()))
+        yield ("queue_id",), _one_of("queue_id", fixed_array(np.array(options.queue_id, np.int32)))
     if options.tag:
-        yield ("tags",), _one_of("tags", pa.array(options.tag, pa.string()))
+        yield ("tags",), _one_of("tags", texts(options.tag))
     yield from _identity_rules(options)
     if selector is not None:
         yield ("sys_flag",), _is_queued
         if not selector.is_all and selector.sql is None:
-            yield ("tags",), _one_of("tags", pa.array(sorted(selector.tags.tags), pa.string()))
+            yield ("tags",), _one_of("tags", texts(sorted(selector.tags.tags)))
     if options.start.queues or options.end.queues:
         yield ("topic", "queue_id", "queue_offset"), _QueueBounds(options)
 
@@ -128,11 +128,14 @@ def _identity_rules(options: ReadOptions) -> Iterator[tuple[tuple[str, ...], _Pr
     if options.key is not None:
         yield ("keys", "unique_key"), _has_key(options.key)
     if options.unique_key is not None:
-        yield ("unique_key",), _one_of("unique_key", pa.array([options.unique_key], pa.string()))
+        yield ("unique_key",), _one_of("unique_key", texts([options.unique_key]))
     if options.msg_id is not None:
-        yield ("msg_id",), _one_of("msg_id", pa.array([options.msg_id], pa.string()))
+        yield ("msg_id",), _one_of("msg_id", texts([options.msg_id]))
     if options.physical_offset is not None:
-        yield ("physical_offset",), _one_of("physical_offset", pa.array([options.physical_offset], pa.int64()))
+        yield (
+            ("physical_offset",),
+            _one_of("physical_offset", fixed_array(np.array([options.physical_offset], np.int64))),
+        )
 
 
 def _one_of(column: str, values: pa.Array) -> _Predicate:
@@ -142,7 +145,7 @@ def _one_of(column: str, values: pa.Array) -> _Predicate:
 
 def _is_queued(batch: pa.RecordBatch) -> _Mask:
     """Return which records are in a queue, the only ones a consumer gets: not prepared and rolled-back ones."""
-    kinds = batch.column("sys_flag").to_numpy(zero_copy_only=False) & TRANSACTION_MASK
+    kinds = numbers(batch.column("sys_flag")) & TRANSACTION_MASK
     mask: _Mask = np.isin(kinds, [kind.value for kind in TransactionType if kind.is_queued])
     return mask
 
@@ -153,7 +156,7 @@ def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
     def rule(batch: pa.RecordBatch) -> _Mask:
         topics = batch.column("topic").dictionary_encode()
         matches = [pattern.fullmatch(topic) is not None for topic in topics.dictionary.to_pylist()]
-        mask: _Mask = np.array(matches, np.bool_)[topics.indices.to_numpy()]
+        mask: _Mask = np.array(matches, np.bool_)[numbers(topics.indices)]
         return mask
 
     return rule
@@ -166,7 +169,7 @@ def _has_key(key: str) -> _Predicate:
         mask = true_mask(pc.equal(batch.column("unique_key"), key))
         keys = batch.column("keys")
         hits = true_mask(pc.equal(pc.list_flatten(keys), key))
-        mask[pc.list_parent_indices(keys).to_numpy()[hits]] = True
+        mask[numbers(pc.list_parent_indices(keys))[hits]] = True
         return mask
 
     return rule
@@ -185,7 +188,7 @@ class _QueueBounds:
 
     def __call__(self, batch: pa.RecordBatch) -> _Mask:
         topics = batch.column("topic").dictionary_encode()
-        codes = topics.indices.to_numpy()
+        codes = numbers(topics.indices)
         mask = np.ones(batch.num_rows, np.bool_)
         for code, topic in enumerate(topics.dictionary.to_pylist()):
             if topic in self._bounds:
@@ -194,8 +197,8 @@ class _QueueBounds:
         return mask
 
     def _within(self, topic: str, batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> _Mask:
-        queue_ids = batch.column("queue_id").to_numpy()[rows]
-        offsets = batch.column("queue_offset").to_numpy()[rows]
+        queue_ids = numbers(batch.column("queue_id"))[rows]
+        offsets = numbers(batch.column("queue_offset"))[rows]
         mask = np.ones(rows.size, np.bool_)
         for queue, (first, last) in self._bounds[topic].items():
             mask &= (queue_ids != queue) | ((offsets >= first) & (offsets <= last))

@@ -10,10 +10,11 @@ import numpy as np
 from store_core.files.segment_source import open_pages
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.framing import check_frame, frame_size
+from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes, Segment
-__all__ = ["first_store_timestamp", "has_record", "load_first_frame"]
+__all__ = ["first_store_timestamp", "has_record", "load_first_frame", "load_frame"]
 
 _HEAD: Final = 4 << 10
 """Bytes that are loaded first: more than a record's head, and most records."""
@@ -27,9 +28,17 @@ def has_record(segment: Segment) -> bool:
 
 def load_first_frame(segment: Segment, opened: PagedBytes) -> None:
     """Load the first record, or entry, of a segment, as long as it says that it is."""
-    opened.load(0, min(_HEAD, segment.size))
-    if segment.size >= _HEAD:
-        opened.load(_HEAD, frame_size(opened.raw.data, 0, segment.framing))
+    load_frame(segment, opened, 0)
+
+
+def load_frame(segment: Segment, opened: PagedBytes, position: int) -> None:
+    """Load the record, or entry, at a position of a segment, as long as it says that it is, if it looks like one."""
+    opened.load(position, min(position + _HEAD, segment.size))
+    if segment.size - position < _HEAD:
+        return
+    check = check_frame(opened.raw.data, position, segment.start_offset, segment.framing)
+    if check.reason is not StopReason.BAD_MAGIC:
+        opened.load(position + _HEAD, position + frame_size(opened.raw.data, position, segment.framing))
 
 
 def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:

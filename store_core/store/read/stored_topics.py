@@ -18,6 +18,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import located, store_roots
+from store_core.format.columnar.arrow_slices import texts
 from store_core.format.near_name import did_you_mean, known_names
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class TopicWatch:
     def see(self, topics: pa.Array) -> None:
         """Note the topics of records."""
         if self.unseen:
-            asked = pa.array(self.unseen, pa.string())
+            asked = texts(list(self.unseen))
             self.unseen.difference_update(pc.unique(topics.filter(pc.is_in(topics, value_set=asked))).to_pylist())
 
     def to_end(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -39,16 +39,18 @@ from store_core.answers import (
 from store_core.answers.store_replay import ReplayOptions, replay
 from store_core.command.program import program
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
-from store_core.files.remote import remote_file
 from store_core.store.rebuild.options import RebuildOptions
-from tests.object_store import SECRET, Faults, ObjectStore
+from tests.object_store import SECRET, Faults
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 NOW = 1_900_000_000_000
 STORES = ("4.9.7/tx", "5.3.3/tx", "5.5.0/bcq")
@@ -67,19 +69,6 @@ ANSWERS: dict[str, Callable[[Store], Any]] = {
 }
 OF_THIS_MACHINE = ("notes", "offsets_written")
 """Facts about files on a disk: which release may have written them, and when a copy was made."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    """Provide a server for all tests of this module."""
-    with ObjectStore() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
-    monkeypatch.setattr(remote_file, "_FIRST_PAUSE", 0)
 
 
 def answer_of(name: str, store: Store) -> str:
@@ -115,7 +104,7 @@ def test_a_check_survives_faults_and_shows_no_secret(
     server.faults = Faults(every=10)
     with caplog.at_level(logging.DEBUG):
         report = check(store_at(url, server.settings))
-    server.faults = Faults()
+    server.forget()
     assert check(root).to_json()["digest"] == report.to_json()["digest"]
     assert SECRET not in caplog.text
     assert SECRET not in f"{report.to_json()}{report.to_text()}{report.to_html()}"

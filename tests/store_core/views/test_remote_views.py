@@ -11,37 +11,26 @@ import pytest
 
 from store_core import StoreError, read_view
 from store_core.errors import StoreNotFoundError, UnsupportedStoreError
-from store_core.files.remote import remote_file
 from store_core.views.view_columns import VIEWS
 from store_core.views.view_options import ViewOptions
 from store_core.views.view_plan import plan_view
 from tests.golden_stores import stores_of_kind, unpack
-from tests.object_store import SECRET, Faults, ObjectStore
+from tests.object_store import SECRET, Faults
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import pyarrow as pa
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 STORES = ("4.3.0/tx", "4.9.7/tx", "5.3.3/tx", "5.3.3/compressed", "5.5.0/bcq", "5.5.0/lmq", "5.5.0/ext")
 IN_FILES = tuple(name for name in VIEWS if name != "rocksdbstore")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    """Provide a server for all tests of this module."""
-    with ObjectStore() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
-    monkeypatch.setattr(remote_file, "_FIRST_PAUSE", 0)
 
 
 def rows(path: object, view: str, **options: Any) -> pa.Table | str:  # noqa: ANN401 -- any option
@@ -92,14 +81,14 @@ def test_a_view_lists_the_parts_that_it_needs_and_opens_its_file(
     server: ObjectStore, golden: Callable[[str], UnpackedStore]
 ) -> None:
     url = server.upload(golden("5.3.3/tx").root, "listed")
-    server.faults = Faults()
+    server.forget()
     read_view(url, "consumer_offsets", columns=["topic", "committed_offset"], storage=server.settings).read_all()
     assert (server.faults.lists, server.faults.gets) == (2, 1)
 
 
 def test_queues_are_listed_together(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     url = server.upload(golden("5.3.3/tx").root, "queues")
-    server.faults = Faults()
+    server.forget()
     plan_view(url, ViewOptions.parse("consumequeue", storage=server.settings))
     assert (server.faults.lists, server.faults.gets) == (4, 0)  # the root, and three parts of it
 

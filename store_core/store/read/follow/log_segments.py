@@ -82,7 +82,8 @@ class LogSegments:
         compressed : bool
             Whether segments that are compressed as a whole are among them.
         """
-        return cls(list_segments(located_now(paths, storage), storage=storage if compressed else None).segments)
+        found = list_segments(located_now(paths, storage), storage=storage if compressed else None).segments
+        return cls(tuple(segment.copied() for segment in found))
 
     @property
     def earliest(self) -> LogPosition:
@@ -150,9 +151,17 @@ class LogSegments:
                 return None  # preallocated, which a file system without holes shows only if all of it is read
             end = find_log_end(view, verify_crc=verify_crc, after=after)
             starts = _last_two(view, after, end)
-            if starts and not _is_finished(view, starts[-1], end.position):
+            if starts and not (
+                _is_finished(view, starts[-1], end.position) and self._is_still_there(segment, view, starts[-1])
+            ):
                 starts.pop()
             return self.position_after(segment, view, starts[-1]) if starts else None
+
+    def _is_still_there(self, segment: Segment, view: SegmentView, start: int) -> bool:
+        """Return whether a record that was read into memory is in the file now: the log may be truncated meanwhile."""
+        if not segment.is_copied:
+            return True
+        return self.record_at(segment.start_offset + start) == RecordProof.of(view, start)
 
     def stretches(self, start: LogPosition, end: LogPosition, first_step: int = FIRST_STEP) -> Iterator[Stretch]:
         """Yield the sound records between two positions, in log order; damage between them is left out.

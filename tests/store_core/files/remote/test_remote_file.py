@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import fsspec
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
+from store_core.files.remote import remote_file
 from store_core.files.remote.remote_file import RemoteFile, RemoteReader
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class Pauses:
@@ -67,9 +75,9 @@ def test_storage_that_keeps_failing_is_an_error_after_five_attempts() -> None:
     clock = Pauses()
     reader = RemoteReader(file(b"0123456789"), clock)
     reader._open = Stream(b"0123456789", 99, is_short=True)
-    with pytest.raises(StoreAccessError, match=r"could not read 4 bytes at position 2, after 5 attempts: expected 4"):
+    with pytest.raises(StoreAccessError, match=r"could not read 4 bytes at position 2, after 8 attempts: expected 4"):
         reader.read(2, 6)
-    assert len(clock.seconds) == 4
+    assert clock.seconds == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 def test_file_of_another_size_is_not_read() -> None:
@@ -84,3 +92,28 @@ def test_file_that_is_gone_is_named_at_once() -> None:
     with pytest.raises(SegmentVanishedError, match="memory://files/segment"):
         RemoteReader(listed, clock)
     assert not clock.seconds
+
+
+@pytest.mark.parametrize("missing", [1, 3, 16, 17, 40])
+@pytest.mark.parametrize("filler", [0, 255])
+def test_array_that_an_answer_does_not_fill_is_a_short_read(missing: int, filler: int) -> None:
+    class Short:
+        """A stream that says that it filled an array whose end it did not touch."""
+
+        def seek(self, position: int) -> None:
+            assert position >= 0
+
+        def readinto(self, target: npt.NDArray[np.uint8]) -> int:
+            target[: max(target.size - missing, 0)] = filler
+            return target.size
+
+    with pytest.raises(OSError, match="expected 100 bytes"):
+        remote_file._fill(Short(), 0, np.empty(100, np.uint8))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 16, 100])
+def test_array_that_happens_to_end_with_the_mark_is_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_file, "token_bytes", bytes)  # zeros, as the file has
+    target = np.ones(size, np.uint8)
+    remote_file._fill(pa.BufferReader(bytes(1000)), 10, target)
+    assert not target.any()

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
+from store_core.files.remote import storage as storage_module
 from store_core.files.remote.storage import Storage, parse_url
-from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,9 @@ def test_path_is_none(path: str) -> None:
     assert parse_url(path, NO_SETTINGS) is None
 
 
-@pytest.mark.parametrize("url", ["s3://user:password@bucket/a", "s3://bucket/a?region=x"])
+@pytest.mark.parametrize(
+    "url", ["s3://user:password@bucket/a", "s3://bucket/a?region=x", "s3://bucket?region=password@"]
+)
 def test_url_with_settings_in_it_is_rejected(url: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
         parse_url(url, NO_SETTINGS)
@@ -53,3 +58,30 @@ def test_file_system_is_opened_once() -> None:
 def test_unknown_scheme_is_named() -> None:
     with pytest.raises(UnsupportedStoreError, match="nosuch://x"):
         Storage("nosuch", "x", NO_SETTINGS).opened()
+
+
+@pytest.mark.parametrize(
+    ("authority", "settings"), [("host:8020", {}), ("someone@host:8020", {}), ("host:8020", {"user": "someone"})]
+)
+def test_hadoop_without_its_library_names_the_ways_to_read_it(
+    authority: str, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_missing(*_: object, **__: object) -> None:
+        raise OSError("Unable to load libhdfs")
+
+    monkeypatch.setattr(storage_module, "_of_pyarrow", is_missing)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(UnsupportedStoreError, match=r"HADOOP_HOME.*hdfs-native"):
+        Storage("hdfs", authority, StorageSettings.of(settings)).opened()
+    if authority == "host:8020" and not settings:
+        with pytest.raises(UnsupportedStoreError, match=r"another client of HDFS.*local disk"):
+            Storage("hdfs", authority, NO_SETTINGS).opened()
+
+
+def test_other_errors_of_hadoop_are_no_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_refused(*_: object, **__: object) -> None:
+        raise OSError("connection refused")
+
+    monkeypatch.setattr(storage_module, "_of_pyarrow", is_refused)
+    with pytest.raises(StoreAccessError, match="connection refused"):
+        Storage("hdfs", "elsewhere", NO_SETTINGS).opened()

@@ -18,13 +18,13 @@ from store_core.files.compressed_bytes import CODECS
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.task_groups import task_groups
-from tests.object_store import Faults, ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
 
 MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 ENDS: Final = (".tar", ".tar.gz", ".tar.zst", ".tar.lz4", ".tgz")
@@ -97,25 +97,22 @@ def test_names_and_formats_of_archives_do_not_matter(root: Path, form: int, name
 
 
 @pytest.mark.parametrize("end", [".tar", ".tar.zst"])
-def test_archive_in_an_object_store(root: Path, end: str, tmp_path: Path) -> None:
+def test_archive_in_an_object_store(root: Path, end: str, tmp_path: Path, server: ObjectStore) -> None:
     path = packed(root, tmp_path / f"copy{end}")
-    with ObjectStore() as server:
-        server.put(path.name, path.read_bytes())
-        server.faults = Faults()
-        url = f"s3://{server.bucket}/{path.name}"
-        assert rows(root) == rows(url, storage=server.settings)
+    server.put(path.name, path.read_bytes())
+    url = f"s3://{server.bucket}/{path.name}"
+    assert rows(root) == rows(url, storage=server.settings)
 
 
-def test_archive_that_is_replaced_while_it_is_read_is_an_error(root: Path, tmp_path: Path) -> None:
+def test_archive_that_is_replaced_while_it_is_read_is_an_error(root: Path, tmp_path: Path, server: ObjectStore) -> None:
     path = packed(root, tmp_path / "copy.tar")
-    with ObjectStore() as server:
-        server.put(path.name, path.read_bytes())
-        url = f"s3://{server.bucket}/{path.name}"
-        reader = read_messages(url, storage=server.settings, max_records_per_batch=10)
-        reader.read_next_batch()
-        server.put(path.name, path.read_bytes() + bytes(512))
-        with pytest.raises(SegmentVanishedError, match="replaced"):
-            reader.read_all()
+    server.put(path.name, path.read_bytes())
+    url = f"s3://{server.bucket}/{path.name}"
+    reader = read_messages(url, storage=server.settings, max_records_per_batch=10)
+    reader.read_next_batch()
+    server.put(path.name, path.read_bytes() + bytes(512))
+    with pytest.raises(SegmentVanishedError, match="replaced"):
+        reader.read_all()
 
 
 def test_plain_archive_has_a_partition_for_each_segment_and_a_compressed_one_has_one(

@@ -13,13 +13,13 @@ from store_core import read_messages
 from store_core.errors import SegmentLayoutError, StoreNotFoundError
 from store_core.files import compressed_bytes
 from store_core.files.store_path import list_segments
-from tests.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
 
 MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 
@@ -60,13 +60,12 @@ def test_compressed_segments_read_as_plain_ones(root: Path, end: str, which: sli
         assert expected[mode] == rows(root, **options)
 
 
-def test_compressed_segment_in_an_object_store(root: Path) -> None:
+def test_compressed_segment_in_an_object_store(root: Path, server: ObjectStore) -> None:
     expected = rows(root)
     for path in segments(root):
         compress(path, ".zst")
-    with ObjectStore() as server:
-        url = server.upload(root, "compressed")
-        assert expected == rows(url, storage=server.settings)
+    url = server.upload(root, "compressed")
+    assert expected == rows(url, storage=server.settings)
 
 
 def test_one_compressed_segment_by_its_name(root: Path) -> None:

@@ -12,9 +12,7 @@ import pytest
 from store_core import StoreError, read_messages
 from store_core.errors import InvalidOptionError
 from store_core.files.remote import narrow_bytes, record_lanes, remote_bytes
-from store_core.files.remote.narrow_bytes import worthwhile_body
 from tests.benchmarks.segments import make_log
-from tests.object_store import Faults, ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
 
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 STORES = ("4.3.0/tx", "5.3.3/compressed", "5.3.3/v2topic", "5.5.0/bcq")
@@ -32,9 +31,9 @@ NARROW = ["topic", "store_size", "physical_offset", "queue_offset", "tags", "pro
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take short lanes and small blocks, so that small stores have many, and what is read unloaded is zeros."""
-    monkeypatch.setattr(record_lanes, "_FIRST", 3)
+    monkeypatch.setattr(record_lanes, "FIRST", 3)
     monkeypatch.setattr(record_lanes, "_LANE_RECORDS", 3)
-    monkeypatch.setattr(record_lanes, "_PROBE", 64)
+    monkeypatch.setattr(record_lanes, "PROBE", 64)
     monkeypatch.setattr(narrow_bytes, "_STEP", 1 << 14)
     monkeypatch.setattr(narrow_bytes, "_PIECE", 1 << 13)
     monkeypatch.setattr(remote_bytes, "_BLOCK", 1 << 12)
@@ -118,25 +117,21 @@ def test_bodies_that_hold_records_lead_no_lane_astray(tmp_path: Path) -> None:
     check_equal(root, "nested", 1)
 
 
-def test_narrow_columns_of_4_kib_bodies_move_a_quarter_of_the_bytes_at_most(tmp_path: Path) -> None:
+def test_narrow_columns_of_4_kib_bodies_move_a_quarter_of_the_bytes_at_most(
+    tmp_path: Path, server: ObjectStore
+) -> None:
     root = make_log(tmp_path, 1 << 20, 1 << 19, 4096)
-    with ObjectStore() as server:
-        url = server.upload(root, "large-bodies")
-        server.faults = Faults()
-        columns = ["topic", "store_size"]
-        found = read_messages(url, columns=columns, skip_bodies="4k", storage=server.settings).read_all()
-        moved = server.faults.bytes_sent
+    url = server.upload(root, "large-bodies")
+    server.forget()
+    columns = ["topic", "store_size"]
+    found = read_messages(url, columns=columns, skip_bodies="4k", storage=server.settings).read_all()
+    moved = server.faults.bytes_sent
     assert read_messages(root, columns=columns).read_all() == found
     assert 0.25 * (1 << 20) >= moved
 
 
-@pytest.mark.parametrize(("latency", "rate", "expected"), [(0.048, 100e6, 400_000), (0.001, 1e9, 2_000_000)])
-def test_least_body_is_what_is_downloaded_while_a_request_is_made(latency: float, rate: float, expected: int) -> None:
-    assert expected == pytest.approx(worthwhile_body(latency, rate), rel=1e-3)
-
-
 class _Clock:
-    """A clock by which a small request and the sample take given times."""
+    """A clock by which a small request, the sample and a burst take given times; it is asked for no more."""
 
     def __init__(self, *times: float) -> None:
         self._times = iter(times)
@@ -145,15 +140,20 @@ class _Clock:
         return next(self._times)
 
 
-@pytest.mark.parametrize(("seconds", "is_narrow"), [(10.0, True), (0.001, False)])
+@pytest.mark.parametrize(
+    ("times", "is_narrow"),
+    [((0, 0.01, 1, 2, 3, 3.02), True), ((0, 0.01, 1, 2, 3, 13), False), ((0, 0.01, 1, 1.001), False)],
+    ids=["slow", "slow to answer many", "fast"],
+)
 def test_what_was_measured_decides(
-    seconds: float, is_narrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    times: tuple[float, ...], is_narrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(narrow_bytes, "_LEAST_SAMPLE", 1 << 14)
     monkeypatch.setattr(narrow_bytes, "_LEAST_MEASURED", 0)
-    monkeypatch.setattr(narrow_bytes, "SystemClock", lambda: _Clock(0, 0.01, 0.01 + seconds))
+    monkeypatch.setattr(narrow_bytes, "_STEP", 1 << 20)
+    monkeypatch.setattr(narrow_bytes, "SystemClock", lambda: _Clock(*times))
     root = make_log(tmp_path, 1 << 20, 1 << 20, 4096)
-    url = in_memory(root, f"measured-{is_narrow}")
+    url = in_memory(root, f"measured-{len(times)}-{is_narrow}")
     read: list[int] = []
     fetch = remote_bytes.RemoteBytes._fetch
 

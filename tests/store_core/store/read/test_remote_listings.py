@@ -12,11 +12,12 @@ from store_core.errors import StoreNotFoundError
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.benchmarks.segments import make_log
-from tests.object_store import BUCKET, Faults, ObjectStore
+from tests.object_store import BUCKET, Faults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.object_store import ObjectStore
 
 _SEGMENT = 1 << 12
 _SEGMENTS = 1000
@@ -26,18 +27,11 @@ _KEY = 300
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    """Provide a server for all tests of this module."""
-    with ObjectStore() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def wide(server: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def wide(running_server: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Provide a store of 1,000 segments, on a disk and in the bucket."""
     root = make_log(tmp_path_factory.mktemp("wide"), _SEGMENTS * _SEGMENT, _SEGMENT, 300)
     for segment in (root / "commitlog").iterdir():
-        server.place(f"wide/commitlog/{segment.name}", segment.read_bytes())
+        running_server.place(f"wide/commitlog/{segment.name}", segment.read_bytes())
     return root, f"s3://{BUCKET}/wide"
 
 

@@ -13,37 +13,25 @@ import pytest
 
 from store_core import StoreError, explain, read_messages
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreNotFoundError
-from store_core.files.remote import remote_bytes, remote_file
-from store_core.files.remote import storage as storage_module
+from store_core.files.remote import attempts, remote_bytes
+from store_core.store.read import tail_end
 from store_core.store.read.read_options import ReadOptions
-from tests.object_store import BUCKET, SECRET, Faults, ObjectStore
+from tests.object_store import BUCKET, SECRET, Faults
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import pyarrow as pa
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
 
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
 STORES = ("4.3.0/tx", "4.9.7/tx", "5.3.3/compressed", "5.3.3/propcrc", "5.3.3/v2topic", "5.5.0/bcq")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    """Provide a server for all tests of this module."""
-    with ObjectStore() as running:
-        yield running
-
-
-@pytest.fixture
-def storage(server: ObjectStore) -> Iterator[ObjectStore]:
-    """Provide the server without faults."""
-    server.faults = Faults()
-    yield server
-    server.faults = Faults()
 
 
 @pytest.fixture
@@ -53,12 +41,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_bytes, "_AHEAD", 1 << 14)
     monkeypatch.setattr(remote_bytes, "_STEP", 1 << 13)
     monkeypatch.setattr(remote_bytes.RemoteBytes, "step", 1 << 13)
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
-    monkeypatch.setattr(remote_file, "_FIRST_PAUSE", 0)
+    monkeypatch.setattr(tail_end, "_WINDOWS", (1 << 10, 1 << 13))
+    monkeypatch.setattr(tail_end, "_LEAST", 1 << 14)
+    monkeypatch.setattr(tail_end, "_PROBE", 1 << 8)
 
 
 def rows(path: object, **options: Any) -> pa.Table | str:  # noqa: ANN401 -- any option
@@ -113,91 +98,91 @@ def test_damaged_store_reads_as_on_disk(seed: int, golden: Callable[[str], Unpac
 
 @pytest.mark.usefixtures("small_blocks")
 def test_faults_in_every_tenth_request_change_nothing(
-    storage: ObjectStore, golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
+    server: ObjectStore, golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
 ) -> None:
     root = golden("5.3.3/tx").root
-    url = storage.upload(root, "faulty")
+    url = server.upload(root, "faulty")
     expected = rows(root)
-    storage.faults = Faults(every=10)
+    server.faults = Faults(every=10)
     with caplog.at_level(logging.INFO):
-        assert expected == rows(url, storage=storage.settings)
-    assert storage.faults.failed >= 4
+        assert expected == rows(url, storage=server.settings)
+    assert server.faults.failed >= 4
     assert SECRET not in caplog.text
 
 
-def test_planning_asks_for_little(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+def test_planning_asks_for_little(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     store = golden("5.3.3/tx")
-    url = storage.upload(store.root, "planned")
-    storage.faults = Faults()
-    plan = explain(url, storage=storage.settings)
-    assert "not on this machine" in str(plan)
+    url = server.upload(store.root, "planned")
+    server.forget()
+    plan = explain(url, storage=server.settings)
+    assert plan.why == "no option names topics or queues"
     last = store.segments[-1].stat().st_size
-    assert storage.faults.lists <= 3
-    assert storage.faults.gets <= 3
-    assert storage.faults.bytes_sent <= last + (64 << 10)
+    assert server.faults.lists <= 3
+    assert server.faults.gets <= 3
+    assert server.faults.bytes_sent <= last + (64 << 10)
 
 
 def test_segment_that_is_replaced_after_planning_is_an_error(
-    storage: ObjectStore, golden: Callable[[str], UnpackedStore]
+    server: ObjectStore, golden: Callable[[str], UnpackedStore]
 ) -> None:
     store = golden("5.3.3/tx")
-    url = storage.upload(store.root, "replaced")
+    url = server.upload(store.root, "replaced")
     first = store.segments[0]
-    reader = read_messages(url, storage=storage.settings)
+    reader = read_messages(url, storage=server.settings)
     changed = bytearray(first.read_bytes())
     changed[200] ^= 1
-    storage.put(f"replaced/commitlog/{first.name}", bytes(changed) + b"longer")
+    server.put(f"replaced/commitlog/{first.name}", bytes(changed) + b"longer")
     with pytest.raises(SegmentVanishedError, match="was replaced since the read was planned"):
         reader.read_all()
 
 
 def test_segment_that_is_replaced_while_it_is_read_is_an_error(
-    storage: ObjectStore, golden: Callable[[str], UnpackedStore]
+    server: ObjectStore, golden: Callable[[str], UnpackedStore]
 ) -> None:
     store = golden("5.3.3/tx")
-    url = storage.upload(store.root, "swapped")
+    url = server.upload(store.root, "swapped")
     first = store.segments[0]
     changed = bytearray(first.read_bytes())
     changed[-1] ^= 1
-    reader = read_messages(url, storage=storage.settings, max_records_per_batch=10)
+    reader = read_messages(url, storage=server.settings, max_records_per_batch=10)
     reader.read_next_batch()
-    storage.put(f"swapped/commitlog/{first.name}", bytes(changed))
+    server.put(f"swapped/commitlog/{first.name}", bytes(changed))
     with pytest.raises(SegmentVanishedError, match="replaced"):
         reader.read_all()
 
 
-def test_what_is_not_a_segment_is_left_out(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+def test_what_is_not_a_segment_is_left_out(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     root = golden("5.3.3/tx").root
-    url = storage.upload(root / "commitlog", "odd/commitlog").removesuffix("/commitlog")
-    storage.put("odd/commitlog/00000000000000000000.tmp", b"x")
-    storage.put("odd/commitlog/99999999999999999999999", b"x")
-    storage.file_system.create_dir(f"{BUCKET}/odd/commitlog/empty")
-    assert rows(root) == rows(url, storage=storage.settings)
-    assert rows(root) == rows(f"{url}/commitlog", storage=storage.settings)
+    url = server.upload(root / "commitlog", "odd/commitlog").removesuffix("/commitlog")
+    server.put("odd/commitlog/00000000000000000000.tmp", b"x")
+    server.put("odd/commitlog/99999999999999999999999", b"x")
+    server.file_system.create_dir(f"{BUCKET}/odd/commitlog/empty")
+    assert rows(root) == rows(url, storage=server.settings)
+    assert rows(root) == rows(f"{url}/commitlog", storage=server.settings)
 
 
-def test_store_is_read_as_of_a_time(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+def test_store_is_read_as_of_a_time(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     root = golden("5.3.3/tx").root
-    url = storage.upload(root / "commitlog", "as-of/commitlog").removesuffix("/commitlog")
+    url = server.upload(root / "commitlog", "as-of/commitlog").removesuffix("/commitlog")
     times = read_messages(root, columns=["store_timestamp"]).read_all().column(0).cast("int64").to_pylist()
     middle = times[len(times) // 2]
-    assert rows(root, as_of=middle) == rows(url, as_of=middle, storage=storage.settings)
+    assert rows(root, as_of=middle) == rows(url, as_of=middle, storage=server.settings)
 
 
-def test_one_segment_is_read_by_its_name(storage: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+def test_one_segment_is_read_by_its_name(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     store = golden("5.3.3/tx")
-    storage.upload(store.root / "commitlog", "single/commitlog")
+    server.upload(store.root / "commitlog", "single/commitlog")
     url = f"s3://{BUCKET}/single/commitlog/{store.segments[0].name}"
-    assert rows(store.segments[0]) == rows(url, storage=storage.settings)
+    assert rows(store.segments[0]) == rows(url, storage=server.settings)
 
 
-def test_missing_store_is_named(storage: ObjectStore) -> None:
+def test_missing_store_is_named(server: ObjectStore) -> None:
     with pytest.raises(StoreNotFoundError, match=f"s3://{BUCKET}/nowhere"):
-        read_messages(f"s3://{BUCKET}/nowhere", storage=storage.settings)
+        read_messages(f"s3://{BUCKET}/nowhere", storage=server.settings)
 
 
 def test_storage_that_does_not_answer_is_an_error_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_module, "_ATTEMPTS", 1)
+    monkeypatch.setattr(attempts, "_MOST", 1)
     settings = {
         "endpoint_override": "127.0.0.1:9",
         "scheme": "http",

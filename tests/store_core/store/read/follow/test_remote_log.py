@@ -12,36 +12,31 @@ import pytest
 
 from store_core import ReadOptions, read_messages, read_range
 from store_core.errors import DataLossError, ExpiredSegmentsError, SegmentVanishedError
-from store_core.files.remote import remote_bytes, remote_file
+from store_core.files.remote import remote_bytes
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.read_limits import NO_LIMITS, ReadLimits
-from tests.object_store import SECRET, ObjectStore
+from tests.object_store import SECRET
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
+    from tests.object_store import ObjectStore
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 LIMITS = (NO_LIMITS, ReadLimits(max_records=50), ReadLimits(max_bytes=40_000))
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Load a page at a time, so that what is read and not loaded is zeros, and try again at once."""
+    """Load a page at a time, so that what is read and not loaded is zeros."""
     monkeypatch.setattr(remote_bytes, "_BLOCK", 1 << 12)
     monkeypatch.setattr(remote_bytes, "_AHEAD", 1 << 14)
     monkeypatch.setattr(remote_bytes, "_STEP", 1 << 13)
-    monkeypatch.setattr(remote_file, "_FIRST_PAUSE", 0)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    """Provide a server for all tests of this module."""
-    with ObjectStore() as running:
-        yield running
 
 
 def batches(paths: object, options: ReadOptions, limits: ReadLimits) -> list[tuple[object, pa.Table]]:

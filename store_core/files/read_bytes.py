@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a local segment file in memory of its size, read by `pread` as far as they are needed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from store_core.errors import StoreAccessError
+from store_core.files.filled_memory import FilledMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from store_core.files.local_file import LocalFile
+    from store_core.format.segment_view import Frames
+
+__all__ = ["ReadBytes"]
+
+_PAGE: Final = 4 << 10
+_PIECE: Final = 4 << 20
+"""Bytes of one read, and of which memory is given back at once if all are zeros."""
+
+_STEP: Final = 32 << 20
+"""Bytes that a walk loads at once: with fewer, numpy's overhead shows; with more, memory does (ADR 0038)."""
+
+
+class ReadBytes:
+    """A local file as an array of its size, whose bytes are there once they are loaded, and zeros otherwise.
+
+    Unlike a mapping, it can't kill the process (SIGBUS) when something truncates the file, or the disk fails: a read
+    that gets less than there was is an error with a name. And what was loaded stays as it is, so that what was checked
+    is what is decoded, whatever is written to the file meanwhile.
+
+    Parameters
+    ----------
+    file : LocalFile
+        Closed by `__exit__`.
+
+    Attributes
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (size,), read-only.
+    step : int
+        See `store_core.format.segment_view.Pages`.
+    """
+
+    step = _STEP
+
+    def __init__(self, file: LocalFile) -> None:
+        self._file, self._size = file, file.size
+        self._memory = FilledMemory(self._size)
+        self._memory.use_huge_pages()
+        self.raw = self._memory.raw
+        self._is_loaded = np.zeros(-(-self._size // _PAGE), np.bool_)
+        self._kept = 0
+        """Pages before this one were dropped."""
+
+    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
+        """Return None: all bytes are to be loaded."""
+        return None
+
+    def load(self, begin: int, end: int) -> None:
+        """Make the bytes of a range available, by whole pages; holes of the file are not read.
+
+        Raises
+        ------
+        SegmentVanishedError
+            If the file is shorter than it was when it was listed.
+        StoreAccessError
+            If the disk, or the server that has the file, can't read it.
+        """
+        begin, end = max(begin, 0), min(end, self._size)
+        if begin >= end:
+            return
+        first, stop = begin // _PAGE, -(-end // _PAGE)
+        missing = first + np.flatnonzero(~self._is_loaded[first:stop])
+        if not missing.size:
+            return
+        edges = np.flatnonzero(np.diff(missing) > 1) + 1
+        for pages in np.split(missing, edges):
+            self._load_pages(int(pages[0]), int(pages[-1]) + 1)
+
+    def load_all(self) -> None:
+        """Make all bytes available."""
+        self.load(0, self._size)
+
+    def load_spans(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """Make the bytes of many ranges available.
+
+        Parameters
+        ----------
+        begins, ends : numpy.ndarray
+            int64, shape (n,).
+        """
+        first = np.clip(begins, 0, self._size) // _PAGE
+        stop = -(-np.clip(ends, 0, self._size) // _PAGE)
+        marks = np.zeros(self._is_loaded.size + 1, np.int64)
+        np.add.at(marks, first, stop > first)
+        np.subtract.at(marks, stop, stop > first)
+        wanted = np.flatnonzero((marks.cumsum()[:-1] > 0) & ~self._is_loaded)
+        for pages in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1) if wanted.size else ():
+            self._load_pages(int(pages[0]), int(pages[-1]) + 1)
+
+    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Make the bytes of several ranges available."""
+        bounds = np.array(ranges, np.int64).reshape(-1, 2)
+        self.load_spans(bounds[:, 0], bounds[:, 1])
+
+    def drop(self, end: int) -> None:
+        """Return the memory of the bytes before a position to the system; they can be loaded again."""
+        last = min(max(end, 0), self._size) // _PIECE * (_PIECE // _PAGE)
+        if last > self._kept:
+            self._memory.free(self._kept * _PAGE, last * _PAGE)
+            self._is_loaded[self._kept : last] = False
+            self._kept = last
+
+    def check_size(self) -> None:
+        """Refuse a file that is shorter than it was when it was listed; errors as of `LocalFile.check_size`."""
+        self._file.check_size()
+
+    def next_data(self, position: int) -> int:
+        """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes."""
+        return self._file.next_data(position)
+
+    def next_hole(self, position: int) -> int:
+        """Find the end of the data of a sparse file; its size if the file system can't report holes."""
+        return self._file.next_hole(position)
+
+    def check_unchanged(self) -> None:
+        """Do nothing: an open file stays the same one, whatever takes its name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.file.close()
+
+    def _load_pages(self, first: int, stop: int) -> None:
+        """Read pages that are not loaded, without the holes in them."""
+        position, end = first * _PAGE, min(stop * _PAGE, self._size)
+        self._kept = min(self._kept, first)
+        while position < end:
+            begin = max(self.next_data(position), position)
+            if begin >= end:
+                break
+            position = min(max(self.next_hole(begin), begin + 1), end)
+            for at in range(begin, position, _PIECE):
+                self._read(at, min(at + _PIECE, position))
+        self.check_size()  # a hole is also what is behind the end of a file
+        self._is_loaded[first:stop] = True
+
+    def _read(self, begin: int, end: int) -> None:
+        """Read a range; memory of zeros, as in a segment that a broker has filled in advance, is given back."""
+        self._memory.fill_by(begin, end, lambda target: self._read_into(target, begin))
+
+    def _read_into(self, target: npt.NDArray[np.uint8], begin: int) -> None:
+        at = 0
+        while at < target.size:
+            try:
+                count = os.preadv(self._file.descriptor, [target[at:].data], begin + at)
+            except OSError as error:
+                raise self._unreadable(error, begin + at) from error
+            if not count:
+                raise self._file.truncated()
+            at += count
+
+    def _unreadable(self, error: OSError, position: int) -> StoreAccessError:
+        return StoreAccessError(
+            f"{self._file.path}: expected to read byte {position}, found: {error.strerror}. Look at the disk, or at "
+            f"the server that has the file, and read a copy"
+        )

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of a remote file arrive in their places, in memory that is used again, and are never those of another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from store_core.errors import SegmentVanishedError
+from store_core.files.remote import remote_bytes
+from store_core.files.remote.remote_bytes import RemoteBytes
+from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote.storage import parse_url
+from store_core.files.remote.storage_settings import StorageSettings
+from tests.object_store import BUCKET, ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PAGE = 1 << 12
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectStore]:
+    """Provide a server for all tests of this module."""
+    with ObjectStore() as running:
+        yield running
+
+
+def put(server: ObjectStore, key: str, data: bytes) -> RemoteFile:
+    """Put a file into the server, and return it as it is listed."""
+    server.put(key, data)
+    path = parse_url(f"s3://{BUCKET}/{key}", StorageSettings.of(server.settings))
+    assert path is not None
+    return RemoteFile(path, len(data), 0)
+
+
+def test_blocks_arrive_in_their_places_in_memory_that_is_used_again(
+    server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_bytes, "_BLOCK", _PAGE)
+    monkeypatch.setattr(remote_bytes, "_AHEAD", 8 * _PAGE)
+    data = np.random.default_rng(21).integers(0, 256, 80 * _PAGE + 100, np.uint8)
+    data[20 * _PAGE : 30 * _PAGE] = 0
+    with RemoteBytes(put(server, "blocks", data.tobytes()), ahead_to=data.size) as opened:
+        for begin in range(0, data.size, 3 * _PAGE):
+            opened.load(begin, begin + 3 * _PAGE)
+            assert np.array_equal(data[begin:][: 3 * _PAGE], opened.raw[begin:][: 3 * _PAGE])
+            opened.drop(begin)
+        opened.load(0, 2 * _PAGE)
+        assert np.array_equal(data[: 2 * _PAGE], opened.raw[: 2 * _PAGE])
+
+
+def test_further_stream_of_a_file_that_was_replaced_is_refused(server: ObjectStore) -> None:
+    reader = RemoteReader(put(server, "replaced", bytes(_PAGE)))
+    server.put("replaced", b"x" * _PAGE)
+    reader._idle.clear()
+    with pytest.raises(SegmentVanishedError, match="ETag"):
+        reader.read_into(0, np.empty(10, np.uint8))
+
+
+def test_further_stream_of_a_file_that_grew_is_refused(server: ObjectStore) -> None:
+    reader = RemoteReader(put(server, "grown", bytes(_PAGE)))
+    server.put("grown", bytes(_PAGE + 1))
+    reader._idle.clear()
+    with pytest.raises(SegmentVanishedError, match="it has 4097 bytes, not 4096"):
+        reader.read_into(0, np.empty(10, np.uint8))
