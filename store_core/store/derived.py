@@ -12,6 +12,7 @@ from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.dispatcher import Dispatcher
 from store_core.store.dispatch.flush_queues import FlushCheckpointService, FlushConsumeQueueService
 from store_core.store.dispatch.reput import ReputMessageService
+from store_core.store.recovery.index_gap import complete_index
 from store_core.store.recovery.store_recovery import StoreRecovery
 from store_core.store.state.running_flags import RunningFlag
 
@@ -131,6 +132,11 @@ class DerivedStructures:
         """Load and recover (`StoreRecovery.run`), then dispatch what is due (`StoreRecovery.catch_up`)."""
         self.recovery.run(last_exit_ok=last_exit_ok)
         return self.recovery.catch_up(self.reput)
+
+    def complete_index(self, begin: int) -> bool:
+        """Index the records from an offset up to the log's end; result and errors as of `complete_index`."""
+        with self.reput.paused():
+            return complete_index(self.index, self._log.mapped_file_queue.mapped_files, begin, self.rules)
 
     def start(self) -> None:
         """Start the services."""

@@ -266,7 +266,8 @@ class DefaultMessageStore:
 
         No messages may be put until the records are adopted or abandoned.
         """
-        return LogAdoption(self.commit_log, self.checkpoint, self._derived.reput, self._life.setup.file_system)
+        derived, files = self._derived, self._life.setup.file_system
+        return LogAdoption(self.commit_log, self.checkpoint, derived.reput, files, derived.complete_index)
 
     @property
     def max_physical_offset(self) -> int:

@@ -10,7 +10,7 @@ from store_core.errors import StoreError
 from store_core.store.put.log_place import make_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.precomputed_batch import KnownColumns
@@ -40,6 +40,8 @@ class LogAdoption:
     reput : ReputMessageService
         Dispatches the records to queues and index.
     file_system : FileSystem
+    complete_index : callable
+        As the attribute.
 
     Attributes
     ----------
@@ -47,6 +49,8 @@ class LogAdoption:
         Where the records must begin.
     offsets : QueueOffsets
         The next index of every queue: a copy of the store's own.
+    complete_index : callable
+        Indexes what earlier appends left out, see `DerivedStructures.complete_index`.
 
     Raises
     ------
@@ -55,7 +59,12 @@ class LogAdoption:
     """
 
     def __init__(
-        self, commit_log: CommitLog, checkpoint: StoreCheckpoint, reput: ReputMessageService, file_system: FileSystem
+        self,
+        commit_log: CommitLog,
+        checkpoint: StoreCheckpoint,
+        reput: ReputMessageService,
+        file_system: FileSystem,
+        complete_index: Callable[[int], bool],
     ) -> None:
         self._commit_log = commit_log
         self._checkpoint = checkpoint
@@ -64,6 +73,7 @@ class LogAdoption:
         self._times_before = checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp
         self._queues_before = checkpoint.logics_physical_offset, checkpoint.last_put
         self.place = make_place(commit_log.mapped_file_queue, file_system)
+        self.complete_index = complete_index
         self.offsets = commit_log.queue_offsets.copy()
 
     def rewind_checkpoint(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.files.clock import WaitlessClock
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
@@ -128,8 +129,9 @@ class QueueWriter:
         self._root = root
         self._units = 0
         self._failed = False
+        hasty = WaitlessClock(clock)  # who waits for room on the disk is the broker: a job is run again
         self._queues = ConsumeQueueStore(
-            root, rules.queue_rules, file_system, clock, on_put=_ignore, on_error=self._fail, max_queues=1
+            root, rules.queue_rules, file_system, hasty, on_put=_ignore, on_error=self._fail, max_queues=1
         )
         if rules.since_offset:
             self._take_over(store_root, file_system, rules.since_offset)

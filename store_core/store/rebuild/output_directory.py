@@ -15,10 +15,24 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["OutputDirectory"]
+__all__ = ["OutputDirectory", "store_of_output"]
 
 _MARK: Final = "rebuilt.json"
 """File that marks a directory as ours, so that a rebuild may delete what is in it."""
+
+
+_LARGEST_MARK: Final = 1 << 16
+
+
+def store_of_output(path: Path) -> Path | None:
+    """Return the store whose rebuild has marked a directory as its output; None if none has."""
+    mark = path / _MARK
+    try:
+        if mark.is_symlink() or not mark.is_file() or mark.stat().st_size > _LARGEST_MARK:
+            return None
+        return type(path)(json.loads(mark.read_bytes())["store"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return None
 
 
 class OutputDirectory:

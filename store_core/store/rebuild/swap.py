@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core.errors import StoreError
 from store_core.files.file_system import write_all
 from store_core.files.store_lock import StoreLock
+from store_core.store.rebuild.swap_paths import why_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,7 +119,7 @@ class RebuildSwap:
             _write(self.kept / _MARK, b"", file_system)
         fields = {
             "form": _FORM,
-            "source": str(self.source),
+            "source": str(self.source.absolute()),
             "kept": self.kept.name,
             "places": self.places,
             "removed": self.removed,
@@ -137,7 +138,8 @@ class RebuildSwap:
         OSError
             If a system call fails.
         SwapError
-            If the journal can't be read, or neither the old nor the new directory of a place exists.
+            If the journal can't be read, names directories that are not the store's, or neither the old nor the new
+            directory of a place exists.
         """
         if file_system.status(root / JOURNAL) is None:
             return None
@@ -169,6 +171,12 @@ class RebuildSwap:
             raise SwapError(_strange(path)) from error
         if not is_sound or any(".." in place.split("/") or place.startswith("/") for place in places + removed):
             raise SwapError(_strange(path))
+        foreign = why_foreign(root, source, root / fields["kept"], places + removed)
+        if foreign is not None:
+            raise SwapError(
+                f"{path}: expected directories of this store, or of a rebuild of it, found {foreign}. Nothing was "
+                f"moved. If the store was moved or copied, or you don't trust it, remove the journal and rebuild"
+            )
         return cls(root, source, root / fields["kept"], places, removed)
 
     def move_all(self, file_system: FileSystem) -> None:

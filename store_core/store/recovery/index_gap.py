@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of records before the file from which a recovery checks the log."""
+"""Keys of records that are not in the index, because a recovery began later, or an append left them out."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store_core.store.dispatch.dispatcher import select_rows
 from store_core.store.recovery.log_recovery import follow_log_for_recovery
 from store_core.store.recovery.recovery_report import RecoveryDecision
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from store_core.queue.index.index_service import IndexService
     from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["close_index_gap"]
+__all__ = ["close_index_gap", "complete_index"]
 
 
 def close_index_gap(
@@ -79,3 +80,50 @@ def _index_again(
         str(index.directory),
         "the index ends before the file from which the log is checked, and messageIndexSafe is set",
     )
+
+
+def complete_index(index: IndexService, files: Sequence[MappedFile], begin: int, rules: QueueRules) -> bool:
+    """Index the records from an offset up to the log's end, as far as they can still be put into the index.
+
+    An index has its entries in the order of the log, and leaves out what is put before its end, as RocketMQ does. So if
+    another writer has indexed later records meanwhile, keys before these can't be added any more.
+
+    Parameters
+    ----------
+    index : IndexService
+    files : sequence of MappedFile
+        The segments of the log.
+    begin : int
+        Physical offset of the first record that was left out.
+    rules : QueueRules
+
+    Returns
+    -------
+    bool
+        Whether the index has the keys of all records from `begin` on.
+
+    Raises
+    ------
+    OSError
+        If a system call fails.
+    """
+    end = index.end_physical_offset
+    first: list[bool] = []
+    """Whether the index has the first entry that is due; it has all up to its end then."""
+    is_end_known = any(file.has_entry(end) for file in index.files)  # which the index would take again
+
+    def take(followed: DispatchBatch) -> None:
+        batch = select_rows(followed, followed.physical_offset >= begin)
+        if batch is None:
+            return
+        keys = batch.index_hashes(with_tags=rules.features.indexes_tags)
+        if keys.rows.size and not first:
+            offset = int(batch.physical_offset[keys.rows[0]])
+            first.append(offset >= end or any(file.has_entry(offset) for file in index.files))
+        due = select_rows(batch, batch.physical_offset > end) if is_end_known else batch
+        if due is not None:
+            index.build_indexes(due, write_back=False)
+
+    follow_log_for_recovery([file for file in files if file.end_offset > begin], rules, take)
+    index.write_back()
+    return index.failure is None and all(first)

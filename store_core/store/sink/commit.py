@@ -17,6 +17,7 @@ from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended, append_staged
 from store_core.store.sink.store_sizes import batch_topics
 from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
+from store_core.store.sink.unindexed import Unindexed
 from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class SinkCommit:
     rebuild : str
         ``all``, ``queues`` (no index), or ``none``: the store is left as after a crash, with the file ``abort``, so
         that opening it next brings queues and index up to date with the log. With ``queues`` a warning says which
-        records are not in the index: no later append adds them.
+        records are not in the index; the next append with ``all`` adds them.
     staging : Path, optional
         Where records are staged; by default in the store.
     overwrite : bool
@@ -126,27 +127,38 @@ class SinkCommit:
     def _append(self, root: Path, staged: Sequence[StagedFile]) -> CommitReport:
         sink = SinkDirectory(root, self.file_system)
         ledger = CommitLedger(sink.ledger, self.file_system)
-        with self._open(root) as store:
+        unindexed, leaves_index = Unindexed(sink.path, self.file_system), self._leaves_index(root)
+        left_before = None if leaves_index else unindexed.begin()
+        with self._open(root, left_before) as store:
             done = ledger.settle(self.transaction, store) if self.transaction is not None else None
             if done is not None:
                 if done.is_committed:
                     ledger.write(done)
                 return CommitReport(done.appended, is_repeat=True, left_out=done.left_out)
+            is_whole = left_before is None or store.prepare_adoption().complete_index(left_before)
             appended = append_staged(
                 store,
                 staged,
                 sink.segments / self.job,
                 self.file_system,
-                lambda planned: self._note(ledger, planned, is_committed=False),
+                lambda planned: self._prepare(ledger, planned, unindexed if leaves_index else None),
                 dispatches=self.rebuild != "none",
                 on_read=self._drop,
             )
             self._note(ledger, appended, is_committed=True)
-        if self.rebuild == "queues" and appended.records:
+        if leaves_index and appended.records:
             _LOG.warning(
-                "%s: the keys of the %d records from offset %d to %d are not in the index, as rebuild=queues says, and "
-                "no later append adds them. commitlog-rebuild-index %s --replace makes an index of all",
+                "%s: the keys of the %d records from offset %d to %d are not in the index, as rebuild=queues says. The "
+                "next append with rebuild=all adds them, or commitlog-rebuild-index %s --replace",
                 *(root, appended.records, appended.begin_offset, appended.end_offset, root),
+            )
+        if left_before is not None and is_whole:
+            unindexed.remove()
+        elif left_before is not None:
+            _LOG.warning(
+                "%s: keys of records from offset %d on are not in the index: an append with rebuild=queues left them "
+                "out, and another writer has indexed later ones since. commitlog-rebuild-index %s --replace adds them",
+                *(root, left_before, root),
             )
         self.file_system.remove_directory(sink.segments / self.job)
         if self.refused:
@@ -165,11 +177,19 @@ class SinkCommit:
         if self.transaction is not None:
             ledger.write(LedgerEntry(self.transaction, appended, is_committed, self.left_out))
 
-    def _open(self, root: Path) -> DefaultMessageStore:
+    def _prepare(self, ledger: CommitLedger, planned: Appended, unindexed: Unindexed | None) -> None:
+        """Note what is about to be published, and that the index will not have it, if so."""
+        if unindexed is not None:
+            unindexed.note(planned.begin_offset)
+        self._note(ledger, planned, is_committed=False)
+
+    def _open(self, root: Path, unindexed: int | None = None) -> DefaultMessageStore:
         # A job that died amid its renames may have left any number of segments after a hole (`hidden_append`).
         config = replace(self.config, commit_log_recover_max_num=_ALL_FILES)
         if self._leaves_index(root):
             config = replace(config, message_index_enable=False)
+        if unindexed is not None:
+            config = replace(config, message_index_safe=True)  # a recovery then leaves no key out
         topics = batch_topics(root, self.file_system)
         return DefaultMessageStore.open(
             root, config, batch_topics=topics, clock=self.clock, file_system=self.file_system

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from dataclasses import replace
@@ -23,7 +24,7 @@ from store_core.store.rebuild.files import QueueReport, QueueWriter
 from store_core.store.rebuild.plain_queue import PlainQueue
 from store_core.store.rebuild.rules import RebuildRules
 from tests.budgets import budget
-from tests.store_core.fakes import FakeClock
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 FILE_SIZE: Final = 100
 RULES: Final = RebuildRules(QueueRules(consume_queue_file_size=FILE_SIZE))
@@ -116,3 +117,16 @@ def test_any_other_queue_is_not_plain(payloads: list[bytes]) -> None:
 @pytest.mark.parametrize("values", [{"since_offset": 1}, {"is_salvaged": True}])
 def test_no_queue_is_plain_if_more_than_its_units_counts(values: dict[str, int]) -> None:
     assert PlainQueue.of([packed(0, 3)], replace(RULES, **values)) is None  # type: ignore[arg-type]  # fields of rules
+
+
+def test_a_queue_on_a_failing_disk_is_given_up_at_once(tmp_path: Path) -> None:
+    """A broker tries for half a minute; a job would wait as long for each of its queues."""
+    disk, clock = FaultyFileSystem(), FakeClock()
+    writer = QueueWriter(*QUEUE, RULES, tmp_path, tmp_path, disk, clock)
+    disk.fail("open", errno.EIO, times=1000)
+    before = clock.monotonic()
+    writer.add(unpack_units(packed(0, 1)))
+
+    assert before == clock.monotonic()
+    with pytest.raises(OSError, match="could not be written"):
+        writer.finish()

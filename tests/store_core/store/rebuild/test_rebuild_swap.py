@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
+from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, SwapError, kept_directories
 
 if TYPE_CHECKING:
@@ -188,6 +190,80 @@ def test_a_strange_journal_moves_nothing(journal: bytes, tmp_path: Path) -> None
     with pytest.raises(SwapError, match="is not a journal"):
         RebuildSwap.resume(tmp_path, OsFileSystem())
     assert OLD == tree_of(tmp_path)
+
+
+def interrupted(root: Path, source: Path) -> dict[str, Any]:
+    """Leave a journal of a swap that takes what is in `source`, and has moved nothing yet; return what it says."""
+    write_tree(root, OLD)
+    fields = {
+        "form": 1,
+        "source": str(source),
+        "kept": "replaced-1",
+        "places": ["consumequeue", "index"],
+        "removed": ["batchconsumequeue"],
+    }
+    (root / JOURNAL).write_text(json.dumps(fields))
+    return fields
+
+
+def test_a_journal_that_names_a_directory_elsewhere_moves_nothing(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+    write_tree(elsewhere, NEW)
+    interrupted(root, elsewhere)
+
+    with pytest.raises(SwapError, match=r"elsewhere, which no rebuild of .* has made"):
+        RebuildSwap.resume(root, OsFileSystem())
+    assert (OLD, NEW) == (tree_of(root), tree_of(elsewhere))
+
+
+@pytest.mark.parametrize("mark", ["{}", '{"store": "/other"}', "[", '{"store": 1}', "[" * 100_000])
+def test_a_mark_of_something_else_makes_no_output(mark: str, tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+    write_tree(elsewhere, NEW | {"rebuilt.json": mark.encode()})
+    interrupted(root, elsewhere)
+
+    with pytest.raises(SwapError, match="which no rebuild"):
+        RebuildSwap.resume(root, OsFileSystem())
+    assert (OLD, NEW) == (tree_of(root), tree_of(elsewhere))
+
+
+def test_an_output_elsewhere_that_a_rebuild_of_the_store_made_is_put_in_place(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+    write_tree(elsewhere, NEW)
+    interrupted(root, elsewhere)
+    OutputDirectory(tmp_path / "claimed", OsFileSystem()).claim(root)
+    (tmp_path / "claimed" / "rebuilt.json").rename(elsewhere / "rebuilt.json")
+    (root / "replaced-1").mkdir()
+    RebuildSwap.resume(root, OsFileSystem())
+
+    assert NEW == tree_of(root)
+
+
+@pytest.mark.parametrize("link", ["rebuilt", "above/rebuilt", "replaced-1", "consumequeue", "rebuilt/consumequeue"])
+def test_no_link_is_followed(link: str, tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
+    source = root / (link if link.endswith("rebuilt") else "rebuilt")
+    fields = interrupted(root, source) | {"places": ["consumequeue/t/0"], "removed": []}
+    write_tree(elsewhere, {"t/0/1": b"private"})
+    (root / JOURNAL).write_text(json.dumps(fields))
+    target = root / link.partition("/rebuilt")[0]
+    shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.symlink_to(elsewhere)
+
+    with pytest.raises(SwapError, match="which is a link"):
+        RebuildSwap.resume(root, OsFileSystem())
+    assert b"private" == (elsewhere / "t" / "0" / "1").read_bytes()
+
+
+@pytest.mark.parametrize("source", ["rebuilt", "../elsewhere", "/store/../elsewhere"])
+def test_paths_that_lead_upwards_are_refused(source: str, tmp_path: Path) -> None:
+    interrupted(tmp_path, tmp_path)
+    fields = json.loads((tmp_path / JOURNAL).read_text()) | {"source": source}
+    (tmp_path / JOURNAL).write_text(json.dumps(fields))
+
+    with pytest.raises(SwapError, match="which is not an absolute path"):
+        RebuildSwap.resume(tmp_path, OsFileSystem())
 
 
 def test_a_torn_journal_means_that_nothing_was_moved(tmp_path: Path) -> None:

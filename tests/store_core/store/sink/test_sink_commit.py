@@ -8,9 +8,13 @@ import shutil
 import threading
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, RebuildOptions, rebuild_index
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError, UnsupportedStoreError
@@ -20,11 +24,17 @@ from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Trans
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.store_sizes import with_sizes_of
+from tests.budgets import budget
 from tests.store_core.fakes import FaultyFileSystem
-from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.store_core.store.sink.staging import (
+    CONFIG,
+    ImpatientClock,
+    bodies_of,
+    check_queues,
+    make_store,
+    stage,
+    table,
+)
 
 JOB = f"job-{'0' * 32}"
 OTHER = f"job-{'1' * 32}"
@@ -167,16 +177,44 @@ def test_an_append_without_index_loses_nothing_that_was_found_and_says_what_is_n
     commit(tmp_path, bodies)
     commit(tmp_path, bodies, OTHER, rebuild="none")
     assert (tmp_path / "abort").exists()
+    commit(tmp_path, bodies, rebuild="queues")  # a recovery has to complete the index, and this append with it
+    assert 3 == len(found_by_key(tmp_path))
     last = commit(tmp_path, bodies, rebuild="queues").appended
     after = found_by_key(tmp_path)
 
-    assert 2 <= len(after)
+    assert 3 == len(after)
     says = f"the keys of the 2 records from offset {last.begin_offset} to {last.end_offset} are not in the index"
     assert says in caplog.text
     commit(tmp_path, bodies, OTHER)
-    assert set(after) < set(found_by_key(tmp_path))
+    assert 5 == len(found_by_key(tmp_path))
     rebuild_index(tmp_path, RebuildOptions(replace=True))
-    assert 4 == len(found_by_key(tmp_path))
+    assert 5 == len(found_by_key(tmp_path))
+
+
+@budget(0.1)
+@given(st.lists(st.sampled_from(["none", "queues", "all"]), min_size=1, max_size=7))
+def test_appends_with_and_without_index_in_any_order_lose_no_key(kinds: list[str]) -> None:
+    with TemporaryDirectory() as name:
+        root, found = Path(name), 0
+        for number, kind in enumerate(kinds):
+            commit(root, [b"a", b"b"], f"job-{number:032x}", rebuild=kind)
+            if kind == "none":
+                continue
+            assert found <= len(found_by_key(root))
+            found = len(found_by_key(root))
+            if kind == "all":
+                assert number + 1 == found
+                assert not (root / "commitlog-sink" / "unindexed.json").exists()
+
+
+def test_keys_that_can_not_be_added_any_more_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    commit(tmp_path, [b"a", b"b"], rebuild="queues")
+    with DefaultMessageStore.open(tmp_path, CONFIG) as store:
+        assert store.append_batch(table([b"a", b"b"])).is_ok
+    commit(tmp_path, [b"a", b"b"], OTHER)
+
+    assert 2 == len(found_by_key(tmp_path))
+    assert "keys of records from offset 0 on are not in the index" in caplog.text
 
 
 def test_leftovers_are_named_and_deleted_unless_their_job_may_run(tmp_path: Path) -> None:
