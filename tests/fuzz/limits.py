@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Target
 
-__all__ = ["MEMORY", "Failure", "Outcome", "run_case", "run_target"]
+__all__ = ["MEMORY", "Failure", "Outcome", "TooLongError", "limit_memory", "run_case", "run_target", "told_of"]
 
 MEMORY: Final = 1 << 30
 """Bytes of address space that a process may add to what it has once its seeds are made."""
@@ -156,12 +156,12 @@ def _ended(child: multiprocessing.process.BaseProcess, progress: Path) -> bool:
 # ------------------------------------------------------------------------------------------------------------ the child
 
 
-class _TooLongError(Exception):
-    pass
+class TooLongError(Exception):
+    """A case took more than its time."""
 
 
 def _too_long(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise _TooLongError("the case took more than its time")
+    raise TooLongError("the case took more than its time")
 
 
 def _child(name: str, seed: int, numbers: tuple[int, int], directory: Path, seconds: float) -> None:
@@ -175,7 +175,7 @@ def _child(name: str, seed: int, numbers: tuple[int, int], directory: Path, seco
     log.propagate = False
     run = target.prepare(work)
     pa.allocate_buffer(1 << 22)  # its allocator reserves much address space when it is first used
-    before = _limit_memory()
+    before = limit_memory()
     signal.signal(signal.SIGALRM, _too_long)
     failures: list[Failure] = []
     number = numbers[0]
@@ -188,7 +188,7 @@ def _child(name: str, seed: int, numbers: tuple[int, int], directory: Path, seco
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:  # noqa: BLE001 -- whatever it is, it is what is looked for
-                failures.append(Failure(target.name, seed, number, _told(error)))
+                failures.append(Failure(target.name, seed, number, told_of(error)))
                 if len(failures) >= _MOST_FAILURES:
                     break
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -208,12 +208,13 @@ def _until(numbers: tuple[int, int], until: float) -> Iterator[int]:
             return
 
 
-def _told(error: BaseException) -> str:
+def told_of(error: BaseException) -> str:
+    """Return what an error says, and where it was raised."""
     where = "".join(traceback.format_tb(error.__traceback__)[-4:])
     return f"{type(error).__name__}: {error!s:.600}\n{where}"
 
 
-def _limit_memory() -> int:
+def limit_memory() -> int:
     """Limit what this process may map in addition; return its resident bytes so far."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * mmap.PAGESIZE + MEMORY,) * 2)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from store_core.format.record.scan import Scan
     from tests.fuzz.target import Case
 
-__all__ = ["SCALAR_TARGETS"]
+__all__ = ["SCALAR_TARGETS", "expect_same_rows", "expect_same_scan"]
 
 _COLUMNS: Final = [column.name for column in COLUMNS]
 _DATES: Final = range(-62_135_596_800_000, 253_402_300_800_000)
@@ -57,9 +57,9 @@ def _records(_directory: Path) -> Case:
         mutate_bytes(random, data, starts)
         raw, view = np.frombuffer(bytes(data), np.uint8), memoryview(bytes(data))
         followed, found = follow_frames(view), scan(raw)
-        _expect_same_scan(followed, found)
+        expect_same_scan(followed, found)
         parser = random.choice(list(PropertyParser))
-        _expect_same_rows(raw, view, found.starts, parser)
+        expect_same_rows(raw, view, found.starts, parser)
         for start in found.starts.tolist():
             piece = before.get(start)
             if piece is not None and data[start : start + len(piece)] == piece:
@@ -68,12 +68,14 @@ def _records(_directory: Path) -> Case:
     return run
 
 
-def _expect_same_scan(expected: Scan, found: Scan) -> None:
+def expect_same_scan(expected: Scan, found: Scan) -> None:
+    """Compare the starts of records as the definition finds them with those of the fast walk."""
     expect(expected.starts.tolist(), found.starts.tolist(), "starts of records")
     expect((expected.stop, expected.reason), (found.stop, found.reason), "end of the chain")
 
 
-def _expect_same_rows(raw: np.ndarray, view: memoryview, starts: np.ndarray, parser: PropertyParser) -> None:
+def expect_same_rows(raw: np.ndarray, view: memoryview, starts: np.ndarray, parser: PropertyParser) -> None:
+    """Compare the rows of a batch with the records decoded one by one."""
     messages, faulty = [], []
     for start in starts.tolist():
         try:
@@ -100,7 +102,7 @@ def _entries(_: Path) -> Case:
         data = bytearray(sound)
         mutate_bytes(random, data, log.entries)
         raw = np.frombuffer(bytes(data), np.uint8)
-        _expect_same_scan(
+        expect_same_scan(
             follow_frames(memoryview(bytes(data)), framing=Framing.ENTRIES), scan(raw, framing=Framing.ENTRIES)
         )
 

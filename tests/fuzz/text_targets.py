@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from store_core.format.releases.release import Release
     from tests.fuzz.target import Case
 
-__all__ = ["TEXT_TARGETS"]
+__all__ = ["BROKER_CONFIGS", "FILTERS", "TEXT_TARGETS", "judge_filter", "judge_json"]
 
 _DEEP: Final = "[" * 3000
 _JSON: Final = (
@@ -77,7 +78,7 @@ def _json_text(random: Random, seed: str) -> bytes:
     return bytes(data)
 
 
-_CONFIGS: Final[dict[str, Any]] = {
+BROKER_CONFIGS: Final[dict[str, Any]] = {
     "topics.json": {
         "dataVersion": {"counter": 3, "timestamp": 1700000000000, "stateVersion": 0},
         "topicConfigTable": {
@@ -102,20 +103,21 @@ _CONFIGS: Final[dict[str, Any]] = {
 
 def _json(_: Path) -> Case:
     """What is accepted is written and read back as the same."""
-    seeds = [json.dumps(each) for each in _CONFIGS.values()] + ['{"offsetTable":{"a@b":{0:5,1:-7}}}']
+    seeds = [json.dumps(each) for each in BROKER_CONFIGS.values()] + ['{"offsetTable":{"a@b":{0:5,1:-7}}}']
 
     def run(random: Random) -> None:
         with refused(StoreError):
-            value = parse_config(_json_text(random, random.choice(seeds)), "config.json")
-            text = write_config(value)
-            if "\\ud" not in text:
-                expect(
-                    _without_nulls(value),
-                    parse_config(text.encode("utf-8", "replace"), "again"),
-                    "what was written of it",
-                )
+            judge_json(_json_text(random, random.choice(seeds)))
 
     return run
+
+
+def judge_json(data: bytes) -> None:
+    """Parse near-JSON, write it, and compare what is read of that."""
+    value = parse_config(data, "config.json")
+    text = write_config(value)
+    if "\\ud" not in text:
+        expect(_without_nulls(value), parse_config(text.encode("utf-8", "replace"), "again"), "what was written of it")
 
 
 def _without_nulls(value: Any) -> Any:  # noqa: ANN401 -- any value of JSON
@@ -136,7 +138,7 @@ def _managers(directory: Path) -> Case:
 
     def run(random: Random) -> None:
         name = random.choice(list(kinds))
-        (directory / "config" / name).write_bytes(_json_text(random, json.dumps(_CONFIGS[name])))
+        (directory / "config" / name).write_bytes(_json_text(random, json.dumps(BROKER_CONFIGS[name])))
         manager = kinds[name](directory, clock=FakeClock())
         with refused(StoreError):
             manager.load()
@@ -221,12 +223,13 @@ _MAPS: Final[list[dict[str, str]]] = [
     {}, {"a": "5"}, {"a": "-7", "b": "x"}, {"a": "1.5", "TAGS": "t"}, {"b": "it's", "c": "true"}, {"a": "9" * 30},
     {"a": "", "b": " 5"}, {"a": "NaN", "c": "1e400"},
 ]  # fmt: skip
+_TABLE: Final = pa.array([list(each.items()) for each in _MAPS], pa.map_(pa.string(), pa.string()))
 _SQL: Final = (
     " AND ", " OR ", "NOT ", "(", ")", "a", "b", "TAGS", "5", "-1", "9223372036854775808", "1.5e3", "'x'", "'it''s'",
     " IS NULL", " IS NOT NULL", " BETWEEN 1 AND 9", " IN ('x','y')", "=", "<>", ">", "<=", "TRUE", "NULL", " CONTAINS ",
     "STARTSWITH 'x'", "/*", "*/", "--", "\n", "+", "-", "(" * 500, "NOT " * 500, "a=1 AND " * 200, "$", "0x1", "1l",
 )  # fmt: skip
-_FILTERS: Final = (
+FILTERS: Final = (
     "a > 5 AND (b = 'x' OR c IS NULL)", "TAGS IN ('t', 'u') AND a BETWEEN -3 AND 9.5", "NOT (a <= 3) OR b <> 'it''s'",
     "b CONTAINS 'x' AND a = -7", "c = TRUE OR a IS NOT NULL",
 )  # fmt: skip
@@ -234,18 +237,22 @@ _FILTERS: Final = (
 
 def _sql92(_: Path) -> Case:
     """What compiles has one verdict, message by message and in columns."""
-    table = pa.array([list(each.items()) for each in _MAPS], pa.map_(pa.string(), pa.string()))
 
     def run(random: Random) -> None:
-        text = mutate_text(random, random.choice(_FILTERS), _SQL)
+        text = mutate_text(random, random.choice(FILTERS), _SQL)
         with refused(FilterError):
-            expression = Sql92Expression(text, random.choice(RELEASES))
-            found = evaluate_maps(expression, table)
-            scalar = [_verdict(expression, each) for each in _MAPS]
-            expect([each is True for each in scalar], np.asarray(found.matches).tolist(), "messages that match")
-            expect(scalar.count("error"), found.error_count, "messages that fail")
+            judge_filter(text, random.choice(RELEASES))
 
     return run
+
+
+def judge_filter(text: str, release: Release) -> None:
+    """Compile an expression, and compare its verdicts on messages one by one with those on columns."""
+    expression = Sql92Expression(text, release)
+    found = evaluate_maps(expression, _TABLE)
+    scalar = [_verdict(expression, each) for each in _MAPS]
+    expect([each is True for each in scalar], np.asarray(found.matches).tolist(), "messages that match")
+    expect(scalar.count("error"), found.error_count, "messages that fail")
 
 
 def _verdict(expression: Sql92Expression, properties: dict[str, str]) -> bool | str | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -23,7 +24,19 @@ from tests.store_core.kills.fate import Fate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Kills", "Target", "run_campaign"]
+__all__ = [
+    "REFUSED",
+    "Kills",
+    "Target",
+    "in_child",
+    "leave_killed",
+    "measure_whole",
+    "run_campaign",
+    "run_watched",
+    "scratch_folder",
+]
+
+REFUSED: Final = -2
 
 _TIMED: Final = 0.3
 """Share of the kills that come at a random time instead of a random call."""
@@ -86,23 +99,27 @@ def run_campaign(target: Target, kills: int, seed: int, folder: Path) -> Kills:
     AssertionError
         With the number of the kill, and what the check said.
     """
-    done = Kills()
-    with _scratch(folder) as scratch:
-        begin = scratch / "begin"
-        begin.mkdir()
-        _in_child(lambda: target.prepare(begin), scratch)
-        _measure(target, begin, scratch, seed)
-        seconds, done.calls = _measure(target, begin, scratch, seed)  # with all imported
-        number = 0
-        while done.killed < kills:
-            number += 1
-            _kill_once(target, begin, scratch, random.Random(f"{seed}-{number}"), (seconds, done))  # noqa: S311 -- no secret
-            assert number < 4 * kills + 20, f"most of {number} runs were done before they could be killed: {done}"
-    return done
+    with scratch_folder(folder) as scratch:
+        campaign = _Campaign(target, kills, seed, scratch)
+        for end in campaign.ends():
+            campaign.check(end)
+            shutil.rmtree(end.place)
+        return campaign.done
+
+
+def leave_killed(target: Target, kills: int, seed: int, folder: Path) -> list[list[int]]:
+    """Kill a writer this many times, and leave what it left in numbered folders; return what each was told."""
+    told = []
+    with scratch_folder(folder) as scratch:
+        for number, end in enumerate(_Campaign(target, kills, seed, scratch).ends()):
+            shutil.move(end.place, folder / str(number))
+            told.append(end.told)
+    return told
 
 
 @contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
+def scratch_folder(folder: Path) -> Iterator[Path]:
+    """Provide a folder in memory, if there is one."""
     made = Path(tempfile.mkdtemp(prefix="kills-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else folder))
     try:
         yield made
@@ -110,12 +127,12 @@ def _scratch(folder: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _measure(target: Target, begin: Path, scratch: Path, seed: int) -> tuple[float, int]:
+def measure_whole(target: Target, begin: Path, scratch: Path, seed: int) -> tuple[float, int]:
     """Run without a kill, and return the seconds and calls that this takes."""
     place = scratch / "whole"
     shutil.copytree(begin, place, symlinks=True)
     started = time.monotonic()
-    _, told = _run(target, place, seed, 0, None)
+    _, told = run_watched(target, seed, Fate(place, 0))
     seconds, calls = time.monotonic() - started, told.pop()
     loaded = scratch / "loaded"
 
@@ -123,7 +140,7 @@ def _measure(target: Target, begin: Path, scratch: Path, seed: int) -> tuple[flo
         target.check(place, seed, told)
         loaded.write_text("\n".join(sys.modules))
 
-    _in_child(check, scratch)
+    in_child(check, scratch)
     for name in loaded.read_text().split("\n"):
         with suppress(ImportError):
             import_module(name)  # so that no child has to
@@ -131,36 +148,76 @@ def _measure(target: Target, begin: Path, scratch: Path, seed: int) -> tuple[flo
     return seconds, calls
 
 
-def _kill_once(target: Target, begin: Path, scratch: Path, chance: random.Random, so_far: tuple[float, Kills]) -> None:
-    (seconds, done), place, seed = so_far, scratch / "killed", chance.randrange(2**32)
-    shutil.copytree(begin, place, symlinks=True)
-    is_timed = chance.random() < _TIMED
-    last = 0 if is_timed else chance.randint(1, done.calls)
-    status, told = _run(target, place, seed, last, chance.uniform(0, seconds) if is_timed else None)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        done.at_times += is_timed
-        done.at_calls += not is_timed
-    else:
-        assert status == 0, f"the writer ended with {status}"
-        done.finished += 1
-        told.pop()
-    try:
-        _in_child(lambda: target.check(place, seed, told), scratch)
-    except AssertionError as error:
-        where = f"after {seconds * is_timed:.3f} s at most" if is_timed else f"at call {last} of {done.calls}"
-        raise AssertionError(f"seed {seed}, killed {where}, {done}:\n{error}") from None
-    shutil.rmtree(place)
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What a writer left: where, what it had told, with which seed it ran, and when it was killed."""
+
+    place: Path
+    told: list[int]
+    seed: int
+    when: str
 
 
-def _run(target: Target, place: Path, seed: int, last: int, delay: float | None) -> tuple[int, list[int]]:
-    """Let a child write; return its status and what it told: at last, if it ended, the count of its calls."""
+class _Campaign:
+    """The kills of one writer, each with a copy of the same beginning."""
+
+    def __init__(self, target: Target, kills: int, seed: int, scratch: Path) -> None:
+        self.done = Kills()
+        self._target, self._kills, self._seed, self._scratch = target, kills, seed, scratch
+        self._begin = scratch / "begin"
+        self._begin.mkdir()
+        in_child(lambda: target.prepare(self._begin), scratch)
+        measure_whole(target, self._begin, scratch, seed)
+        self._seconds, self.done.calls = measure_whole(target, self._begin, scratch, seed)  # with all imported
+        gc.collect()
+        gc.freeze()  # children look at none of it, and copy none of its pages
+
+    def ends(self) -> Iterator[_End]:
+        """Yield what each run left, those included that ended before they could be killed."""
+        number = 0
+        while self.done.killed < self._kills:
+            number += 1
+            yield self._kill(random.Random(f"{self._seed}-{number}"))  # noqa: S311 -- no secret
+            most = 4 * self._kills + 20
+            assert number < most, f"most of {number} runs were done before they could be killed: {self.done}"
+
+    def _kill(self, chance: random.Random) -> _End:
+        place, seed, done = self._scratch / "killed", chance.randrange(2**32), self.done
+        shutil.copytree(self._begin, place, symlinks=True)
+        is_timed = chance.random() < _TIMED
+        last = 0 if is_timed else chance.randint(1, done.calls)
+        delay = chance.uniform(0, self._seconds) if is_timed else None
+        status, told = run_watched(self._target, seed, Fate(place, last), delay)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            done.at_times += is_timed
+            done.at_calls += not is_timed
+        else:
+            assert status == 0, f"the writer ended with {status}"
+            done.finished += 1
+            told.pop()
+        when = f"after {self._seconds:.3f} s at most" if is_timed else f"at call {last} of {done.calls}"
+        return _End(place, told, seed, when)
+
+    def check(self, end: _End) -> None:
+        """Let the target check what a run left."""
+        try:
+            in_child(lambda: self._target.check(end.place, end.seed, end.told), self._scratch)
+        except AssertionError as error:
+            raise AssertionError(f"seed {end.seed}, killed {end.when}, {self.done}:\n{error}") from None
+
+
+def run_watched(target: Target, seed: int, fate: Fate, delay: float | None = None) -> tuple[int, list[int]]:
+    """Let a child write; return its status and what it told.
+
+    The last is the count of its calls if it was done, or `REFUSED` if it ended with an error that is allowed.
+    """
     answers, tells = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(answers)
-        _as_child(lambda: _write(target, place, seed, last, tells))
+        _as_child(lambda: _write(target, seed, fate, tells))
     os.close(tells)
-    timer = Timer(_SECONDS if delay is None else delay, _kill, (child,))
+    timer = Timer(_SECONDS if delay is None else delay, _end, (child,))
     timer.start()
     with os.fdopen(answers, "rb") as stream:
         told = [int(line) for line in stream.read().split(b"\n")[:-1]]
@@ -170,28 +227,32 @@ def _run(target: Target, place: Path, seed: int, last: int, delay: float | None)
     return status, told
 
 
-def _kill(child: int) -> None:
+def _end(child: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
 
 
-def _write(target: Target, place: Path, seed: int, last: int, tells: int) -> None:
+def _write(target: Target, seed: int, fate: Fate, tells: int) -> None:
     def tell(number: int) -> None:
         os.write(tells, b"%d\n" % number)
 
-    fate = Fate(place, last)
+    fate.tell = tell
     fate.watch()
-    target.work(place, seed, tell)
-    tell(fate.calls)
+    try:
+        target.work(fate.directory, seed, tell)
+    except fate.refusals:
+        tell(REFUSED)
+    else:
+        tell(fate.calls)
 
 
-def _in_child(action: Callable[[], None], scratch: Path) -> None:
+def in_child(action: Callable[[], None], scratch: Path) -> None:
     """Do something in a child, so that this process stays as it is; raise what it raised as text."""
     said = scratch / "said"
     child = os.fork()
     if child == 0:
         _as_child(action, said)
-    timer = Timer(_SECONDS, _kill, (child,))
+    timer = Timer(_SECONDS, _end, (child,))
     timer.start()
     _, status = os.waitpid(child, 0)
     timer.cancel()

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import sys
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -37,40 +37,52 @@ class Fate:
         The number of the last call, from 1; 0 for never.
     """
 
+    refusals: tuple[type[Exception], ...] = ()
+    """What the writer may end with."""
+
     def __init__(self, directory: Path, last: int) -> None:
         self.calls = 0
-        self._directory = str(directory)
-        self._last = last
-        self._lock = Lock()  # no call of another thread may come between the last one and the end
+        self.directory = directory
+        self.last = last
+        self.tell: Callable[[int], None] = lambda _: None
+        self._lock = RLock()  # no call of another thread may come between the last one and the end
 
     def watch(self) -> None:
         """Begin to count, for the rest of the process's life."""
         for name in _WITHOUT_EVENT:
-            setattr(os, name, self._counting(getattr(os, name), writes=name == "pwrite"))
+            setattr(os, name, self._counting(name, getattr(os, name)))
         sys.addaudithook(self._hear)
 
-    def _counting(self, call: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
+    def _counting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counting(descriptor: int, *given: Any, **named: Any) -> Any:  # noqa: ANN401 -- whatever the call takes
             with self._lock:
-                if self._is_last():
-                    if writes:
-                        data, offset = given
-                        call(descriptor, data[: _torn(len(data), offset, self._last)], offset)
-                    os.kill(os.getpid(), signal.SIGKILL)
+                self.calls += 1
+                if name == "pwrite":
+                    given = self.before_write(lambda *part: call(descriptor, *part), *given)
+                else:
+                    self.before(name, descriptor)
             return call(descriptor, *given, **named)
 
         return counting
 
     def _hear(self, event: str, given: tuple[Any, ...]) -> None:
         is_ours = event in _EVENTS or (event == "open" and bool(given[2] & _WRITES))
-        if is_ours and (isinstance(given[0], int) or os.fsdecode(given[0]).startswith(self._directory)):
+        if is_ours and (isinstance(given[0], int) or os.fsdecode(given[0]).startswith(str(self.directory))):
             with self._lock:
-                if self._is_last():
-                    os.kill(os.getpid(), signal.SIGKILL)
+                self.calls += 1
+                self.before(event)
 
-    def _is_last(self) -> bool:
-        self.calls += 1
-        return self.calls == self._last
+    def before(self, name: str, descriptor: int = -1) -> None:  # noqa: ARG002 -- for others
+        """Decide what becomes of a call, which is done when this returns."""
+        if self.calls == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def before_write(self, write: Callable[[memoryview, int], int], data: memoryview, offset: int) -> tuple[Any, ...]:
+        """Decide what becomes of a ``pwrite``; return what is written, and where."""
+        if self.calls == self.last:
+            write(data[: _torn(len(data), offset, self.last)], offset)
+        self.before("pwrite")
+        return data, offset
 
 
 def _torn(size: int, offset: int, seed: int) -> int:

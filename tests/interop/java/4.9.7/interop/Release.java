@@ -33,7 +33,8 @@ final class Release {
     private Release() {
     }
 
-    static DefaultMessageStore newStore(MessageStoreConfig config, List<String> batchTopics, boolean broker) throws IOException {
+    /** Makes one store at a time: StoreStatsService fills and walks a map that all stores of a process share. */
+    static synchronized DefaultMessageStore newStore(MessageStoreConfig config, List<String> batchTopics, boolean broker) throws IOException {
         if (!batchTopics.isEmpty()) {
             throw new IllegalArgumentException(Main.VERSION + " has no batch queues: " + batchTopics);
         }

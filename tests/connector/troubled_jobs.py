@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that runs jobs that write on a cluster, while its processes are killed, jobs cancelled, or run twice.
+
+Usage: troubled_jobs.py MASTER FOLDER ROUNDS SEED TROUBLE,... JOB,...
+       troubled_jobs.py MASTER FOLDER once JOB
+
+Each job finds what its writer in `tests.store_core.kills` finds, and has to leave what that one has to leave. The
+second form runs a job of the folder once, after a word on standard output: it is the driver that is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog import answers
+from store_core import read_messages
+from store_core.errors import StoreError
+from tests.connector.processes import descendants, kill, wait_for_end
+from tests.connector.submitting import SETTINGS
+from tests.connector.written import SMALL, consumed
+from tests.store_core.kills.targets import Exporting, Rebuilding, Redacting, Repairing, Replaying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.store_core.kills.campaign import Target
+
+ROWS: Final = 200
+SECONDS: Final = 3.0
+"""A job is likely to take as long at first; the others are measured."""
+
+
+class Appending:
+    """A job of ``df.write``."""
+
+    def prepare(self, folder: Path) -> None:
+        """Begin with no store."""
+
+    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
+        """Do nothing: Spark writes."""
+
+    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+        """Check that each job is there as a whole or not at all, and once, and that nothing is left behind."""
+        del seed
+        root = folder / "store"
+        bodies = read_messages(root, columns=["body"], mode="FAILFAST").read_all()["body"].to_pylist()
+        assert sorted(bodies) == sorted(set(bodies))
+        jobs = Counter(body.split(b".")[0] for body in bodies)
+        assert set(jobs.values()) <= {ROWS}
+        assert told == [] or len(jobs) >= len(told)
+        assert consumed(root) == len(bodies)
+        left = [path.name for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).glob("*")]
+        assert left == []
+
+
+def append(spark: SparkSession, folder: Path) -> None:
+    """Append messages of a name that no other job has."""
+    name = f"{time.monotonic_ns()}"
+    frame = spark.range(0, ROWS, 1, 4).selectExpr("concat('topic', id % 3) AS topic", f"concat('{name}.', id) AS body")
+    frame.write.format("commitlog").mode("append").options(**SMALL).save(str(folder / "store"))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job, and what it begins with and leaves.
+
+    Attributes
+    ----------
+    run : callable
+    target : Target
+    is_repeated : bool
+        Whether it may be run again after it was done.
+    """
+
+    run: Callable[[SparkSession, Path], object]
+    target: Target
+    is_repeated: bool = True
+
+
+JOBS: Final[dict[str, Job]] = {
+    "append": Job(append, Appending()),
+    "rebuild-queues": Job(
+        lambda spark, folder: answers.rebuild_consume_queue(spark, folder / "store", Rebuilding.options), Rebuilding()
+    ),
+    "repair": Job(
+        lambda spark, folder: answers.repair(spark, folder / "store", folder / "plan.json"),
+        Repairing(),
+        is_repeated=False,
+    ),
+    "redact": Job(
+        lambda spark, folder: answers.redact(spark, folder / "store", folder / "copy", text="xxx"),
+        Redacting(),
+        is_repeated=False,
+    ),
+    "export": Job(lambda spark, folder: answers.export(spark, folder / "store", folder / "lake"), Exporting()),
+    "replay": Job(
+        lambda spark, folder: answers.replay(
+            spark, folder / "store", folder / "store", Replaying.options, topic="topic1"
+        ),
+        Replaying(),
+    ),
+}
+
+
+def session(master: str) -> SparkSession:
+    """Make a session whose tasks are run again, also before they have failed."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings: dict[str, Any] = {
+        **SETTINGS,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executor.memory": "512m",
+        "spark.task.maxFailures": "8",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "20ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.3",
+        "spark.speculation.minTaskRuntime": "20ms",
+        "spark.excludeOnFailure.enabled": "false",
+    }
+    return SparkSession.builder.master(master).config(map=settings).getOrCreate()
+
+
+def processes(word: str) -> list[int]:
+    """Return the processes below this one that have a word in their command lines."""
+    found = []
+    for each in descendants(os.getpid()):
+        with suppress(OSError):
+            if word in Path(f"/proc/{each}/cmdline").read_bytes().decode("utf-8", "replace"):
+                found.append(each)
+    return found
+
+
+def set_active(spark: SparkSession) -> None:
+    """Give this thread the session: Spark looks for sources that are made with Python in that of the thread alone."""
+    of_java: Any = spark
+    of_java._get_j_spark_session_class(of_java._jvm).setActiveSession(of_java._jsparkSession)
+
+
+class Troubled:
+    """The rounds of one job and one trouble."""
+
+    def __init__(self, spark: SparkSession, master: str, chance: random.Random) -> None:
+        self.spark, self.master, self.chance = spark, master, chance
+        self.seconds = SECONDS
+        self.ends: Counter[str] = Counter()
+
+    def is_done(self, job: Job, folder: Path) -> bool:
+        """Run a job, and return whether it says that it is done."""
+        try:
+            job.run(self.spark, folder)
+        except (PySparkException, Py4JJavaError, StoreError, OSError) as error:
+            sys.stderr.write(f"{job.target.__class__.__name__}: {error!s:.3000}\n")
+            return False
+        return True
+
+    def round(self, name: str, trouble: str, folder: Path) -> None:
+        """Trouble a job once; then the next one has to succeed, and to leave what has to be there."""
+        job = JOBS[name]
+        folder.mkdir(parents=True)
+        job.target.prepare(folder)
+        done = getattr(self, f"_{trouble}")(name, job, folder)
+        self.ends[f"{done} done"] += 1
+        if job.is_repeated or not done:
+            began = time.monotonic()
+            # Spark notices a killed worker that was idle only when it wants to use it, and then fails the job.
+            assert any(self.is_done(job, folder) for _ in range(5)), f"{name} does not go on after {trouble}"
+            self.seconds = time.monotonic() - began
+        job.target.check(folder, 0, [0] * max(done, 1))
+
+    def _beside(self, action: Callable[[], object], job: Job, folder: Path) -> int:
+        timer = threading.Timer(self.chance.uniform(0, self.seconds), action)
+        timer.start()
+        is_done = self.is_done(job, folder)
+        timer.cancel()
+        timer.join()
+        return int(is_done)
+
+    def _executors(self, _: str, job: Job, folder: Path) -> int:
+        """Kill an executor, with its part of the shuffle: stages are run again."""
+        return self._beside(lambda: kill(processes("CoarseGrainedExecutorBackend")[:1]), job, folder)
+
+    def _workers(self, _: str, job: Job, folder: Path) -> int:
+        """Kill the Python processes of tasks: they are run again."""
+        return self._beside(lambda: kill(processes("pyspark.daemon")), job, folder)
+
+    def _cancel(self, _: str, job: Job, folder: Path) -> int:
+        """Cancel what runs in the session."""
+        return self._beside(self.spark.sparkContext.cancelAllJobs, job, folder)
+
+    def _twice(self, _: str, job: Job, folder: Path) -> int:
+        """Run it twice at once."""
+        done: list[bool] = []
+
+        def run() -> None:
+            set_active(self.spark)
+            done.append(self.is_done(job, folder))
+
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(done) == len(threads)
+        return sum(done)
+
+    def _driver(self, name: str, _: Job, folder: Path) -> int:
+        """Kill a driver, with all that is below it."""
+        command = [sys.executable, __file__, "local[2]", str(folder), "once", name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603 -- our own
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begin\n"
+            time.sleep(self.chance.uniform(0, self.seconds))
+            is_done = process.poll() is not None
+            below = descendants(process.pid)
+            kill([process.pid, *below])
+            process.wait()
+            wait_for_end(below)
+        return int(is_done and process.returncode == 0)
+
+
+def main(master: str, folder: str, *asked: Any) -> None:  # noqa: ANN401 -- command lines
+    """Run the program."""
+    spark = session(master)
+    if asked[0] == "once":
+        spark.range(8).rdd.map(str).count()
+        sys.stdout.write("begin\n")
+        sys.stdout.flush()
+        JOBS[asked[1]].run(spark, Path(folder))
+        return
+    rounds, seed, troubles, names = asked
+    for name in names.split(","):
+        for trouble in troubles.split(","):
+            troubled = Troubled(spark, master, random.Random(f"{seed}-{name}-{trouble}"))  # noqa: S311 -- no secret
+            for number in range(int(rounds)):
+                troubled.round(name, trouble, Path(folder, f"{name}-{trouble}-{number}"))
+            sys.stdout.write(f"{name}, {trouble}: {dict(sorted(troubled.ends.items()))}\n")
+            sys.stdout.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eight threads put into one store, four read it, and it is closed, opened and checked, for some time.
+
+Run as ``python -m tests.load.campaign SECONDS FOLDER [PLOT.svg]``. It prints what was done, and by how much memory,
+handles and mappings grew in the second half; and it fails if that is more than noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
+from store_core.answers import CheckOptions, check
+from store_core.answers.verdict import Verdict
+from tests.load.usage import Usage, growth
+
+__all__ = ["Load", "run_load"]
+
+_WRITERS: Final = 8
+_READERS: Final = 4
+_PAUSE: Final = 0.02
+"""Seconds between two messages of a writer: the log grows little, so that what grows is not the store."""
+_PIECES: Final = 10
+"""Parts of the time, each ended by closing the store, checking it, and opening it again as after a crash."""
+_CONFIG: Final = MessageStoreConfig(mapped_file_size_commit_log=1 << 28, max_hash_slot_num=1000, max_index_num=400_000)
+
+MOST_GROWTH: Final = Usage(16 << 20, 4, 8)
+"""Most that may grow in the second half."""
+
+
+@dataclass
+class Load:
+    """What was done.
+
+    Attributes
+    ----------
+    puts, reads, gets, checks : int
+    samples : list of Usage
+        One each 20th of a part.
+    failures : list of str
+        What threads raised.
+    """
+
+    puts: int = 0
+    reads: int = 0
+    gets: int = 0
+    checks: int = 0
+    samples: list[Usage] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class _Part:
+    """The threads between two openings of a store."""
+
+    def __init__(self, store: DefaultMessageStore, root: Path, load: Load) -> None:
+        self.store, self.root, self.load = store, root, load
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+
+    def run(self, seconds: float) -> None:
+        """Let all threads work, and look at what the process holds."""
+        works = [self._write] * _WRITERS + [self._get] * (_READERS // 2) + [self._read] * (_READERS // 2)
+        threads = [threading.Thread(target=self._guarded, args=(work, number)) for number, work in enumerate(works)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            time.sleep(seconds / 20)
+            self.load.samples.append(Usage.now())
+        self.over.set()
+        for thread in threads:
+            thread.join()
+
+    def _guarded(self, work: object, number: int) -> None:
+        try:
+            work(number)  # type: ignore[operator]  # a method
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is what is looked for
+            self.load.failures.append(f"{type(error).__name__}: {error}")
+
+    def _count(self, name: str) -> None:
+        with self.lock:
+            setattr(self.load, name, getattr(self.load, name) + 1)
+
+    def _write(self, number: int) -> None:
+        for each in itertools.count():
+            if self.over.wait(_PAUSE):
+                return
+            message = Message(f"topic{number}", b"%d" % each * 40, keys=f"{number}-{each}", queue_id=each % 4)
+            if not self.store.put_message(message).is_ok:
+                raise RuntimeError("a put was refused")
+            self._count("puts")
+
+    def _get(self, number: int) -> None:
+        while not self.over.wait(_PAUSE):
+            topic, queue = f"topic{number % _WRITERS}", number % 4
+            end = self.store.get_max_offset_in_queue(topic, queue)
+            self.store.get_message("group", topic, queue, max(end - 32, 0), 32)
+            self._count("gets")
+
+    def _read(self, number: int) -> None:
+        while not self.over.wait(_PAUSE):
+            read_messages(self.root, columns=["queue_offset", "body"], topic=f"topic{number % _WRITERS}").read_all()
+            self._count("reads")
+
+
+def run_load(seconds: float, folder: Path) -> Load:
+    """Work for some time; everything that was put is there at the end of each part."""
+    load, root = Load(), folder / "store"
+    for _ in range(_PIECES):
+        with DefaultMessageStore.open(root, _CONFIG) as store:
+            _Part(store, root, load).run(seconds / _PIECES)
+        report = check(root, CheckOptions(hash_slot_num=1000, index_num=400_000))
+        if report.verdict is not Verdict.CLEAN:
+            load.failures.append(report.to_text())
+        if read_messages(root, columns=["topic"]).read_all().num_rows != load.puts:
+            load.failures.append("messages are missing")
+        load.checks += 1
+        (root / "abort").touch()  # so that the next opening recovers it
+    return load
+
+
+def draw(samples: list[Usage], seconds: float, path: Path) -> None:
+    """Draw what the process held."""
+    import matplotlib as mpl  # noqa: PLC0415 -- only for the plot
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "load"
+    from matplotlib import pyplot as plt  # noqa: PLC0415 -- as above
+
+    at = [seconds * (number + 1) / len(samples) for number in range(len(samples))]
+    figure, axes = plt.subplots(3, 1, sharex=True, figsize=(7, 5), layout="constrained")
+    memory = [each.memory / (1 << 20) for each in samples]
+    columns = (("memory, MiB", memory), ("handles", [each.handles for each in samples]))
+    for axis, (name, values) in zip(axes, (*columns, ("mappings", [each.mappings for each in samples])), strict=True):
+        axis.plot(at, values)
+        axis.set_ylabel(name)
+        axis.set_ylim(0)
+    axes[-1].set_xlabel("seconds")
+    figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    asked, place, *plot = sys.argv[1:]
+    done = run_load(float(asked), Path(place))
+    grown = growth(done.samples)
+    told = {name: value for name, value in asdict(done).items() if name != "samples"}
+    sys.stdout.write(json.dumps({**told, "last": done.samples[-1]._asdict(), "grown": grown._asdict()}) + "\n")
+    if plot:
+        draw(done.samples, float(asked), Path(plot[0]))
+    is_flat = all(found <= most for found, most in zip(grown, MOST_GROWTH, strict=True))
+    raise SystemExit(0 if is_flat and not done.failures else 1)
