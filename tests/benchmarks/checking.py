@@ -45,9 +45,11 @@ def bench_checking(folder: Path, runs: int) -> list[dict[str, object]]:
         "check, one process": lambda: _check(store, 1),
     }
     rows = []
-    for clock in (time.perf_counter, _processor_time):
+    for group, clock in (("elapsed", time.perf_counter), ("processor time", _processor_time)):
         base, two, one = measure(candidates, runs, clock).values()
-        rows += [report(base, base), report(two, base, _TWICE), report(one, base)]
+        target = _TWICE if group == "elapsed" else None
+        found = [report(base, base), report(two, base, target), report(one, base)]
+        rows += [{**row, "group": group} for row in found]
     return [*rows, *_count(folder, runs)]
 
 
@@ -85,4 +87,4 @@ def _count(folder: Path, runs: int) -> list[dict[str, object]]:
     (timing,) = measure({"commitlog count of a warm segment of 1 GiB": count}, runs, time.perf_counter).values()
     row = report(timing, timing)
     print(f"  {'reached' if timing.least <= _SECOND else 'MISSED'} (<= {_SECOND:.0f} s)", flush=True)
-    return [row | {"target_seconds": _SECOND}]
+    return [{**row, "group": "the command, elapsed", "most": _SECOND}]

@@ -23,7 +23,7 @@ def describe_run() -> dict[str, object]:
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),
         "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
-        "load at the beginning": os.getloadavg(),
+        "load": os.getloadavg()[0],
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
     }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Timing", "family_seconds", "measure", "report"]
+__all__ = ["Timing", "family", "family_seconds", "measure", "report", "seconds_of"]
 
 _PARENT: Final = 1
 _TIMES: Final = slice(11, 15)
@@ -54,8 +54,11 @@ def measure(
     return {name: Timing(name, tuple(times)) for name, times in seconds.items()}
 
 
-def family_seconds() -> float:
-    """Return user and system time of this process and all that descend from it, those that ended included."""
+def family() -> dict[int, float]:
+    """Return user and system time of this process and all that descend from it, by their ids.
+
+    A process's time contains that of its children that ended.
+    """
     ticks: dict[int, int] = {}
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -63,10 +66,21 @@ def family_seconds() -> float:
             fields = path.read_text().rpartition(")")[2].split()
             parents[int(path.parent.name)] = int(fields[_PARENT])
             ticks[int(path.parent.name)] = sum(map(int, fields[_TIMES]))
-    family = {os.getpid()}
-    while more := {process for process, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(ticks[process] for process in family) / os.sysconf("SC_CLK_TCK")
+    members = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in members} - members:
+        members |= more
+    return {process: ticks[process] / os.sysconf("SC_CLK_TCK") for process in members if process in ticks}
+
+
+def seconds_of(process: int) -> float:
+    """Return user and system time of a process."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[_TIMES])) / os.sysconf("SC_CLK_TCK")
+
+
+def family_seconds() -> float:
+    """Return user and system time of this process and all that descend from it, those that ended included."""
+    return sum(family().values())
 
 
 def report(timing: Timing, base: Timing, target: float | None = None) -> dict[str, object]:

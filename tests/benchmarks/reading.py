@@ -8,6 +8,7 @@ time of that thread, which other work on the machine does not lengthen.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import statistics
@@ -53,7 +54,7 @@ def bench_reading(folder: Path, runs: int) -> list[dict[str, object]]:
     asked = {"get_message of 32": gets, "offset by time": times}
     ours = _ours(path, asked, runs)
     theirs = _theirs(path, asked, runs)
-    return [_report(name, ours[name], theirs.get(name)) for name in asked]
+    return [row for name in asked for row in _report(name, ours[name], theirs.get(name))]
 
 
 def _question(kind: str, **fields: object) -> Answer:
@@ -109,11 +110,13 @@ def _theirs(path: Path, asked: dict[str, list[Answer]], runs: int) -> dict[str, 
     return {name: [nanos / 1000 for nanos in nanos_each[10:]] for name, nanos_each in rounds.items()}
 
 
-def _report(name: str, ours: list[float], theirs: list[float] | None) -> dict[str, object]:
+def _report(name: str, ours: list[float], theirs: list[float] | None) -> list[dict[str, object]]:
     target = _TARGETS[name]
     least = min(ours)
     verdict = "reached" if least <= target else "MISSED"
     beside = "" if theirs is None else f"   RocketMQ {min(theirs):7.1f} (median {statistics.median(theirs):7.1f})"
     median = statistics.median(ours)
     print(f"  {name:<24} {least:7.1f} (median {median:7.1f}){beside}   {verdict} (<= {target:.0f})", flush=True)
-    return {"name": name, "least": least, "median": median, "rocketmq": theirs and min(theirs), "target": target}
+    row = {"name": name, "least": least, "median": median, "unit": "us", "most": target, "load": os.getloadavg()[0]}
+    beside_it = {"name": f"{name}, RocketMQ", "unit": "us"}
+    return [row] if theirs is None else [beside_it | {"least": min(theirs), "median": statistics.median(theirs)}, row]

@@ -43,6 +43,7 @@ __all__ = ["bench_recovery", "lose_queues"]
 
 _GIBIBYTE: Final = 1 << 30
 _BODY: Final = 200
+_GIB: Final = 1.5
 _MADE: Final = ("consumequeue", "index", "checkpoint", "lock", "config")
 _WANTED: Final = {
     "queues": (5.0, False, False),
@@ -65,8 +66,8 @@ class Rounds:
         self.seconds.append(seconds)
         self.cpu_seconds.append(cpu_seconds)
 
-    def report(self, base: Rounds | None = None, wanted: float | None = None) -> None:
-        """Print least and median, and the speed as a multiple of `base`'s."""
+    def report(self, base: Rounds | None = None, wanted: float | None = None) -> dict[str, object]:
+        """Print and return least and median, and the speed as a multiple of `base`'s."""
         line = f"  {self.name:<44}"
         for label, mine, its in (
             ("s", self.seconds, base and base.seconds),
@@ -78,6 +79,13 @@ class Rounds:
                 theirs = Timing(self.name, tuple(its))
                 line += f" x {theirs.least / timing.least:5.2f} ({theirs.median / timing.median:5.2f})"
         print(line + (f"  wanted {wanted:g}" if wanted else ""), flush=True)
+        elapsed = Timing(self.name, tuple(self.seconds))
+        row = {"name": self.name, "least": elapsed.least, "median": elapsed.median, "load": os.getloadavg()[0]}
+        if base is None:
+            return row
+        theirs = Timing(base.name, tuple(base.seconds))
+        ratios = {"ratio": theirs.least / elapsed.least, "median_ratio": theirs.median / elapsed.median}
+        return {**row, **ratios, "at_least": wanted}
 
 
 def lose_queues(store: Path) -> None:
@@ -102,8 +110,8 @@ def recover_here(store: Path, release: Release, *, index: bool, bodies: bool = T
     return report
 
 
-def bench_recovery(folder: Path, release: Release, runs: int, gib: float) -> None:
-    """Measure, after one round to warm up."""
+def bench_recovery(folder: Path, release: Release, runs: int, gib: float = _GIB) -> list[dict[str, object]]:
+    """Measure, after one round to warm up; return rows of elapsed time."""
     store = make_log(folder, int(gib * _GIBIBYTE), _GIBIBYTE, _BODY)
     ours = {name: Rounds(f"{name}, here") for name in _WANTED}
     theirs = {name: Rounds(f"{name}, RocketMQ") for name in _WANTED}
@@ -123,16 +131,17 @@ def bench_recovery(folder: Path, release: Release, runs: int, gib: float) -> Non
                     ours[name].add(seconds, cpu_seconds)
     lose_queues(store)
     print(f"==> {records:,} records, {runs} rounds, RocketMQ {RELEASES[release]}; load {os.getloadavg()[0]:.1f}")
+    rows = []
     for name, (wanted, _, _) in _WANTED.items():
-        theirs[name].report()
-        ours[name].report(theirs[name], wanted)
+        rows += [theirs[name].report(), ours[name].report(theirs[name], wanted)]
+    return rows
 
 
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="rounds, after one to warm up (default 5)")
-    parser.add_argument("--gib", type=float, default=1.5, help="size of the log (default 1.5)")
+    parser.add_argument("--gib", type=float, default=_GIB, help="size of the log (default 1.5)")
     parser.add_argument("--release", nargs="*", default=["5.3"], help="releases of RocketMQ (default 5.3)")
     parser.add_argument("--folder", type=Path, default=Path(".cache/bench"), help="where logs are kept")
     options = parser.parse_args()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,12 +22,12 @@ from xml.sax.saxutils import escape
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import numpy as np
 import pyarrow.fs as pa_fs
 
 from store_core import read_messages
-from tests.benchmarks.measure import measure, report
-from tests.benchmarks.segments import make_log
+from tests.benchmarks.measure import measure, report, seconds_of
+from tests.benchmarks.remote_memory import bench_remote_memory
+from tests.benchmarks.segments import make_log, make_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,71 +39,91 @@ _SEGMENT: Final = 128 << 20
 _BODY: Final = 1024
 _BLOCK: Final = 4 << 20
 _REQUESTS: Final = 8
+_LATENCY: Final = 0.02
+_RATE: Final = 50e6
+"""Bytes a second of a connection to an object store."""
+
 _TARGET: Final = 1.43
 """A scan is to reach 0.7 of the download's rate."""
 _PACE: Final = 64 << 10
 """Bytes that the server sends at once."""
 _BUCKET: Final = "bench"
-_NARROW: Final = ["topic", "queue_id", "queue_offset", "store_timestamp"]
+_URL: Final = f"s3://{_BUCKET}/store"
+_NARROW: Final = ["topic", "queue_offset"]
+_BODIES: Final = (200, 1024)
 
 
-def bench_remote(folder: Path, runs: int) -> dict[str, object]:
-    """Time scans and downloads of a log by the wall clock, and measure the memory of a scan."""
+def bench_remote(folder: Path, runs: int, megabytes: int) -> list[dict[str, object]]:
+    """Time scans and downloads of a log, and measure the memory of reading a segment of a size in MiB."""
     store = make_log(folder, _SIZE, _SEGMENT, _BODY)
-    print(f"==> a log of {_SIZE >> 20} MiB on a server on loopback, wall-clock time", flush=True)
-    command = [sys.executable, __file__, "serve", str(store), "0", "0"]
+    print(f"==> a log of {_SIZE >> 20} MiB on a server on loopback", flush=True)
+    with _serving(store) as (server, settings):
+        rows = _rows(settings, store, runs, server)
+    large = make_store(folder, megabytes << 20, _BODY)
+    print(
+        f"==> a segment of {megabytes} MiB, {_LATENCY:g} s until an answer, {_RATE:g} bytes/s a connection", flush=True
+    )
+    with _serving(large, _LATENCY, _RATE) as (server, settings):
+        found = _rows(settings, large, runs, server)
+        rows += [{**row, "group": f"{row['group']}, a segment of {megabytes} MiB by a network"} for row in found]
+    for body_size in _BODIES:
+        with _serving(make_store(folder, megabytes << 20, body_size)) as (_, settings):
+            rows += bench_remote_memory(_URL, settings, f"{megabytes} MiB, bodies of {body_size} bytes")
+    return rows
+
+
+@contextmanager
+def _serving(store: Path, latency: float = 0, rate: float = 0) -> Iterator[tuple[int, dict[str, str]]]:
+    """Run a server of a store, and provide its process and the settings of its clients."""
+    command = [sys.executable, __file__, "serve", str(store), str(latency), str(rate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 -- this file
         try:
             port = int(server.stdout.readline()) if server.stdout else 0
-            rows = _rows(port, store, runs)
-            grown = int(_output([sys.executable, __file__, "memory", str(port)]))
+            yield server.pid, _settings(f"127.0.0.1:{port}")
         finally:
             server.terminate()
-    print(f"  peak memory of a remote scan, beyond what was there before: {grown >> 10} MiB  (<= 400)")
-    return {"rows": rows, "grown_mib": grown >> 10}
 
 
-def _output(command: list[str]) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 -- this file
+def _rows(settings: dict[str, str], store: Path, runs: int, server: int) -> list[dict[str, object]]:
+    """Time each thing as it elapses, and by what it takes of the processor, here and on the server.
 
-
-def _rows(port: int, store: Path, runs: int) -> list[dict[str, object]]:
-    segments = sorted((store / "commitlog").iterdir())
-    target = np.ones(_SEGMENT, np.uint8)
-    settings = _settings(port)
+    The download makes the requests of a scan, by the same client, and drops what it gets.
+    """
+    paths = sorted((store / "commitlog").iterdir())
+    names = [f"{_BUCKET}/store/commitlog/{path.name}" for path in paths]
+    size = paths[0].stat().st_size
     file_system = pa_fs.S3FileSystem(**settings)
 
     def download(name: str) -> None:
-        with file_system.open_input_file(f"{_BUCKET}/store/commitlog/{name}") as file:
-
-            def fetch(begin: int) -> None:
-                data = file.read_at(_BLOCK, begin)
-                target[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
-
-            with ThreadPoolExecutor(_REQUESTS) as pool:
-                list(pool.map(fetch, range(0, _SEGMENT, _BLOCK)))
+        with file_system.open_input_file(name) as file, ThreadPoolExecutor(_REQUESTS) as pool:
+            list(pool.map(lambda begin: len(file.read_at(_BLOCK, begin)), range(0, size, _BLOCK)))
 
     def download_all() -> None:
-        for segment in segments:
-            download(segment.name)
+        for name in names:
+            download(name)
 
     def scan(columns: list[str] | None) -> None:
-        for _ in read_messages(f"s3://{_BUCKET}/store", columns=columns, storage=settings):
+        for _ in read_messages(_URL, columns=columns, storage=settings):
             pass
 
     work = {
         f"download, {_REQUESTS} requests at a time": download_all,
-        "remote scan, four columns": lambda: scan(_NARROW),
+        "remote scan, topic and queue_offset": lambda: scan(_NARROW),
         "remote scan, all default columns": lambda: scan(None),
         "local scan, all default columns": lambda: _local(store),
     }
+    clocks = {
+        "elapsed": time.perf_counter,
+        "processor time": time.process_time,
+        "processor time of the server": lambda: seconds_of(server),
+    }
     rows = []
-    for clock, unit in ((time.perf_counter, "elapsed"), (time.process_time, "processor")):
-        print(f"  -- {unit} time", flush=True)
+    for group, clock in clocks.items():
+        print(f"  -- {group}", flush=True)
         timings = measure(work, runs, clock)
         base = next(iter(timings.values()))
-        targets = {name: _TARGET if "remote" in name and unit == "elapsed" else None for name in timings}
-        rows += [{**report(timing, base, targets[name]), "unit": unit} for name, timing in timings.items()]
+        targets = {name: _TARGET if "remote" in name and group == "elapsed" else None for name in timings}
+        rows += [{**report(timing, base, targets[name]), "group": group} for name, timing in timings.items()]
     return rows
 
 
@@ -111,11 +132,11 @@ def _local(store: Path) -> None:
         pass
 
 
-def _settings(port: int) -> dict[str, str]:
+def _settings(endpoint: str, user: str = "bench", secret: str = "bench") -> dict[str, str]:  # noqa: S107 -- no secret
     return {
-        "access_key": "bench",
-        "secret_key": "bench",
-        "endpoint_override": f"127.0.0.1:{port}",
+        "access_key": user,
+        "secret_key": secret,
+        "endpoint_override": endpoint,
         "scheme": "http",
         "region": "us-east-1",
     }
@@ -126,6 +147,7 @@ def _settings(port: int) -> dict[str, str]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # otherwise a short answer waits for the acknowledgement of its head: 40 ms
     root = Path()
     latency = 0.0
     """Seconds before a request is answered."""
@@ -207,21 +229,8 @@ def _serve(store: str, latency: float, rate: float) -> None:
     server.serve_forever()
 
 
-def _print_memory(port: int) -> None:
-    """Print by how many KiB the peak of resident memory grows during a scan."""
-
-    def peak() -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-
-    before = peak()
-    for _ in read_messages(f"s3://{_BUCKET}/store", storage=_settings(port)):
-        pass
-    print(peak() - before)
-
-
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         _serve(sys.argv[2], *(float(value) for value in sys.argv[3:]))
-    else:
-        _print_memory(int(sys.argv[2]))
+    else:  # ENDPOINT USER SECRET PROCESS STORE RUNS: another server, which has the store's files in bench/store
+        _rows(_settings(*sys.argv[1:4]), Path(sys.argv[5]), int(sys.argv[6]), int(sys.argv[4]))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_store"]
+__all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_sparse_log", "make_store"]
 
 _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
 _MAGIC: Final = -626843481
@@ -34,6 +34,8 @@ RARE_TOPIC: Final = "refunds"
 
 _RARE: Final = 100
 _QUEUES: Final = 8
+_GIBIBYTE: Final = 1 << 30
+_FEW: Final = 1 << 16
 _BODIES: Final = 64
 _MIXED_TOPICS: Final = 50
 _MIXED_NAMES: Final = tuple(
@@ -83,6 +85,27 @@ def make_log(folder: Path, size: int, segment_size: int, body_size: int, *, has_
             path = partial / "commitlog" / f"{start:020d}"
             path.write_bytes(data)
             os.truncate(path, segment_size)  # what is not written is a hole, as in a broker's file
+        partial.rename(store)
+    return store
+
+
+def make_sparse_log(folder: Path, segments: int, last_bytes: int, body_size: int) -> Path:
+    """Write a store of segments of 1 GiB, unless it is there: the last has `last_bytes` of records, the others few.
+
+    After the first 64 KiB of the others is a hole, as if their records had been lost: they are there to be planned.
+    """
+    store = folder / f"sparse-{segments}-{last_bytes}-{body_size}"
+    if not store.exists():
+        partial = folder / "partial-sparse"
+        (partial / "commitlog").mkdir(parents=True, exist_ok=True)
+        number = 0
+        for start in range(0, segments * _GIBIBYTE, _GIBIBYTE):
+            used = last_bytes if start == (segments - 1) * _GIBIBYTE else _FEW
+            # A segment with room for more than its records: those that are not full have no blank record at their end.
+            data, number = _part_of_log(start, used, used + 1, body_size, number, has_rare=False)
+            path = partial / "commitlog" / f"{start:020d}"
+            path.write_bytes(data)
+            os.truncate(path, _GIBIBYTE)
         partial.rename(store)
     return store
 

@@ -57,6 +57,9 @@ _BODY_SIZE: Final = 200
 _BATCH_ROWS: Final = 32_768
 _CHUNK: Final = 4 * _BATCH_ROWS
 _SYNC_COUNT: Final = 1000
+_RELEASE: Final = "5.3"
+_TARGET: Final = 8.0
+_COUNT: Final = 300_000
 _SCALAR_SHARE: Final = 20
 """Our single puts are measured with fewer messages, by this factor: their rate does not depend on the number."""
 
@@ -75,12 +78,19 @@ class Rate:
         if cpu_seconds is not None:
             self.cpu.append(cpu_seconds / count * 1e9)
 
-    def report(self, base: Rate | None = None, target: float | None = None) -> None:
-        """Print a line: best and median, CPU time, and the rate as a multiple of the base's."""
+    def report(self, base: Rate | None = None, target: float | None = None) -> dict[str, object]:
+        """Print a line: best and median, CPU time, and the rate as a multiple of the base's; return it as a row."""
         best, median = max(self.rounds), statistics.median(self.rounds)
         cpu = f"{statistics.median(self.cpu):8,.0f} ns" if self.cpu else " " * 11
         ratio = "" if base is None else self._ratio(base, target)
         print(f"  {self.name:<46} {best:11,.0f} /s  median {median:11,.0f}  cpu {cpu}{ratio}")
+        row = {"name": self.name, "least": best / 1000, "median": median / 1000, "unit": "thousand/s"}
+        if base is None:
+            return row
+        return {**row, "ratio": best / max(base.rounds), "median_ratio": self._median_ratio(base), "at_least": target}
+
+    def _median_ratio(self, base: Rate) -> float:
+        return statistics.median(own / other for own, other in zip(self.rounds, base.rounds, strict=True))
 
     def _ratio(self, base: Rate, target: float | None) -> str:
         ratios = [own / other for own, other in zip(self.rounds, base.rounds, strict=True)]
@@ -149,19 +159,15 @@ class Comparison:
         ours.measure(self.synced, _SYNC_COUNT, _put)
         ours.measure(self.bulk_synced, count, _append(strings))
 
-    def report(self) -> None:
-        """Print the table."""
-        target = 5.0 if self.release == "5.3" else None
-        self.theirs.report()
-        for rate in (self.strings, self.ahead):
-            rate.report(self.theirs, target)
-        for rate in (self.maps, self.encoded, self.scalar, self.store):
-            rate.report(self.theirs)
-        self.theirs_dispatched.report()
-        self.dispatched.report(self.theirs_dispatched)
-        self.theirs_synced.report()
-        for rate in (self.synced, self.bulk_synced):
-            rate.report(self.theirs_synced)
+    def report(self) -> list[dict[str, object]]:
+        """Print the table, and return it."""
+        target = _TARGET if self.release == _RELEASE else None
+        rows = [self.theirs.report()]
+        rows += [rate.report(self.theirs, target) for rate in (self.strings, self.ahead)]
+        rows += [rate.report(self.theirs) for rate in (self.maps, self.encoded, self.scalar, self.store)]
+        rows += [self.theirs_dispatched.report(), self.dispatched.report(self.theirs_dispatched)]
+        rows.append(self.theirs_synced.report())
+        return rows + [rate.report(self.theirs_synced) for rate in (self.synced, self.bulk_synced)]
 
     def _theirs(self, judge: Judge, count: int, **settings: object) -> dict[str, float]:
         store = self.folder / "theirs"
@@ -171,14 +177,25 @@ class Comparison:
         return answer
 
 
-def _compare(release: str, folder: Path, count: int, runs: int) -> None:
+def bench_append(folder: Path, runs: int) -> list[dict[str, object]]:
+    """Compare with one release; return rates in thousands per second."""
+    scratch = Path(tempfile.mkdtemp(dir=folder))
+    try:
+        return _compare(_RELEASE, scratch, _COUNT, runs)
+    finally:
+        shutil.rmtree(scratch)
+
+
+def _compare(release: str, folder: Path, count: int, runs: int) -> list[dict[str, object]]:
     print(f"==> {count:,} messages, {runs} rounds, beside RocketMQ {RELEASES[release]}; load {os.getloadavg()[0]:.1f}")
     comparison = Comparison(release, folder, count)
     with RocketMq(harness_command(RELEASES[release])) as process:
         for _ in range(runs):
             comparison.measure(Judge(release, process))
-    comparison.report()
-    print(f"    load {os.getloadavg()[0]:.1f}")
+    rows = comparison.report()
+    load = os.getloadavg()[0]
+    print(f"    load {load:.1f}")
+    return [{**row, "load": load} for row in rows]
 
 
 def _message(number: int) -> Put:
