@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
+from pyspark_commitlog.write.undelivered import undelivered
 from store_core.answers.life.provenance import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
 )
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
-from store_core.answers.life.replay_rows import OF_DELIVERY
 from store_core.answers.store_replay import sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.near_name import did_you_mean
 from store_core.format.property_string import RETRY_TOPIC
-from store_core.format.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:
     import os
@@ -66,14 +65,8 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
 def _as_new(frame: DataFrame, options: ReplayOptions, edit: Mapping[str, str]) -> DataFrame:
     """Return messages as new ones, edited, with what says where they come from."""
     first = F.coalesce(F.col("properties")[RETRY_TOPIC], F.col("topic"))
-    new = frame.withColumns(
-        {
-            _ORIGIN: F.col("topic"),
-            "topic": first if options.to_topic is None else F.lit(options.to_topic),
-            "properties": F.map_filter("properties", lambda name, _: ~name.isin(*OF_DELIVERY)),
-            "sys_flag": F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK)),
-        }
-    )
+    topic = first if options.to_topic is None else F.lit(options.to_topic)
+    new = undelivered(frame.withColumns({_ORIGIN: F.col("topic"), "topic": topic}))
     edited = new.withColumns({name: F.expr(text) for name, text in edit.items()})
     names = (REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC)
     values = (F.lit(options.replay_id), F.col("msg_id"), F.col(_ORIGIN))

@@ -15,11 +15,19 @@ from store_core.answers.life.calendar import calendar_rows, scale_of
 from store_core.answers.life.config_offsets import delay_levels, delay_offsets
 from store_core.answers.life.delay_report import DelaysFacts, DelaysReport
 from store_core.answers.life.delay_rows import DELAY_COLUMNS, delayed_rows, timer_rows
-from store_core.answers.life.delay_states import DelayState, LevelRules, TimerRules, level_states, timer_states
+from store_core.answers.life.delay_states import (
+    DelayState,
+    LevelRules,
+    TimerRules,
+    cancelled_by_others,
+    level_states,
+    timer_states,
+)
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.local_engine import local_engine
 from store_core.files.clock import SystemClock
+from store_core.format.counted import counted
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
@@ -139,6 +147,7 @@ def delays_by(
         "level": level_states(found.tables["levels"], rules),
         "timer": timer_states(found.tables["timers"], timers),
     }
+    notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), chosen.release)
     return _Made(root, chosen, rules, known, judged, (*found.notes, *notes)).report()
 
 
@@ -150,6 +159,16 @@ class _Known:
     timers_read_until: int | None
     timers_offset: int
     last_stored: int | None
+
+
+def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release) -> tuple[str, ...]:
+    """Say that the log has cancellations of timers as other releases write them."""
+    if not releases:
+        return ()
+    shown = counted(cancelled, "timer")
+    names = " and ".join(releases)
+    advice = f"if the broker of this store is one, use --release {releases[-1]}"
+    return (f"{shown} not cancelled by the rules of RocketMQ {release}, but by those of {names}: {advice}",)
 
 
 def _last_stored(paths: StorePaths) -> int | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.delay_rows import integers_in
+from store_core.format.releases.release import RELEASE_RULES
 from store_core.views.timer_cancels import cancel_key
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from store_core.format.releases.release_rules import ReleaseRules
 
-__all__ = ["DelayState", "LevelRules", "TimerRules", "level_states", "timer_states"]
+__all__ = ["DelayState", "LevelRules", "TimerRules", "cancelled_by_others", "level_states", "timer_states"]
 
 
 class DelayState(StrEnum):
@@ -174,6 +175,21 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 def _flags(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     flags: npt.NDArray[np.bool_] = column.to_numpy()
     return flags
+
+
+def cancelled_by_others(rows: pa.Table, rules: TimerRules) -> tuple[int, tuple[str, ...]]:
+    """Return how many timers count as cancelled by the rules of other releases alone, and which these are.
+
+    A producer names a timer as the release of its broker wants it, so these cancellations are for another one.
+    """
+    timers, cancelling = rows.filter(pc.is_null(rows["cancels"])), rows.filter(pc.is_valid(rows["cancels"]))
+    here, most, releases = _is_cancelled(timers, cancelling, rules.features), 0, []
+    for name, features in RELEASE_RULES.items() if cancelling.num_rows else ():
+        others = features.has_timer_messages and _is_cancelled(timers, cancelling, features) & ~here
+        if np.any(others):
+            most = max(most, int(np.count_nonzero(others)))
+            releases.append(name)
+    return most, tuple(releases)
 
 
 def _due_times(rows: pa.Table, rules: LevelRules) -> npt.NDArray[np.int64]:

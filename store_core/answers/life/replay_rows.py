@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from store_core.answers.life.provenance import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
 )
+from store_core.format.columnar.property_maps import without_names
 from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT_MS
 from store_core.format.record.delayed import TIMERS
@@ -20,13 +22,15 @@ from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["OF_DELIVERY", "REPLAYED_COLUMNS", "replayed_batch"]
+__all__ = ["OF_DELIVERY", "OF_RECORD", "REPLAYED_COLUMNS", "replayed_batch", "undelivered"]
 
 OF_DELIVERY: Final = (DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGROUP", TIMER_OUT_MS, *TIMERS)
 """Properties by which a broker delivers a message elsewhere; a message that is sent again has none of them."""
 
+_NOT_SENT: Final = (*OF_DELIVERY, PROPERTY_CRC)
+
 REPLAYED_COLUMNS: Final = ("topic", "body", "flag", "sys_flag", "born_timestamp", "born_host", "msg_id", "properties")
-_OF_RECORD: Final = (
+OF_RECORD: Final = (
     TRANSACTION_MASK | int(MessageSysFlag.BORNHOST_V6_FLAG) | int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 )
 """Bits of ``sys_flag`` that say what a record was and how wide its hosts are, which the new record says for itself."""
@@ -45,6 +49,21 @@ _SCHEMA: Final = pa.schema(
 )
 
 
+def undelivered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return messages as new ones: without what the delivery of the old ones, or their records, put into them.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        With `properties` and `sys_flag`; other columns stay as they are.
+    """
+    names = batch.schema.names
+    columns = dict(zip(names, batch.columns, strict=True))
+    columns["properties"] = without_names(columns["properties"], _NOT_SENT)
+    columns["sys_flag"] = pc.bit_wise_and(columns["sys_flag"], pa.scalar(~OF_RECORD, pa.int32()))
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names)
+
+
 def replayed_batch(
     batch: pa.RecordBatch, replay_id: str, to_topic: str | None, queues: Iterator[int]
 ) -> pa.RecordBatch:
@@ -59,25 +78,19 @@ def replayed_batch(
     queues : iterator of int
         Queues, one for each message.
     """
+    firsts = pc.map_lookup(batch["properties"], pa.scalar(RETRY_TOPIC), "last").to_pylist()
     at = batch.schema.get_field_index("born_timestamp")
     micros = batch["born_timestamp"].cast(pa.int64())  # a record's time may be none that Python's datetime has
     batch = batch.set_column(at, "born_timestamp", micros)
-    return pa.RecordBatch.from_pylist(
-        [_replayed(row, replay_id, to_topic, queues) for row in batch.to_pylist()], _SCHEMA
-    )
+    rows = undelivered(batch).to_pylist()
+    replayed = [
+        _replayed(row, replay_id, to_topic or first or row["topic"], next(queues))
+        for row, first in zip(rows, firsts, strict=True)
+    ]
+    return pa.RecordBatch.from_pylist(replayed, _SCHEMA)
 
 
-def _replayed(row: dict[str, Any], replay_id: str, to_topic: str | None, queues: Iterator[int]) -> dict[str, Any]:
-    properties = dict(row["properties"] or ())
-    kept = {name: value for name, value in properties.items() if name not in OF_DELIVERY and name != PROPERTY_CRC}
-    kept |= {REPLAY_ID: replay_id, REPLAY_ORIGIN_MESSAGE_ID: row["msg_id"], REPLAY_ORIGIN_TOPIC: row["topic"]}
-    return {
-        "topic": to_topic or properties.get(RETRY_TOPIC) or row["topic"],
-        "queue_id": next(queues),
-        "body": row["body"],
-        "flag": row["flag"],
-        "sys_flag": row["sys_flag"] & ~_OF_RECORD,
-        "born_timestamp": row["born_timestamp"],
-        "born_host": row["born_host"],
-        "properties": list(kept.items()),
-    }
+def _replayed(row: dict[str, Any], replay_id: str, topic: str, queue_id: int) -> dict[str, Any]:
+    origin = {REPLAY_ID: replay_id, REPLAY_ORIGIN_MESSAGE_ID: row["msg_id"], REPLAY_ORIGIN_TOPIC: row["topic"]}
+    properties = dict(row["properties"] or ()) | origin
+    return row | {"topic": topic, "queue_id": queue_id, "properties": list(properties.items())}

@@ -227,6 +227,19 @@ def test_a_timer_is_cancelled_by_another_of_its_time(tmp_path: Path, release: st
     assert (1, 2) == (report.found.cancelled, report.found.messages)
 
 
+@pytest.mark.parametrize(("name", "release", "other"), [("orders+U-a", "5.5", "5.3"), ("U-a", "5.3", "5.5")])
+def test_a_cancellation_as_another_release_has_it_is_noted(tmp_path: Path, name: str, release: str, other: str) -> None:
+    log = LifeLog()
+    log.timer("a", BEGIN + 10 * SECOND)
+    log.timer("x", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": name})
+    store = log.write(tmp_path)
+    report = told(store, release=release)
+
+    assert "waiting" == states(report)["U-a"]
+    assert [True] == [f"use --release {other}" in note for note in report.found.notes]
+    assert () == told(store, release=other).found.notes
+
+
 def test_of_a_timer_that_was_put_again_the_last_copy_counts(tmp_path: Path) -> None:
     log = LifeLog()
     log.timer("a", BEGIN + 10 * SECOND)
