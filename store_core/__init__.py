@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.former_names import FORMER_NAMES, find_former_names
 from store_core.lazy_names import lazy_names
+from store_core.version import __version__
 
 if TYPE_CHECKING:
     from store_core.answers.rebuild import plan_rebuild, rebuild_consume_queue, rebuild_index
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         UnsafeSizeError,
         UnsupportedStoreError,
     )
+    from store_core.files.remote.traffic import Moved
     from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
     from store_core.format.filter.message_selector import MessageSelector
     from store_core.format.message import Message, MessageExt
@@ -79,6 +81,7 @@ __all__ = [
     "MessageExt",
     "MessageSelector",
     "MessageStoreConfig",
+    "Moved",
     "PutMessageResult",
     "PutMessageStatus",
     "QueryMessageResult",
@@ -116,9 +119,6 @@ __all__ = [
     "unwrap_inner_batch",
 ]
 
-__version__: Final = "0.1.0"
-"""Version of the distribution, whose metadata reads it from here."""
-
 _HOMES: Final = {
     "AppendBatchResult": "store_core.store.put.bulk_append",
     "AppendMessageResult": "store_core.format.append_result",
@@ -137,6 +137,7 @@ _HOMES: Final = {
     "MessageExt": "store_core.format.message",
     "MessageSelector": "store_core.format.filter.message_selector",
     "MessageStoreConfig": "store_core.store.config.message_store_config",
+    "Moved": "store_core.files.remote.traffic",
     "PutMessageResult": "store_core.store.put.put_result",
     "PutMessageStatus": "store_core.format.append_result",
     "QueryMessageResult": "store_core.store.query.get_result",

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark_commitlog.engine import SparkEngine
+from pyspark_commitlog.lake_tables import lake_table
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.replaying import replay_report
 from store_core.answers.limits import MOST_MESSAGES, TOP
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.diff.diff_options import DiffOptions
+    from store_core.store.export.lake_table import LakeFormat
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.result import RebuildResult
@@ -187,23 +190,51 @@ def lag(spark: SparkSession, store: StorePaths, options: LagOptions | None = Non
         return Answer(spark, lag_by(engine, store, options))
 
 
-def export(
+def export(  # noqa: PLR0913 -- as `store_core.answers.export`, and where to
     spark: SparkSession,
     store: StorePaths,
     into: str | os.PathLike[str],
     topic: Sequence[str] | None = None,
     *,
     allow_loss: bool = False,
+    kind: LakeFormat = "parquet",
+    table: str | None = None,
 ) -> Answer[ExportReport]:
-    """Export messages as Parquet, each once; see `store_core.answers.export`. Every worker must see the directory."""
+    """Export messages into a lake, each once; see `store_core.answers.export`. Every worker must see the directory.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    store, into, topic, allow_loss
+        As of `store_core.answers.export`.
+    kind : {"parquet", "iceberg", "delta"}
+        What is written. Tables need the jars of Iceberg or Delta in the session, built for its Spark; each export is
+        one commit of the table. A table of Delta is `into`, beside the ledger.
+    table : str, optional
+        With Iceberg, the table: ``CATALOG.NAMESPACE.TABLE``; `into` has the ledger alone.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If the session can't write such a table, saying what it lacks.
+    """
+    lake = lake_table(spark, kind, Path(into), table)
     with _engine(spark, "export", store) as engine:
-        return Answer(spark, export_by(engine, store, into, topic, allow_loss=allow_loss))
+        return Answer(spark, export_by(engine, store, into, topic, allow_loss=allow_loss, table=lake))
 
 
-def prove(spark: SparkSession, store: StorePaths, into: str | os.PathLike[str]) -> Answer[ProofReport]:
-    """Compare what was exported with the log again; see `store_core.answers.prove`."""
+def prove(
+    spark: SparkSession,
+    store: StorePaths,
+    into: str | os.PathLike[str],
+    *,
+    kind: LakeFormat = "parquet",
+    table: str | None = None,
+) -> Answer[ProofReport]:
+    """Compare what was exported with the log again; see `store_core.answers.prove`, and `export`."""
+    lake = lake_table(spark, kind, Path(into), table)
     with _engine(spark, "prove", store) as engine:
-        return Answer(spark, prove_by(engine, store, into))
+        return Answer(spark, prove_by(engine, store, into, lake))
 
 
 def redact(  # noqa: PLR0913 -- as `store_core.answers.redact`

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, answer_parser, run_answer, store_parser
+from pyspark_commitlog.jobs.answer_job import STORE, add_storage, answer_parser, run_answer, store_parser
 from pyspark_commitlog.jobs.job_output import write_json
 from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
@@ -33,6 +33,7 @@ def check(arguments: Sequence[str] | None = None) -> int:
     """Run ``check.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Checks that a RocketMQ store is whole: log, queues and index against each other."
     parser = store_parser("commitlog-check", about, _CHECK_REMARK)
+    add_storage(parser)
     parser.add_argument("--topic", action="append", help="only queues of this topic; can be repeated")
     _add_rules(parser)
     parser.add_argument("--no-bodies", action="store_true", help="do not check the checksums of bodies")
@@ -60,6 +61,7 @@ def diff(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--by", choices=names, default=DiffBy.AUTO.value, help="what is compared (default %(default)s)")
     parser.add_argument("--same-extent", action="store_true", help="another beginning or end is a finding, too")
     parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
+    add_storage(parser)
     given = parser.parse_args(arguments)
     from store_core.answers.log_diff import diff_by
 
@@ -132,6 +134,7 @@ def salvage(arguments: Sequence[str] | None = None) -> int:
     """Run ``salvage.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Takes every message of a damaged RocketMQ log that proves itself."
     parser = store_parser("commitlog-salvage", about, _SALVAGE_REMARK)
+    add_storage(parser)
     parser.add_argument("--into", metavar="PATH", help="where nothing is yet, on such a file system (default: nowhere)")
     names = [each.value for each in SalvageFormat]
     parser.add_argument(

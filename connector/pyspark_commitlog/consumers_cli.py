@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import add_release, run_answer, store_parser
+from pyspark_commitlog.jobs.answer_job import add_release, add_storage, run_answer, store_parser
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _LAG_REMARK: Final = "With 1 an offset is below its queue's minimum, beyond its 
 def lag(arguments: Sequence[str] | None = None) -> int:
     """Run ``lag.py``; return the exit code, see `store_core.command.exit_code`."""
     parser = store_parser("commitlog-lag", "Says how far consumer groups are behind.", _LAG_REMARK)
+    add_storage(parser)
     parser.add_argument("--group", action="append", default=[], help="only this group; can be repeated")
     parser.add_argument("--topic", action="append", default=[], help="only this topic; can be repeated")
     parser.add_argument("--messages", type=int, default=0, metavar="N", help="list so many of the messages")
@@ -52,6 +53,7 @@ def _options(given: argparse.Namespace) -> LagOptions:
 def retention(arguments: Sequence[str] | None = None) -> int:
     """Run ``retention.py``; return the exit code, see `store_core.command.exit_code`."""
     parser = store_parser("commitlog-retention", "Says what a broker will delete, and when.", _RETENTION_REMARK)
+    add_storage(parser)
     parser.add_argument("--days", type=int, default=14, metavar="N", help="how many (default %(default)s)")
     parser.add_argument("--config", metavar="FILE", help="the broker's configuration")
     add_release(parser)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import add_release, run_answer, run_in_session, store_parser
+from pyspark_commitlog.jobs.answer_job import add_release, add_storage, run_answer, run_in_session, store_parser
 from pyspark_commitlog.jobs.given_pairs import pairs_of
 from store_core.store.read.word_kind import WordKind
 
@@ -30,6 +30,7 @@ def trace(arguments: Sequence[str] | None = None) -> int:
     """Run ``trace.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells what happened to a message of a RocketMQ store, from its send to its last copy."
     parser = store_parser("commitlog-trace", about, _TRACE_REMARK)
+    add_storage(parser)
     parser.add_argument("what", metavar="WHAT", help="a key, a unique key, a message id, or TOPIC/QUEUE/OFFSET")
     parser.add_argument("--as", dest="kind", type=WordKind, choices=list(WordKind), help="what WHAT is")
     _add_config(parser)
@@ -45,6 +46,7 @@ def transactions(arguments: Sequence[str] | None = None) -> int:
     """Run ``transactions.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells how the transactions of a RocketMQ store ended, and which did not."
     parser = store_parser("commitlog-transactions", about, _TRANSACTIONS_REMARK)
+    add_storage(parser)
     parser.add_argument(
         "--older-than", type=int, default=60, metavar="SECONDS", help="age of a pending one that is a finding"
     )
@@ -62,6 +64,7 @@ def delays(arguments: Sequence[str] | None = None) -> int:
     """Run ``delays.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells when the delayed messages of a RocketMQ store are due, and which will not be delivered."
     parser = store_parser("commitlog-delays", about, _DELAYS_REMARK)
+    add_storage(parser)
     parser.add_argument(
         "--late-after", type=int, default=60, metavar="SECONDS", help="how long one may be overdue without a finding"
     )
@@ -79,6 +82,7 @@ def deadletters(arguments: Sequence[str] | None = None) -> int:
     """Run ``deadletters.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Tells which messages consumers gave up, why, and where their first messages are."
     parser = store_parser("commitlog-deadletters", about, _DEAD_LETTERS_REMARK)
+    add_storage(parser)
     parser.add_argument("--group", action="append", default=[], help="only of this group; can be repeated")
     _add_most_rows(parser)
     add_release(parser)

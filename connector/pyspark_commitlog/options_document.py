@@ -24,7 +24,14 @@ def markdown_document() -> str:
     """Return the text of the document."""
     lines = [*_INTRODUCTION, *_option_lines(READ_OPTIONS), *_STREAM_INTRODUCTION, *_option_lines(STREAM_OPTIONS)]
     lines += [*_COLUMNS_INTRODUCTION, *_column_lines()]
-    lines += [*_WRITE_INTRODUCTION, *_option_lines(WRITE_OPTIONS), *_INPUT_INTRODUCTION, *_input_lines(), ""]
+    lines += [
+        *_PROPERTY_COLUMNS,
+        *_WRITE_INTRODUCTION,
+        *_option_lines(WRITE_OPTIONS),
+        *_INPUT_INTRODUCTION,
+        *_input_lines(),
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -69,6 +76,14 @@ _COLUMNS_INTRODUCTION: Final = (
     "|---|---|---|---|---|",
 )
 
+
+_PROPERTY_COLUMNS: Final = (
+    "",
+    "`property.NAME` is one property as a string, null where a message has none of that name, for as many names as are",
+    'asked for: `.option("columns", "topic,property.region")`. The case of NAME matters. In SQL the name needs',
+    'backticks: ``select("`property.region`")``. Of the map `properties` Spark converts each name and each value, so a',
+    "read that needs no map is faster without it ([figures](benchmarks.md)).",
+)
 
 _WRITE_INTRODUCTION: Final = (
     "",

@@ -67,7 +67,7 @@ class CommitLogReader(DataSourceReader):
             If there is nothing at the paths that can be read.
         """
         try:
-            plan = plan_ranges(self._paths, self._options)
+            plan = plan_ranges(self._paths, self._options, by_tail=True)
             TopicWatch.of(self._paths, self._options.topic).warn_before_read()
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import run_answer, store_parser
+from pyspark_commitlog.jobs.answer_job import add_storage, run_answer, store_parser
 from store_core.answers.limits import TOP
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _DAMAGE_REMARK: Final = "With 5 the log is damaged: damaged ranges are not count
 def bill(arguments: Sequence[str] | None = None) -> int:
     """Run ``bill.py``; return the exit code, see `store_core.command.exit_code`."""
     parser = store_parser("commitlog-bill", "Says who uses the disk of a RocketMQ broker.", _DAMAGE_REMARK)
+    add_storage(parser)
     given = _parsed(parser, arguments)
     from store_core.answers.store_bill import bill_by
 
@@ -31,6 +32,7 @@ def producers(arguments: Sequence[str] | None = None) -> int:
     """Run ``producers.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Says what a RocketMQ broker can't tell of its producers."
     parser = store_parser("commitlog-producers", about, _FINDINGS_REMARK)
+    add_storage(parser)
     given = _parsed(parser, arguments)
     from store_core.answers.store_producers import producers_by
 

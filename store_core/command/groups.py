@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from store_core.answers.scanning.group_table import COUNT, SUM, GroupTable
 from store_core.errors import InvalidOptionError
-from store_core.format.columns import COLUMNS, CORRUPT_RECORD, resolve_columns
+from store_core.format.columns import CORRUPT_RECORD, column_named, resolve_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,6 @@ _TIMES: Final = ("minute", "hour", "day")
 _STORED: Final = "store_timestamp"
 _SIZE: Final = "store_size"
 _COUNTS: Final = ("messages", "bytes")
-_TYPES: Final = {column.name: column.type for column in COLUMNS}
 _MOST: Final = 1 << 22
 """The most groups: those of a column that differs in each record would fill the memory."""
 
@@ -47,7 +46,7 @@ class Groups:
         self.columns = tuple(needed)
         self.messages = 0
         self._bytes = 0
-        fields = [pa.field(name, _TYPES[_STORED] if name in _TIMES else _TYPES[name]) for name in names]
+        fields = [pa.field(name, column_named(_STORED if name in _TIMES else name).type) for name in names]
         counts = [pa.field(count, pa.int64()) for count in _COUNTS]
         totals = dict(zip(_COUNTS, (COUNT, SUM), strict=True))
         self._groups = GroupTable(pa.schema([*fields, *counts]), totals, _MOST, cuts_keys=False)
@@ -61,12 +60,11 @@ class Groups:
         InvalidOptionError
             If a name is neither a column of single values nor a unit of time, or is given twice.
         """
-        folded = [name.lower() for name in names]
-        found = [name if name in _TIMES else resolve_columns([name])[0] for name in folded]
+        found = [name.lower() if name.lower() in _TIMES else resolve_columns([name])[0] for name in names]
         for name in found:
             if found.count(name) > 1:
                 raise InvalidOptionError(f"{name!r} is named twice in {', '.join(names)}")
-            if name not in _TIMES and (pa.types.is_nested(_TYPES[name]) or name == CORRUPT_RECORD):
+            if name not in _TIMES and (pa.types.is_nested(column_named(name).type) or name == CORRUPT_RECORD):
                 raise InvalidOptionError(f"messages can't be counted by {name!r}, whose values are not single ones")
         return cls(tuple(found))
 

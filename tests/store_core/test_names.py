@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import store_core
+from tests.builders import LogBuilder
 from tests.fresh_python import run_python
 
 if TYPE_CHECKING:
@@ -48,6 +49,21 @@ def imported(directory: Path, code: str) -> set[str]:
 
 def test_importing_the_package_imports_nothing_expensive(tmp_path: Path) -> None:
     assert set() == imported(tmp_path, "import store_core")
+
+
+@pytest.mark.parametrize("options", ["", "topic='TopicA', mode='PERMISSIVE'", "columns=['msg_id', 'property.KEYS']"])
+def test_reading_imports_no_pandas_where_it_is_installed(options: str, tmp_path: Path) -> None:
+    """Arrow imports it, 0.4 s in each new process, to tell its objects from others: lists, and arrays of numpy."""
+    log = LogBuilder()
+    for number in (1, 2, 3):
+        log.append(
+            b"body", topic="TopicA", properties={"KEYS": "a" * number, "TAGS": "b"}, born_host=("10.0.0.1", number)
+        )
+    store = log.write(tmp_path)
+
+    read = f"from store_core import read_messages; found = read_messages({str(store)!r}, {options}).read_all().num_rows"
+    assert run_python("import pandas", tmp_path) == ""
+    assert "pandas" not in imported(tmp_path, f"{read}; assert found == 3")
 
 
 @pytest.mark.parametrize("name", ["read_messages", "DefaultMessageStore"])

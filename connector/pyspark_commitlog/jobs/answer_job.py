@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from store_core.answers.report import Report
+    from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
 
-__all__ = ["STORE", "add_release", "answer_parser", "run_answer", "run_in_session", "store_parser"]
+__all__ = ["STORE", "add_release", "add_storage", "answer_parser", "run_answer", "run_in_session", "store_parser"]
 
 STORE: Final = "store root, on a file system that every worker sees"
 """Help of the argument that names the store."""
+
+_STORAGE: Final = "settings of the object store or file system, if the store is a URL, such as region=eu-west-1"
 
 _TARGETS: Final = ("json", "html", "plan")
 """Options for files that are written; only a repair has a plan."""
@@ -59,12 +62,16 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", choices=RELEASES, default=DEFAULT_RELEASE, help="RocketMQ that serves the store")
 
 
+def add_storage(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how the storage of a store's URL is opened, as the command has it."""
+    parser.add_argument("--storage", metavar="NAME=VALUE,...", help=_STORAGE)
+
+
 def run_answer(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:
     """Run an answer on Spark, print and write its report, and return the exit code."""
     from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
 
-    stores = [value for option in _STORES if (value := getattr(given, option, None)) is not None]
-    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name, stores)))
+    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name, _stores(given))))
 
 
 def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> int:
@@ -72,7 +79,23 @@ def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[Spark
     return run_command(name, lambda: _run(name, given, answer))
 
 
+def _stores(given: argparse.Namespace) -> list[StorePaths]:
+    return [value for option in _STORES if (value := getattr(given, option, None)) is not None]
+
+
+def _open_storage(given: argparse.Namespace) -> None:
+    """Replace URLs of stores by paths that have the settings of ``--storage``, if the job has this option."""
+    if "storage" not in given:
+        return
+    from store_core.store.read.store_at import store_at  # noqa: PLC0415 -- usage errors need not wait for numpy
+
+    for option in _STORES:
+        if option in given:
+            setattr(given, option, store_at(getattr(given, option), given.storage))
+
+
 def _run(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> ExitCode:
+    _open_storage(given)
     targets = {f"--{name}": getattr(given, name, None) for name in _TARGETS}
     for option, target in targets.items():
         check_report(option, target)

@@ -6,14 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
-
 from pyspark_commitlog.jobs.asked_for import SparkMessages, check_asked_for
 from pyspark_commitlog.jobs.copied_columns import copied_columns
 from pyspark_commitlog.session_zone import SESSION_ZONE
 from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
-from store_core.answers.life.replay_rows import OF_DELIVERY
-from store_core.format.sys_flag import TRANSACTION_MASK
+from pyspark_commitlog.write.undelivered import undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,11 +77,7 @@ class AppendSource:
         names = copied_columns(self.to_topic, keeps_store_timestamp=self.keeps_store_timestamp)
         options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
         frame = spark.read.format("commitlog").options(**options).load(self.path)
-        if self.to_topic is None:
-            return frame
-        kept = F.map_filter("properties", lambda name, _: ~name.isin(*OF_DELIVERY))
-        plain = F.col("sys_flag").bitwiseAND(F.lit(~TRANSACTION_MASK))
-        return frame.withColumns({"properties": kept, "sys_flag": plain})
+        return frame if self.to_topic is None else undelivered(frame)
 
 
 def zone_of(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:

@@ -11,21 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_commitlog.jobs.asked_for import LocalMessages, check_asked_for
 from pyspark_commitlog.jobs.copied_columns import copied_columns
 from pyspark_commitlog.jobs.text_rows import text_rows
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
-from store_core.answers.life.replay_rows import OF_DELIVERY
+from store_core.answers.life.replay_rows import undelivered
 from store_core.errors import StoreError
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_path import list_segments
-from store_core.format.sys_flag import TRANSACTION_MASK
 from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
@@ -103,7 +100,7 @@ class LocalRows:
         check_asked_for(LocalMessages(source.path), source.path, source.read_options)
         options: dict[str, Any] = {**given.texts, "columns": columns}
         reader = read_messages(given.paths, **options)
-        batches = iter(reader) if source.to_topic is None else map(_undelivered, reader)
+        batches = iter(reader) if source.to_topic is None else map(undelivered, reader)
         return cls(reader.schema, batches)
 
     @classmethod
@@ -156,29 +153,3 @@ def _parquet_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
                 yield from rows.iter_batches()
         except (pa.ArrowException, OSError) as error:
             raise StoreError(f"{file}: its rows can't be read: {error}. Nothing was appended") from error
-
-
-def _undelivered(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return messages as new ones: without the properties by which a broker delivers them elsewhere."""
-    names = batch.schema.names
-    columns = dict(zip(names, batch.columns, strict=True))
-    columns["properties"] = _without(columns["properties"], OF_DELIVERY)
-    columns["sys_flag"] = pc.bit_wise_and(columns["sys_flag"], pa.scalar(~TRANSACTION_MASK, pa.int32()))
-    return pa.RecordBatch.from_arrays([columns[name] for name in names], names)
-
-
-def _without(properties: pa.MapArray, names: Sequence[str]) -> pa.MapArray:
-    """Return maps without some names."""
-    offsets = np.asarray(properties.offsets)[: len(properties) + 1]
-    first, last = int(offsets[0]), int(offsets[-1])
-    keys, items = properties.keys.slice(first, last - first), properties.items.slice(first, last - first)
-    kept = np.asarray(pc.invert(pc.is_in(keys, pa.array(names))))
-    before = np.concatenate([[0], np.cumsum(kept)])
-    places = pa.array(before[offsets - first].astype(np.int32), mask=_ends_of_nulls(properties))
-    mask = pa.array(kept)
-    return pa.MapArray.from_arrays(places, keys.filter(mask), items.filter(mask))
-
-
-def _ends_of_nulls(properties: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return for each offset whether it begins a null, as `pyarrow.MapArray.from_arrays` expects it."""
-    return np.append(np.asarray(properties.is_null()), False)

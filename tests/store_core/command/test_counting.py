@@ -37,7 +37,9 @@ def test_without_groups_it_counts_messages_and_bytes(store: Path) -> None:
     assert [{"messages": expected[0], "bytes": expected[1]}] == call("count", store, "--format=jsonl").rows
 
 
-@pytest.mark.parametrize("columns", [("topic",), ("topic", "queue_id"), ("tags",), ("topic", "tags", "queue_id")])
+@pytest.mark.parametrize(
+    "columns", [("topic",), ("topic", "queue_id"), ("tags",), ("topic", "tags", "queue_id"), ("property.KEYS",)]
+)
 def test_groups_are_counted_and_in_their_order(store: Path, columns: tuple[str, ...]) -> None:
     rows = call("count", store, "--by", ",".join(columns), "--format=jsonl").rows
 
