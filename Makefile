@@ -5,7 +5,7 @@ SHELL := /bin/sh
 VENV_PYTHON := .venv/bin/python
 VENV_INPUTS := pyproject.toml requirements/build.lock tools/make_venv.sh
 
-.PHONY: release help venv demo test check lint format docs linkcheck notebooks bench interop soak fuzz flips wheel test-install test-lowest compat lock clean
+.PHONY: release help venv demo test check lint format docs linkcheck notebooks bench interop soak fuzz fuzz-coverage flips wheel test-install test-lowest compat lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
@@ -57,6 +57,16 @@ soak: venv ## the property tests with a larger budget
 
 fuzz: venv ## mutated input for every decoder; BUDGET=cases SEED=number TARGETS="..." select
 	@$(VENV_PYTHON) -m tests.fuzz.campaign --budget $(or $(BUDGET),1000000) --seed $(or $(SEED),1) $(TARGETS)
+
+# Beside the environment, because nothing else needs it. IDLE=1: only time that nobody else wants.
+.venv-fuzz/.made: requirements/fuzz.lock .venv/.made
+	@$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade \
+		--target .venv-fuzz -r requirements/fuzz.lock
+	@touch $@
+
+fuzz-coverage: .venv-fuzz/.made ## inputs that reach new code are mutated further; BUDGET_SECONDS PROCESSES SEED IDLE=1 select
+	@PYTHONPATH=.venv-fuzz $(VENV_PYTHON) -m tests.fuzz.guided.campaign --seconds $(or $(BUDGET_SECONDS),600) \
+		--processes $(or $(PROCESSES),2) --seed $(or $(SEED),1) $(if $(IDLE),--idle)
 
 flips: venv ## every bit of golden segments, flipped one at a time; STORES="..." EVERY=number select
 	@$(VENV_PYTHON) -m tests.fuzz.bit_flips --every $(or $(EVERY),1) $(STORES)

@@ -16,7 +16,7 @@ from tests.short_lived import prepare_environment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest_plugins = ["tests.golden_plugin"]
+pytest_plugins = ["tests.golden_plugin", "tests.storage_plugin"]
 
 prepare_environment()
 

@@ -32,6 +32,7 @@ DOCUMENTS: Final = {
     "docs/exit-codes.md": "store_core.command.exit_code:markdown_document",
     "docs/reports.md": "store_core.answers.report_document:markdown_document",
     "docs/modules.md": "tools.module_index:markdown_document",
+    "docs/benchmarks.md": "tools.benchmark_document:markdown_document",
     "docs/diagrams/store.svg": "tools.diagrams:store",
     "docs/diagrams/reading.svg": "tools.diagrams:reading",
     "docs/diagrams/commit.svg": "tools.diagrams:commit",

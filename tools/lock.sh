@@ -17,6 +17,8 @@ compile() {
 compile dev pyproject.toml --extra spark --group dev
 # What `make release` runs, in an environment of its own.
 compile release --group release
+# What `make fuzz-coverage` puts beside it.
+compile fuzz --group fuzz
 compile build --group build --constraints requirements/dev.lock
 # The lowest versions that pyproject.toml allows, for `make test-lowest`.
 compile lowest pyproject.toml --extra spark --group test --resolution lowest-direct

@@ -61,7 +61,18 @@ CHECKS: Final[dict[str, Sequence[str | Path]]] = {
         "TESTS=tests/test_golden.py::test_read_messages_gives_what_rocketmq_reads tests/connector/test_sessions.py",
     ],
     "wheel": [PYTHON, "tools/check_wheel.py"],
-    "bench": [PYTHON, "tests/benchmarks/run.py", "core", "memory", "checksums", "--megabytes", "8", "--runs", "1"],
+    "bench": [
+        PYTHON,
+        "tests/benchmarks/run.py",
+        "guard",
+        "core",
+        "memory",
+        "checksums",
+        "--megabytes",
+        "8",
+        "--runs",
+        "1",
+    ],
 }
 
 # For work in progress, see `make check`.

@@ -39,7 +39,8 @@ def execute(path: Path) -> NotebookNode:
     """
     result = _run(path)
     if result.error is not None:
-        raise NotebookError(f"{path.name}, cell {result.error.failing_cell_index}: {result.error.summary}")
+        # The summary is the last line, which for an error of Spark's isn't the one that tells the cause.
+        raise NotebookError(f"{path.name}, cell {result.error.failing_cell_index}: {result.error.trace}")
     return clean(result.nb)
 
 

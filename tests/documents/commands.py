@@ -37,6 +37,11 @@ EXCEPTIONS: Final = (
     ("make demo", "demo", "the program behind it is run, without the step that brings the environment up to date"),
     ("make", "target", "checks and benchmarks: the tests would run themselves, or for minutes"),
     ("SPARK_CONF_DIR=spark-conf spark-submit", "submit", "as below"),
+    (
+        "spark-submit --packages",
+        "none",
+        "needs jars and a Spark that they are built for; tests/interop has both",
+    ),
     ("spark-submit", "submit", "the job runs in the tests' session; a submitted one is in tests/connector"),
     (
         "pip install",
