@@ -118,6 +118,7 @@ class DerivedStructures:
             log.force(max(self._log.flushed_where, self._log_on_disk))
         except OSError as error:
             _LOG.error("the log could not be flushed, and the checkpoint does not cover the index yet: %s", error)
+            self._log.note_error(error)
             return
         self._log_on_disk = end
         self._checkpoint.index_msg_timestamp = end_timestamp

@@ -133,7 +133,7 @@ class CommitLog:
         self._replication = Replication(config, broker, replicas or NoReplicas())
         self.on_moved: Callable[[], None] = _nobody_follows
         self.flusher = LogFlusher(
-            config, self.mapped_file_queue, clock, self._note_flushed, self._note_error, self._note_moved
+            config, self.mapped_file_queue, clock, self._note_flushed, self.note_error, self._note_moved
         )
 
     # ---- life
@@ -167,8 +167,11 @@ class CommitLog:
     def _note_moved(self) -> None:
         self.on_moved()
 
-    def _note_error(self, error: OSError) -> None:
-        """Refuse further messages: what a failed ``fsync`` covered may be lost, and a later one would not report it."""
+    def note_error(self, error: OSError) -> None:
+        """Refuse further messages: what a failed ``fsync`` covered may be lost, and a later one would not report it.
+
+        Whoever syncs the log, its directory included, calls it.
+        """
         if self.refuse_puts():
             _LOG.error(
                 "the commit log takes no more messages, as a flush failed and what it covered may be lost: %s. "

@@ -302,6 +302,30 @@ def test_failed_sync_ends_the_writing_and_leaves_abort(tmp_path: Path, disk: Fau
     assert (tmp_path / "abort").exists()
 
 
+def test_a_failed_sync_of_the_log_s_directory_for_the_index_ends_the_writing(
+    tmp_path: Path, disk: FaultyFileSystem
+) -> None:
+    few = config(flush_disk_type="SYNC_FLUSH", max_index_num=4)
+    store = DefaultMessageStore.open(tmp_path, few, file_system=disk)
+    assert store.put_message(message()).is_ok  # the log's first file is in its directory
+
+    def fail_for_the_log() -> None:
+        if disk.calls[-1] == ("sync_directory", "commitlog"):
+            raise OSError(errno.EIO, "Input/output error")
+
+    disk.before["sync_directory"] = fail_for_the_log
+    for number in range(6):  # more than an index file holds
+        store.put_message(message(keys=f"key-{number}"))
+    store.dispatch_now()
+    disk.before.clear()
+    refused = store.put_message(message())
+    store.close()
+
+    assert ("sync_directory", "commitlog") in disk.calls
+    assert PutMessageStatus.SERVICE_NOT_AVAILABLE is refused.status
+    assert (tmp_path / "abort").exists()
+
+
 def test_next_file_that_can_not_be_made_is_told(store: DefaultMessageStore, disk: FaultyFileSystem) -> None:
     store.put_message(message(b"x" * 3000))
     store.put_message(message(b"x" * 3000))
