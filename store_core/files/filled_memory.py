@@ -77,6 +77,10 @@ class FilledMemory:
         if not (target[:_LOOK].any() or target.any()):
             self.free(begin, end)
 
+    def part(self, begin: int, end: int) -> memoryview:
+        """Return a few bytes to write into, whose memory is kept even if they stay zeros."""
+        return self._bytes[begin:end].data
+
     def move(self, begin: int, target: int, size: int) -> None:
         """Move memory to another position, to be filled there: what is taken from the system would be cleared first.
 

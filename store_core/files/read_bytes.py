@@ -27,6 +27,9 @@ _PAGE: Final = 4 << 10
 _PIECE: Final = 4 << 20
 """Bytes of one read, and of which memory is given back at once if all are zeros."""
 
+_LITTLE: Final = 64 << 10
+"""Bytes up to which a range is read with the holes in it: looking for them would take longer."""
+
 _STEP: Final = 32 << 20
 """Bytes that a walk loads at once: with fewer, numpy's overhead shows; with more, memory does (ADR 0038)."""
 
@@ -42,6 +45,8 @@ class ReadBytes:
     ----------
     file : LocalFile
         Closed by `__exit__`.
+    is_sparse : bool
+        Whether only records here and there are read: huge pages would clear, and keep, much more memory than those.
 
     Attributes
     ----------
@@ -53,10 +58,11 @@ class ReadBytes:
 
     step = _STEP
 
-    def __init__(self, file: LocalFile) -> None:
+    def __init__(self, file: LocalFile, *, is_sparse: bool = False) -> None:
         self._file, self._size = file, file.size
         self._memory = FilledMemory(self._size)
-        self._memory.use_huge_pages()
+        if not is_sparse:
+            self._memory.use_huge_pages()
         self.raw = self._memory.raw
         self._is_loaded = np.zeros(-(-self._size // _PAGE), np.bool_)
         self._kept = 0
@@ -80,12 +86,7 @@ class ReadBytes:
         if begin >= end:
             return
         first, stop = begin // _PAGE, -(-end // _PAGE)
-        missing = first + np.flatnonzero(~self._is_loaded[first:stop])
-        if not missing.size:
-            return
-        edges = np.flatnonzero(np.diff(missing) > 1) + 1
-        for pages in np.split(missing, edges):
-            self._load_pages(int(pages[0]), int(pages[-1]) + 1)
+        self._load_pages(first + np.flatnonzero(~self._is_loaded[first:stop]))
 
     def load_all(self) -> None:
         """Make all bytes available."""
@@ -104,9 +105,7 @@ class ReadBytes:
         marks = np.zeros(self._is_loaded.size + 1, np.int64)
         np.add.at(marks, first, stop > first)
         np.subtract.at(marks, stop, stop > first)
-        wanted = np.flatnonzero((marks.cumsum()[:-1] > 0) & ~self._is_loaded)
-        for pages in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1) if wanted.size else ():
-            self._load_pages(int(pages[0]), int(pages[-1]) + 1)
+        self._load_pages(np.flatnonzero((marks.cumsum()[:-1] > 0) & ~self._is_loaded))
 
     def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Make the bytes of several ranges available."""
@@ -144,10 +143,24 @@ class ReadBytes:
     ) -> None:
         self._file.file.close()
 
-    def _load_pages(self, first: int, stop: int) -> None:
-        """Read pages that are not loaded, without the holes in them."""
-        position, end = first * _PAGE, min(stop * _PAGE, self._size)
-        self._kept = min(self._kept, first)
+    def _load_pages(self, pages: npt.NDArray[np.int64]) -> None:
+        """Read pages that are not loaded, int64, shape (n,), ascending; neighbours at once."""
+        if not pages.size:
+            return
+        self._kept = min(self._kept, int(pages[0]))
+        edges = np.flatnonzero(np.diff(pages) > 1)
+        begins = pages[np.append(0, edges + 1)] * _PAGE
+        ends = np.minimum((pages[np.append(edges, pages.size - 1)] + 1) * _PAGE, self._size)
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            if end - begin <= _LITTLE:
+                self._read_into(self._memory.part(begin, end), begin)
+            else:
+                self._read_data(begin, end)
+        self.check_size()  # a hole is also what is behind the end of a file
+        self._is_loaded[pages] = True
+
+    def _read_data(self, position: int, end: int) -> None:
+        """Read a range without the holes in it."""
         while position < end:
             begin = max(self.next_data(position), position)
             if begin >= end:
@@ -155,18 +168,16 @@ class ReadBytes:
             position = min(max(self.next_hole(begin), begin + 1), end)
             for at in range(begin, position, _PIECE):
                 self._read(at, min(at + _PIECE, position))
-        self.check_size()  # a hole is also what is behind the end of a file
-        self._is_loaded[first:stop] = True
 
     def _read(self, begin: int, end: int) -> None:
         """Read a range; memory of zeros, as in a segment that a broker has filled in advance, is given back."""
-        self._memory.fill_by(begin, end, lambda target: self._read_into(target, begin))
+        self._memory.fill_by(begin, end, lambda target: self._read_into(target.data, begin))
 
-    def _read_into(self, target: npt.NDArray[np.uint8], begin: int) -> None:
-        at = 0
-        while at < target.size:
+    def _read_into(self, target: memoryview, begin: int) -> None:
+        at, descriptor = 0, self._file.descriptor
+        while at < len(target):
             try:
-                count = os.preadv(self._file.descriptor, [target[at:].data], begin + at)
+                count = os.preadv(descriptor, [target[at:]], begin + at)
             except OSError as error:
                 raise self._unreadable(error, begin + at) from error
             if not count:

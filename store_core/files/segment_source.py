@@ -292,6 +292,8 @@ def open_picks(segment: Segment) -> PagedBytes:
     """
     if segment.remote is not None and segment.codec is None:
         return PickedBytes(segment.remote)
+    if segment.is_plain and segment.is_copied:
+        return ReadBytes(_opened(segment), is_sparse=True)
     return open_pages(segment)
 
 

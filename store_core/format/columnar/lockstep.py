@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["chain", "count_sound", "count_sound_leads", "find_candidate", "scan"]
 
 _MAX_LANES: Final = 4096
-_LANE_BYTES: Final = 128 << 10
+_LANE_BYTES: Final = 32 << 10
+"""Least bytes of a lane: a walk of 32 MiB in longer ones takes more steps than numpy needs to keep busy."""
 _PROBE: Final = 1 << 10
 """Bytes after a cut that are searched for all lanes at once, which a short record begins in."""
 
