@@ -186,7 +186,7 @@ def parse_url(url: str, settings: StorageSettings) -> RemotePath | None:
     if parts is None or parts[1].lower() == "file":
         return None
     scheme, authority, path = parts[1].lower(), parts[2], parts[3]
-    if ":" in authority.rpartition("@")[0]:
+    if ":" in authority.rpartition("@")[0] or _is_cut_password(authority, path):
         raise InvalidOptionError(
             f"the {scheme} URL has a password before its '@', which logs and reports would show: give it as a "
             f"setting, such as {SETTING_PREFIX}secret_key, or by the environment"
@@ -197,6 +197,12 @@ def parse_url(url: str, settings: StorageSettings) -> RemotePath | None:
             f"{SETTING_PREFIX}region"
         )
     return RemotePath(Storage(_ALIASES.get(scheme, scheme), authority, settings), path.strip("/"))
+
+
+def _is_cut_password(authority: str, path: str) -> bool:
+    """Return whether a password has a slash or a question mark, so that what follows seems to be the path."""
+    _, colon, port = authority.partition(":")
+    return bool(colon) and not port.isdigit() and "@" in path
 
 
 @lru_cache(maxsize=_MOST_OPEN)

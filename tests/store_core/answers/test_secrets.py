@@ -34,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 TELLING = (
     f"s3://user:{SECRET}@bucket/store",
     f"S3A://user:{SECRET}@bucket/store",
+    f"s3://user:half/{SECRET}@bucket/store",
     f"abfs://container@account.dfs.core.windows.net/store?sig={SECRET}",
     f"https://account.blob.core.windows.net/container/store?sv=1&sig={SECRET}",
     f"hdfs://user:{SECRET}@host:8020/store",

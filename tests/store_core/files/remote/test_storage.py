@@ -36,12 +36,30 @@ def test_path_is_none(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://user:password@bucket/a", "s3://bucket/a?region=x", "s3://bucket?region=password@"]
+    "url",
+    [
+        "s3://user:password@bucket/a",
+        "s3://user:pass/password@bucket/a",
+        "s3://user:/password@bucket",
+        "s3://user:pass?password@bucket/a",
+        "s3://bucket/a?region=x",
+        "s3://bucket?region=password@",
+    ],
 )
 def test_url_with_settings_in_it_is_rejected(url: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
         parse_url(url, NO_SETTINGS)
     assert "password@" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("hdfs://host:8020/a@b", "a@b"), ("s3://bucket/a@b:c", "a@b:c"), ("s3://bucket:/a", "a")],
+)
+def test_url_whose_path_looks_like_a_password_s_end_is_taken(url: str, path: str) -> None:
+    found = parse_url(url, NO_SETTINGS)
+    assert found is not None
+    assert found.url.endswith(f"/{path}")
 
 
 def test_url_shows_no_setting() -> None:
