@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each answer can be had in all ways: by a function, on Spark, a command and a job, as JSON and HTML; with a page."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import runpy
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+import pyspark_commitlog.answers
+import store_core.answers
+from store_core.command.program import program
+from tests.store_core.command.calls import call
+
+_ROOT: Final = Path(__file__).parents[2]
+_PAGES: Final = {
+    "bill": "bill",
+    "check": "bad-day",
+    "dead_letters": "what-happened",
+    "delays": "what-happened",
+    "diff": "bad-day",
+    "export": "export",
+    "lag": "lag",
+    "producers": "producers",
+    "prove": "export",
+    "recover": "bad-day",
+    "redact": "redact",
+    "repair": "bad-day",
+    "replay": "what-happened",
+    "retention": "retention",
+    "salvage": "bad-day",
+    "trace": "what-happened",
+    "transactions": "what-happened",
+}
+"""The guide that explains an answer, by the name of its function."""
+
+_ARGUMENTS: Final = {"prove": "export --prove", "dead_letters": "deadletters", "plan_repair": "repair --dry-run"}
+"""How the command says it, where it is not the function's name."""
+
+_OF_SPARK: Final = {"export": ("kind", "table"), "prove": ("kind", "table"), "replay": ("where", "edit")}
+"""Parameters that need Spark: its tables, and its SQL."""
+
+_OF_THE_PROCESS: Final = {"processes", "on_progress", "clock", "file_system"}
+"""Parameters of answers in processes of their own, and of tests."""
+
+
+def _command(answer: str) -> str:
+    return _ARGUMENTS.get(answer, answer).split()[0]
+
+
+def _help_of_job(job: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = _ROOT / "jobs" / f"{job}.py"
+    monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written), pytest.raises(SystemExit):
+        runpy.run_path(str(path), run_name="__main__")
+    return written.getvalue()
+
+
+def test_no_answer_is_missing_here() -> None:
+    found = {name for name in store_core.answers.__all__ if inspect.isfunction(getattr(store_core.answers, name))}
+    assert {*_PAGES, "plan_repair"} == found
+
+
+@pytest.mark.parametrize("answer", [*_PAGES, "plan_repair"])
+def test_an_answer_has_a_function_on_spark_with_the_same_parameters(answer: str) -> None:
+    of_core = set(inspect.signature(getattr(store_core.answers, answer)).parameters)
+    of_spark = set(inspect.signature(getattr(pyspark_commitlog.answers, answer)).parameters)
+
+    assert {"spark", *_OF_SPARK.get(answer, ())} == of_spark - of_core
+    assert of_core - of_spark <= _OF_THE_PROCESS
+
+
+@pytest.mark.parametrize("answer", _PAGES)
+def test_an_answer_has_a_command_with_json_and_html(answer: str) -> None:
+    assert _command(answer) in program.list_commands(click.Context(program))
+    text = call(_command(answer), "--help").text
+    for option in ("--json", "--html"):
+        assert f"{option} " in text
+    assert all(word in text for word in _ARGUMENTS.get(answer, "").split()[1:])
+
+
+@pytest.mark.parametrize("answer", _PAGES)
+def test_an_answer_has_a_job_with_json_and_html(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = _help_of_job(_command(answer), monkeypatch)
+    for option in ("--json", "--html"):
+        assert f"{option} " in text
+    assert all(word in text for word in _ARGUMENTS.get(answer, "").split()[1:])
+
+
+@pytest.mark.parametrize(("answer", "page"), _PAGES.items())
+def test_an_answer_has_a_page_with_its_command_and_where_its_function_is(answer: str, page: str) -> None:
+    text = (_ROOT / "docs" / "guides" / f"{page}.md").read_text()
+    assert f"commitlog {_command(answer)} " in text
+    assert "pyspark_commitlog.answers" in text or "store_core.answers" in text
