@@ -281,13 +281,32 @@ def test_read_only_opening_sees_the_end_of_a_crashed_log(tmp_path: Path) -> None
 # ---- what the system refuses
 
 
-def test_full_disk_is_told_and_passes(store: DefaultMessageStore, disk: FaultyFileSystem) -> None:
-    disk.free_blocks = 0
-    assert PutMessageStatus.UNKNOWN_ERROR is store.put_message(message()).status
-    disk.heal()
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_full_disk_is_told_and_passes(flush: str, tmp_path: Path, disk: FaultyFileSystem) -> None:
+    with DefaultMessageStore.open(tmp_path, config(flush_disk_type=flush), file_system=disk) as store:
+        disk.free_blocks = 0
+        assert PutMessageStatus.UNKNOWN_ERROR is store.put_message(message()).status
+        disk.heal()
 
-    assert store.put_message(message()).is_ok
-    assert 1 == store.get_max_offset_in_queue("orders", 0)
+        assert PutMessageStatus.PUT_OK is store.put_message(message()).status
+        store.dispatch_now()
+        assert 1 == store.get_max_offset_in_queue("orders", 0)
+
+
+def test_a_flush_that_found_no_room_ends_the_writing_until_the_store_is_opened_again(
+    tmp_path: Path, disk: FaultyFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    synchronous = config(flush_disk_type="SYNC_FLUSH")
+    with DefaultMessageStore.open(tmp_path, synchronous, file_system=disk) as store:
+        disk.fail("sync", errno.ENOSPC)
+        assert PutMessageStatus.FLUSH_DISK_TIMEOUT is store.put_message(message(b"unsure")).status
+        disk.heal()
+        assert PutMessageStatus.SERVICE_NOT_AVAILABLE is store.put_message(message()).status
+    assert "Make room, or mend the disk, then close the store and open it again" in caplog.text
+
+    with DefaultMessageStore.open(tmp_path, synchronous, file_system=disk) as store:
+        assert PutMessageStatus.PUT_OK is store.put_message(message(b"next")).status
+    assert [b"unsure", b"next"] == bodies(tmp_path)
 
 
 def test_failed_sync_ends_the_writing_and_leaves_abort(tmp_path: Path, disk: FaultyFileSystem) -> None:
