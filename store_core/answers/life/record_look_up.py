@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import load_record, open_pages
+from store_core.files.segment_source import load_record, open_picks
 from store_core.format.columnar.records import Records
 from store_core.format.properties import PropertyParser
 from store_core.format.record.scan import check_record
@@ -61,7 +61,7 @@ class RecordLookUp:
         """Return the records of a segment; where there is none that carries its own offset, nothing."""
         start = part.segment.start_offset
         try:
-            opened = open_pages(part.segment)
+            opened = open_picks(part.segment)
         except SegmentVanishedError:
             return []
         with opened:

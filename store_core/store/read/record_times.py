@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from store_core.files.segment_source import load_record, open_pages
+from store_core.files.segment_source import load_record, open_picks
 from store_core.format.record.record_head import store_timestamp
 from store_core.format.record.scan import check_record
 
@@ -50,7 +50,7 @@ class RecordTimes:
             return None
         segment = self._segments[index]
         position = offset - segment.start_offset
-        with open_pages(segment) as opened:
+        with open_picks(segment) as opened:
             load_record(opened, position)
             check = check_record(opened.raw.data, position, segment.start_offset)
             if check.reason is not None or size not in (None, check.size):
