@@ -12,8 +12,10 @@ from store_core.errors import SegmentVanishedError
 
 if TYPE_CHECKING:
     from io import BufferedReader
+    from types import TracebackType
+    from typing import Self
 
-__all__ = ["LocalFile"]
+__all__ = ["LocalBytes", "LocalFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +74,32 @@ class LocalFile:
             return min(os.lseek(self.descriptor, position, whence), self.size)
         except OSError as error:
             return self.size if error.errno == errno.ENXIO else otherwise
+
+
+class LocalBytes:
+    """What mapped and read segments have in common: they are of an open file, which `__exit__` closes."""
+
+    _file: LocalFile
+
+    def check_size(self) -> None:
+        """Refuse a file that is shorter than it was when it was listed; errors as of `LocalFile.check_size`."""
+        self._file.check_size()
+
+    def next_data(self, position: int) -> int:
+        """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes."""
+        return self._file.next_data(position)
+
+    def next_hole(self, position: int) -> int:
+        """Find the end of the data of a sparse file; its size if the file system can't report holes."""
+        return self._file.next_hole(position)
+
+    def check_unchanged(self) -> None:
+        """Do nothing: an open file stays the same one, whatever takes its name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.file.close()

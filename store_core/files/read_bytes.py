@@ -10,11 +10,10 @@ import numpy as np
 
 from store_core.errors import StoreAccessError
 from store_core.files.filled_memory import FilledMemory
+from store_core.files.local_file import LocalBytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
-    from typing import Self
 
     import numpy.typing as npt
 
@@ -34,7 +33,7 @@ _STEP: Final = 32 << 20
 """Bytes that a walk loads at once: with fewer, numpy's overhead shows; with more, memory does (ADR 0038)."""
 
 
-class ReadBytes:
+class ReadBytes(LocalBytes):
     """A local file as an array of its size, whose bytes are there once they are loaded, and zeros otherwise.
 
     Unlike a mapping, it can't kill the process (SIGBUS) when something truncates the file, or the disk fails: a read
@@ -119,29 +118,6 @@ class ReadBytes:
             self._memory.free(self._kept * _PAGE, last * _PAGE)
             self._is_loaded[self._kept : last] = False
             self._kept = last
-
-    def check_size(self) -> None:
-        """Refuse a file that is shorter than it was when it was listed; errors as of `LocalFile.check_size`."""
-        self._file.check_size()
-
-    def next_data(self, position: int) -> int:
-        """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes."""
-        return self._file.next_data(position)
-
-    def next_hole(self, position: int) -> int:
-        """Find the end of the data of a sparse file; its size if the file system can't report holes."""
-        return self._file.next_hole(position)
-
-    def check_unchanged(self) -> None:
-        """Do nothing: an open file stays the same one, whatever takes its name."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.file.close()
 
     def _load_pages(self, pages: npt.NDArray[np.int64]) -> None:
         """Read pages that are not loaded, int64, shape (n,), ascending; neighbours at once."""

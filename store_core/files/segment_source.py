@@ -14,7 +14,7 @@ import numpy as np
 from store_core.errors import SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
-from store_core.files.local_file import LocalFile
+from store_core.files.local_file import LocalBytes, LocalFile
 from store_core.files.read_bytes import ReadBytes
 from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE, NarrowBytes
 from store_core.files.remote.picked_bytes import PickedBytes
@@ -183,7 +183,7 @@ class PagedBytes(SparseBytes, Protocol):
         """Refuse a file that was replaced since it was opened."""
 
 
-class MappedSegment(AllThere):
+class MappedSegment(LocalBytes, AllThere):
     """A segment file on a local disk, mapped into memory.
 
     The mapping lives as long as any array that views it. If another process *truncates* the file while it is mapped,
@@ -216,29 +216,6 @@ class MappedSegment(AllThere):
         if self._file.next_hole(0) <= _LITTLE_DATA < segment.size:
             mapping.madvise(mmap.MADV_RANDOM)  # reading ahead would fill the page cache with a hole
         return np.frombuffer(mapping, np.uint8)
-
-    def check_size(self) -> None:
-        """Refuse a file that is shorter than it was when it was mapped; errors as of `LocalFile.check_size`."""
-        self._file.check_size()
-
-    def next_data(self, position: int) -> int:
-        """Skip a hole of a sparse file; return `position` unchanged if the file system can't report holes."""
-        return self._file.next_data(position)
-
-    def next_hole(self, position: int) -> int:
-        """Find the end of the data of a sparse file; its size if the file system can't report holes."""
-        return self._file.next_hole(position)
-
-    def check_unchanged(self) -> None:
-        """Do nothing: an open file stays the same one, whatever takes its name."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.file.close()
 
 
 def open_segment(segment: Segment) -> SparseBytes:
