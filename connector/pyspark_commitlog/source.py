@@ -112,6 +112,7 @@ class CommitLogDataSource(DataSource):
 
         require_pyspark()
         task = plan_write(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
+        task.claim()
         return CommitLogWriter(task, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name

@@ -31,6 +31,7 @@ def append_here(rows: LocalRows, options: WriteOptions) -> None:
     planned = plan_write(options, from_arrow_schema(rows.schema), overwrite=False)
     task = replace(planned, owner=owner_text(os.getpid()))
     writer = CommitLogWriter(task, overwrite=False)
+    task.claim()
     try:
         writer.commit([task.stage(rows.batches)])
     except BaseException:

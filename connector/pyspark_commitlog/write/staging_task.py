@@ -74,12 +74,20 @@ class StagingTask:
         Who runs the job, see `pyspark_commitlog.write.job_owner`.
     sight : StoreSight
         What the driver sees of the store.
+    is_stream : bool
+        If not, `claim` has been called beside the driver.
     """
 
     options: WriteOptions
     job: str
     owner: str
     sight: StoreSight
+    is_stream: bool = False
+
+    def claim(self) -> None:
+        """Make room for the records of a job. Called beside the driver, so that no task does it after an abort."""
+        if not self.options.dry_run:
+            self._sink().claim(self.job, self.owner, "driver")
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> StagedPartition:
         """Encode rows and write them to a file of this attempt's own.
@@ -105,6 +113,8 @@ class StagingTask:
             If the file can't be written.
         StoreAccessError
             If this worker does not see the store that the driver sees.
+        StoreNotFoundError
+            If the job has been aborted, or this worker does not see its staging directory.
         """
         self.sight.check_here()
         file_system = OsFileSystem()
@@ -112,8 +122,9 @@ class StagingTask:
         if self.options.dry_run:
             return self._count(batches, encoder, partition)
         attempt = f"{partition:05d}-{attempt_id}"
-        sink = SinkDirectory(self.options.root, file_system, self.options.staging)
-        directory = sink.claim(self.job, self.owner, attempt)
+        sink = self._sink()
+        # Spark plans a stream's batch twice, and tells no commit of a batch that failed early which of the plans it was
+        directory = sink.claim(self.job, self.owner, attempt) if self.is_stream else sink.claimed(self.job)
         keep_freed_memory()
         rules = None if self.options.rebuild == "none" else self._queue_rules()
         encoded = (each for batch in batches for each in encoder.encode(batch))
@@ -125,6 +136,9 @@ class StagingTask:
         )
         refused_path = self._list(encoder.refused, partition, directory / f"refused-{attempt}.jsonl", file_system)
         return StagedPartition(self.job, partition, staged, len(encoder.refused), refused_path, query_id)
+
+    def _sink(self) -> SinkDirectory:
+        return SinkDirectory(self.options.root, OsFileSystem(), self.options.staging)
 
     def _queue_rules(self) -> QueueRules:
         config = self.options.config

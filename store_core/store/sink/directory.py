@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import write_all
 
 if TYPE_CHECKING:
@@ -24,7 +26,10 @@ _LOG: Final = logging.getLogger("store_core")
 SINK_DIRECTORY: Final = "commitlog-sink"
 """Name below the store root."""
 
-_JOB: Final = re.compile(r"job-[0-9a-f]{32}")
+_REMOVED: Final = ".removed"
+"""Ending of a job's directory while it is being deleted."""
+
+_JOB: Final = re.compile(r"job-[0-9a-f]{32}(\.removed)?")
 _OWNER: Final = "owner.json"
 _LONGEST_OWNER: Final = 4096
 
@@ -89,6 +94,26 @@ class SinkDirectory:
             self._file_system.rename(partial, directory / _OWNER)
         return directory
 
+    def claimed(self, job: str) -> Path:
+        """Return the directory that the driver has created for a job.
+
+        A task never creates it: one that starts late would make it again after its job was aborted.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If it does not exist.
+        """
+        directory = self.job_path(job)
+        if self._file_system.status(directory) is None:
+            raise StoreNotFoundError(
+                f"{directory}, in which the driver has made room for the records of this job, does not exist for a "
+                f"worker on {os.uname().nodename}: either the job has been aborted, or this worker does not see the "
+                f"driver's {self.staging}. Every worker has to see it under that path: mount it there, or set "
+                f"stagingDir to a directory that all of them see"
+            )
+        return directory
+
     def leftovers(self, own_job: str, is_alive: Callable[[str], bool]) -> Iterator[Leftover]:
         """Yield what dead jobs left; the caller holds the store's lock.
 
@@ -103,7 +128,7 @@ class SinkDirectory:
             if name == own_job or not _JOB.fullmatch(name):
                 continue
             owner = self._owner_of(path)
-            if not is_alive(owner):
+            if name.endswith(_REMOVED) or not is_alive(owner):
                 yield self._leftover(path, owner)
         for name in self._file_system.names(self.segments):  # their job held the lock, so it is dead
             if name != own_job and _JOB.fullmatch(name):
@@ -137,13 +162,20 @@ class SinkDirectory:
             _LOG.error("rows were left out, and the list %s can't be written: %s", target, error)
 
     def remove(self, path: Path) -> None:
-        """Delete a directory of files, if it exists.
+        """Delete a job's directory, if it exists.
+
+        It is renamed first, so that a task that is still running can't add a file meanwhile.
 
         Raises
         ------
         OSError
             If a system call fails.
         """
+        if self._file_system.status(path) is None:
+            return
+        if not path.name.endswith(_REMOVED):
+            path, found = path.with_name(path.name + _REMOVED), path
+            self._file_system.rename(found, path)
         for name in self._file_system.names(path):
             self._file_system.remove(path / name)
         self._file_system.remove_directory(path)

@@ -120,7 +120,7 @@ class StagedBatchWriter:
     Parameters
     ----------
     path : Path
-        An existing file is replaced.
+        In a directory that exists; an existing file is replaced.
     file_system : FileSystem
 
     Attributes
@@ -136,7 +136,6 @@ class StagedBatchWriter:
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
         self._path = path
-        file_system.make_directories(path.parent)
         file_system.remove(path)
         self._file = file_system.open(path, create=True)
         self._sink = _Sink(self._file)

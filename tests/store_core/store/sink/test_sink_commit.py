@@ -17,7 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, RebuildOptions, rebuild_index
-from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError, UnsupportedStoreError
+from store_core.errors import (
+    CorruptRecordError,
+    InvalidOptionError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
 from store_core.store.sink import store_swap
 from store_core.store.sink.commit import SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
@@ -228,6 +234,30 @@ def test_leftovers_are_named_and_deleted_unless_their_job_may_run(tmp_path: Path
     assert len(report.cleaned) == 1
     assert f"{sink.staging / names[0]}: 2 files of " in report.cleaned[0]
     assert {names[1], "notes"} == {path.name for path in sink.staging.iterdir()}
+
+
+def test_a_task_that_starts_after_its_job_was_discarded_stages_nothing(tmp_path: Path) -> None:
+    sink, job = SinkDirectory(tmp_path, FaultyFileSystem()), f"job-{uuid.uuid4().hex}"
+    directory = sink.claim(job, "me", "driver")
+    stage(directory / "part", [b"x"])
+    sink.remove(sink.claimed(job))
+
+    assert [] == list(sink.staging.iterdir())
+    with pytest.raises(StoreNotFoundError, match="either the job has been aborted, or this worker does not see"):
+        sink.claimed(job)
+    with pytest.raises(FileNotFoundError):
+        stage(directory / "later", [b"x"])
+    assert [] == list(sink.staging.iterdir())
+
+
+def test_what_was_being_deleted_is_a_leftover_even_if_its_job_may_run(tmp_path: Path) -> None:
+    sink, job = SinkDirectory(tmp_path, FaultyFileSystem()), f"job-{uuid.uuid4().hex}"
+    stage(sink.claim(job, "alive", "driver") / "part", [b"x"])
+    sink.job_path(job).rename(sink.staging / f"{job}.removed")
+    report = commit(tmp_path, [b"new"], is_alive=lambda _: True)
+
+    assert len(report.cleaned) == 1
+    assert [] == list(sink.staging.iterdir())
 
 
 def test_overwriting_replaces_the_whole_store(tmp_path: Path) -> None:
