@@ -7,11 +7,12 @@ import logging
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Self
 
+from store_core.files.commit_steps import OS_PAGE_SIZE, RECORD_SEAL, commit_steps
 from store_core.files.reference_resource import ReferenceResource
 from store_core.files.segment_file import SegmentFile, offset_of
 from store_core.files.transient_store_pool import anonymous_memory
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
-from store_core.format.layout import BLANK_SIZE, head_dtype
+from store_core.format.layout import BLANK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,17 +22,12 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.open_files import OpenFiles
     from store_core.files.transient_store_pool import TransientStorePool
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 
-__all__ = ["OS_PAGE_SIZE", "RECORD_SEAL", "MappedFile"]
-
-OS_PAGE_SIZE: Final = 4096
-"""Unit of the page rules, in bytes, whatever the machine's page size (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""
-
-RECORD_SEAL: Final = head_dtype()["total_size"].itemsize
-"""Bytes of a record's size field: while it is 0, the log ends before the record."""
+__all__ = ["MappedFile"]
 
 _LOG: Final = logging.getLogger("store_core")
 
@@ -106,6 +102,10 @@ class MappedFile(ReferenceResource):
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, wrote={self.wrote_position}, flushed={self.flushed_position})"
+
+    def limit_open(self, open_files: OpenFiles) -> None:
+        """Count with others to a limit of open files, see `SegmentFile.limit_open`."""
+        self._file.limit_open(open_files)
 
     def check_opens(self) -> None:
         """Open the file, and close it again.
@@ -202,6 +202,8 @@ class MappedFile(ReferenceResource):
         if result.wrote_bytes:
             self.wrote_position = position + result.wrote_bytes
             self.store_timestamp = result.store_timestamp
+        if self.is_full:
+            self._scratch = None
         return result
 
     def _take(self, area: memoryview, result: AppendMessageResult, position: int) -> None:
@@ -237,7 +239,7 @@ class MappedFile(ReferenceResource):
         Raises
         ------
         OSError
-            As the system reports; the committed position stays, and the next commit tries again.
+            As the system reports; the committed position is before what is not written, and the next commit goes on.
         """
         with self.held() as held, self._commit_lock:
             buffer = self._write_buffer
@@ -245,8 +247,9 @@ class MappedFile(ReferenceResource):
                 return self.wrote_position
             start, stop = self.committed_position, self.wrote_position
             if held and self._is_enough(stop, start, least_pages):
-                self._write(buffer[start:stop], start, RECORD_SEAL)
-                self.committed_position = stop
+                for part, seal in commit_steps(buffer[start:stop], start):
+                    self._write(buffer[start + part.start : start + part.stop], start + part.start, seal)
+                    self.committed_position = start + part.stop
                 if stop == self.file_size:
                     self._return_write_buffer()
             return self.committed_position

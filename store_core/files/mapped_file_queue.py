@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.access import in_words
 from store_core.files.mapped_file import MappedFile
+from store_core.files.open_files import OpenFiles
 from store_core.files.segment_listing import list_for_loading
 from store_core.format.releases.release import DEFAULT_RELEASE
 
@@ -43,6 +44,8 @@ class MappedFileQueue:
     clock : Clock
     allocate : AllocateMappedFileService, optional
         Creates files ahead of time; without it they are created when they are needed.
+    max_open : int, optional
+        How many files may stay open, besides those that are not synced; by default all that were used.
     writable : bool
         Whether files are opened for writing, and loading may delete an empty last one. If not, files that would be
         deleted leave the queue but stay on disk.
@@ -67,6 +70,7 @@ class MappedFileQueue:
         clock: Clock,
         allocate: AllocateMappedFileService | None = None,
         *,
+        max_open: int | None = None,
         writable: bool = True,
     ) -> None:
         if file_size <= 0:
@@ -79,6 +83,7 @@ class MappedFileQueue:
         self._file_system = file_system
         self._clock = clock
         self._allocate = allocate
+        self._open_files = None if max_open is None else OpenFiles(max_open)
         self.writable = writable
         # Replaced, never changed: whoever holds it sees one state of the queue.
         self._files: tuple[MappedFile, ...] = ()
@@ -115,7 +120,12 @@ class MappedFileQueue:
     def _opened(self, path: Path) -> MappedFile:
         mapped_file = MappedFile(path, self.file_size, self._file_system, self._clock, writable=self.writable)
         mapped_file.set_position(self.file_size)
-        return mapped_file
+        return self._limited(mapped_file)
+
+    def _limited(self, file: MappedFile) -> MappedFile:
+        if self._open_files is not None:
+            file.limit_open(self._open_files)
+        return file
 
     def check_self(self) -> tuple[str, ...]:
         """Return a text for each file that does not start where the one before it ends (RocketMQ only logs them)."""
@@ -176,7 +186,7 @@ class MappedFileQueue:
         self.create_error = None
         with self._lock:
             created.first_create_in_queue = not self._files
-            self._files = (*self._files, created)
+            self._files = (*self._files, self._limited(created))
         return created
 
     def _note_failure(self, offset: int, error: OSError) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
+    from store_core.files.open_files import OpenFiles
 
 __all__ = ["SegmentFile", "file_name_of", "offset_of"]
 
@@ -81,8 +82,17 @@ class SegmentFile:
         self._file: OpenFile | None = None
         self._mapping: memoryview | None = None
         self._torn_until = 0
+        self._is_unsynced = False
+        self._open_files: OpenFiles | None = None
         self._sync = FileSync(path, file_system)
         self.is_new = False
+
+    def limit_open(self, open_files: OpenFiles) -> None:
+        """Count with others to a limit of open files; one that is not synced stays open beyond it.
+
+        Only who had a file open while the system failed to write it is certain to hear of that.
+        """
+        self._open_files = open_files
 
     def create(self, *, reserve: bool = False) -> None:
         """Create the file at its full size.
@@ -113,6 +123,7 @@ class SegmentFile:
                 self._file_system.remove(self.path)
             raise
         self._file = file
+        self._is_unsynced = True
         self._sync.note_creation()
 
     def _size_up(self, file: OpenFile) -> None:
@@ -153,6 +164,7 @@ class SegmentFile:
         if self._torn_until > position:
             self.clear(position, self._torn_until)
             self._torn_until = 0
+        self._is_unsynced = True
         try:
             if seal:
                 write_all(file, data[seal:], position + seal)
@@ -161,6 +173,8 @@ class SegmentFile:
             _LOG.error("write of %d bytes at %d of %s failed: %s", len(data), position, self.path, error)
             self._erase(position, position + len(data))
             raise
+        finally:
+            self._is_unsynced = True  # a sync that began meanwhile may have missed it
 
     def _erase(self, start: int, stop: int) -> None:
         try:
@@ -190,7 +204,7 @@ class SegmentFile:
             zeros = _ZEROS[: until - start]  # bytes: a memoryview is compared item by item
             if file.read(len(zeros), start) != zeros:
                 write_all(file, memoryview(zeros), start)
-                is_changed = True
+                self._is_unsynced = is_changed = True
             start = until
         return is_changed
 
@@ -207,7 +221,13 @@ class SegmentFile:
         OSError
             As the system reports, now and at every later call.
         """
-        self._sync.sync(self._open)
+        self._is_unsynced = False
+        try:
+            self._sync.sync(self._open)
+        except OSError:
+            self._is_unsynced = True
+            raise
+        self._note_use()
 
     def map(self) -> memoryview:
         """Return a read-only view of the whole file; it stays valid after `close`, and after the file is deleted."""
@@ -216,6 +236,7 @@ class SegmentFile:
             with self._lock:
                 file = self._file or self._file_system.open(self.path, writable=self._writable)
                 mapping = self._mapping = self._mapping or file.map(self.size)
+            self._note_use()
         return mapping
 
     def check_opens(self) -> None:
@@ -235,7 +256,18 @@ class SegmentFile:
         if file is None:
             with self._lock:
                 file = self._file = self._file or self._file_system.open(self.path, writable=self._writable)
+            self._note_use()
         return file
+
+    def _note_use(self) -> None:
+        """Never called with the lock held: another file may be released by it, and that one's thread by this file's."""
+        if self._open_files is not None:
+            self._open_files.use(self._release)
+
+    def _release(self) -> None:
+        with self._lock:
+            if not self._is_unsynced:
+                self.close()
 
     def close(self) -> None:
         """Drop descriptor and mapping; the next use opens them again."""

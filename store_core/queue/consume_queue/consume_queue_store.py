@@ -52,7 +52,7 @@ class ConsumeQueueStore:
     """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
 
     One thread puts; others look queues up and read them at the same time. However many queues there are, few have their
-    files open: get a queue for each use, and do not keep it, see `store_core.queue.consume_queue.open_queues`.
+    files open: get a queue for each use, and do not keep it, see `store_core.files.open_files`.
 
     Parameters
     ----------

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import names_in
+from store_core.files.open_files import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue.open_queues import MAX_OPEN_QUEUES, OpenQueues
 from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
 from store_core.queue.queue_path import (
     BATCH_CONSUME_QUEUE,
@@ -46,7 +46,7 @@ _NAMELESS: Final = ("", 0)
 class ConsumeQueueTable:
     """All queues of a store by topic and id (RocketMQ: ``consumeQueueTable``).
 
-    However many queues there are, few have their files open, see `OpenQueues`. So get a queue from here for each use,
+    However many queues there are, few have their files open, see `OpenFiles`. So get a queue from here for each use,
     and do not keep it.
 
     Parameters
@@ -69,7 +69,7 @@ class ConsumeQueueTable:
 
     Attributes
     ----------
-    in_use : OpenQueues
+    in_use : OpenFiles
         The queues whose files are open; report the use of many queues there.
     """
 
@@ -86,7 +86,7 @@ class ConsumeQueueTable:
         max_queues: int,
         reads_rocksdb: bool = False,
     ) -> None:
-        self.in_use = OpenQueues(MAX_OPEN_QUEUES // 2 if rules.is_ext_enabled else MAX_OPEN_QUEUES)
+        self.in_use = OpenFiles(MAX_OPEN_QUEUES // 2 if rules.is_ext_enabled else MAX_OPEN_QUEUES)
         self._root = root
         self._rules = rules
         self._file_system = file_system
@@ -121,7 +121,7 @@ class ConsumeQueueTable:
         """Return a queue; None if there is none."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
-            self.in_use.use(queue)
+            self.in_use.use(queue.close)
         return queue
 
     def queues(self) -> Iterator[Queue]:
@@ -162,7 +162,7 @@ class ConsumeQueueTable:
             if len(self._queues) >= self._max_queues:
                 return f"there are {len(self._queues)} queues, and no more are made"
             queue = self._queues.setdefault((topic, queue_id), self._make(topic, queue_id))
-        self.in_use.use(queue)
+        self.in_use.use(queue.close)
         return queue
 
     def obtain_nameless(self) -> ConsumeQueue:
@@ -177,7 +177,7 @@ class ConsumeQueueTable:
                 memory = OverlayFileSystem(self._file_system, self._clock)
                 queue = ConsumeQueue(*_NAMELESS, self._root / CONSUME_QUEUE / "0", self._rules, memory, self._clock)
                 self._queues[_NAMELESS] = queue
-        self.in_use.use(queue)
+        self.in_use.use(queue.close)
         return queue
 
     def _make(self, topic: str, queue_id: int) -> Queue:

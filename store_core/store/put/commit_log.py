@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.open_files import MAX_OPEN_SEGMENTS
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.record.encode import Refusal
@@ -112,7 +113,9 @@ class CommitLog:
         size = config.mapped_file_size_commit_log
         self.config = config
         self._features = config.features
-        self.mapped_file_queue = MappedFileQueue(paths, size, file_system, clock, allocate, writable=writable)
+        self.mapped_file_queue = MappedFileQueue(
+            paths, size, file_system, clock, allocate, max_open=MAX_OPEN_SEGMENTS, writable=writable
+        )
         self.queue_offsets = QueueOffsets()
         self.running_flags = RunningFlags()
         self.stats = StoreStats()

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from store_core.errors import SegmentLayoutError
+from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from store_core.files.mapped_file import MappedFile
     from tests.golden_stores import UnpackedStore
     from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -548,3 +548,39 @@ def test_files_of_a_queue_that_must_not_be_written_stay_on_disk(
     reader.destroy()
     assert [] == starts(reader)
     assert [0, SIZE, 2 * SIZE] == names(directory)
+
+
+def _segments_open(directory: Path) -> int:
+    """Count this process's descriptors of files in a directory, also of those that had no name when they were made."""
+    made = {path.stat().st_ino for path in directory.iterdir()}
+    return sum(
+        descriptor.stat().st_ino in made for descriptor in Path("/proc/self/fd").iterdir() if descriptor.exists()
+    )
+
+
+def test_few_segments_stay_open_and_those_that_are_not_synced_do(directory: Path, clock: FakeClock) -> None:
+    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, OsFileSystem(), clock, max_open=3)
+    append(queue, bytes(range(250)) * 4 * 20)
+    unsynced = len(queue.mapped_files)
+
+    assert _segments_open(directory) == unsynced
+
+    while not queue.flush(0):
+        pass
+
+    assert _segments_open(directory) == 3
+
+    read = b"".join(bytes(file.select(0, file.wrote_position) or b"") for file in queue.mapped_files)
+
+    assert read == bytes(range(250)) * 4 * 20
+    assert _segments_open(directory) <= 6  # each with its mapping's
+
+    append(queue, b"more")
+    while not queue.flush(0):
+        pass
+
+    assert bytes(last(queue).select(last(queue).wrote_position - 4, 4) or b"") == b"more"
+
+    queue.close()
+
+    assert _segments_open(directory) == 0

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 REFUSED: Final = -2
+_END: Final = b"end "
 
 _TIMED: Final = 0.3
 """Share of the kills that come at a random time instead of a random call."""
@@ -132,8 +133,9 @@ def measure_whole(target: Target, begin: Path, scratch: Path, seed: int) -> tupl
     place = scratch / "whole"
     shutil.copytree(begin, place, symlinks=True)
     started = time.monotonic()
-    _, told = run_watched(target, seed, Fate(place, 0))
-    seconds, calls = time.monotonic() - started, told.pop()
+    _, told, calls = run_watched(target, seed, Fate(place, 0))
+    seconds = time.monotonic() - started
+    assert calls is not None, "the writer was not done"
     loaded = scratch / "loaded"
 
     def check() -> None:
@@ -187,14 +189,13 @@ class _Campaign:
         is_timed = chance.random() < _TIMED
         last = 0 if is_timed else chance.randint(1, done.calls)
         delay = chance.uniform(0, self._seconds) if is_timed else None
-        status, told = run_watched(self._target, seed, Fate(place, last), delay)
+        status, told, _ = run_watched(self._target, seed, Fate(place, last), delay)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             done.at_times += is_timed
             done.at_calls += not is_timed
         else:
             assert status == 0, f"the writer ended with {status}"
             done.finished += 1
-            told.pop()
         when = f"after {self._seconds:.3f} s at most" if is_timed else f"at call {last} of {done.calls}"
         return _End(place, told, seed, when)
 
@@ -206,10 +207,11 @@ class _Campaign:
             raise AssertionError(f"seed {end.seed}, killed {end.when}, {self.done}:\n{error}") from None
 
 
-def run_watched(target: Target, seed: int, fate: Fate, delay: float | None = None) -> tuple[int, list[int]]:
-    """Let a child write; return its status and what it told.
+def run_watched(target: Target, seed: int, fate: Fate, delay: float | None = None) -> tuple[int, list[int], int | None]:
+    """Let a child write; return its status, what it told, and its end if it came to one.
 
-    The last is the count of its calls if it was done, or `REFUSED` if it ended with an error that is allowed.
+    That is the count of its calls if it was done, or `REFUSED` if it ended with an error that is allowed. A child that
+    is killed just then has an end, too.
     """
     answers, tells = os.pipe()
     child = os.fork()
@@ -220,11 +222,12 @@ def run_watched(target: Target, seed: int, fate: Fate, delay: float | None = Non
     timer = Timer(_SECONDS if delay is None else delay, _end, (child,))
     timer.start()
     with os.fdopen(answers, "rb") as stream:
-        told = [int(line) for line in stream.read().split(b"\n")[:-1]]
+        lines = stream.read().split(b"\n")[:-1]
     _, status = os.waitpid(child, 0)
     timer.cancel()
     timer.join()
-    return status, told
+    end = int(lines.pop().removeprefix(_END)) if lines and lines[-1].startswith(_END) else None
+    return status, [int(line) for line in lines], end
 
 
 def _end(child: int) -> None:
@@ -241,9 +244,9 @@ def _write(target: Target, seed: int, fate: Fate, tells: int) -> None:
     try:
         target.work(fate.directory, seed, tell)
     except fate.refusals:
-        tell(REFUSED)
+        os.write(tells, _END + b"%d\n" % REFUSED)
     else:
-        tell(fate.calls)
+        os.write(tells, _END + b"%d\n" % fate.calls)
 
 
 def in_child(action: Callable[[], None], scratch: Path) -> None:

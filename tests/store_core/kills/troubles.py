@@ -71,9 +71,9 @@ def _run(name: str, target: Target, trouble: Trouble, seed: int, scratch: Path) 
     """Run once, and check; return how it ended."""
     place = trouble.directory
     before = _content(place) if trouble.kind == "read-only" else {}
-    status, told = run_watched(target, seed, trouble)
+    status, told, end = run_watched(target, seed, trouble)
     assert status == 0, f"the writer ended with {os.waitstatus_to_exitcode(status)}, and told {told}"
-    is_refused = told.pop() == REFUSED
+    is_refused = end == REFUSED
     if SYNC_FAILED in told:
         at = told.index(SYNC_FAILED)
         told, after = told[:at], told[at + 1 :]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
+from store_core.files.open_files import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.consume_queue.open_queues import MAX_OPEN_QUEUES
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_request import DispatchRequest
 from store_core.queue.queue_rules import QueueRules
