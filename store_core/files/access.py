@@ -15,7 +15,7 @@ from store_core.errors import StoreAccessError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["access_error", "explained_access", "in_words", "kind_of_file"]
+__all__ = ["access_error", "explained_access", "in_words", "is_access_error", "kind_of_file"]
 
 _KINDS: Final = (
     (stat.S_ISREG, "a file"),
@@ -66,7 +66,7 @@ def explained_access(root: Path) -> Iterator[None]:
     except StoreError:
         raise
     except OSError as error:
-        if not _isaccess_error(error):
+        if not is_access_error(error):
             raise
         raise access_error(root, error) from error
 
@@ -80,10 +80,11 @@ def in_words(error: OSError, path: Path) -> str:
     path : Path
         Named if the system names no path.
     """
-    return str(access_error(path, error) if _isaccess_error(error) and not isinstance(error, StoreError) else error)
+    return str(access_error(path, error) if is_access_error(error) and not isinstance(error, StoreError) else error)
 
 
-def _isaccess_error(error: OSError) -> bool:
+def is_access_error(error: OSError) -> bool:
+    """Return whether an error is about a path of the wrong kind, or one that may not be used; no waiting helps."""
     return error.errno in _DENIED or error.errno in _EXPECTED
 
 

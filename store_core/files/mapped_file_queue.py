@@ -8,7 +8,7 @@ from itertools import pairwise
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.access import in_words
+from store_core.files.access import in_words, is_access_error
 from store_core.files.mapped_file import MappedFile
 from store_core.files.open_files import OpenFiles
 from store_core.files.segment_listing import list_for_loading
@@ -195,6 +195,11 @@ class MappedFileQueue:
             words = in_words(error, self.paths.all_paths[0])
             _LOG.error("the file at offset %d could not be made: %s", offset, words)
         self.create_error = error
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether the last file could not be created for a reason that no waiting changes, see `is_access_error`."""
+        return self.create_error is not None and is_access_error(self.create_error)
 
     def find_mapped_file_by_offset(self, offset: int, *, return_first: bool = False) -> MappedFile | None:
         """Return the file that holds `offset`; None outside the queue or where a file is missing.

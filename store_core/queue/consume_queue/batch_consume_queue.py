@@ -250,6 +250,8 @@ class BatchConsumeQueue:
             taken = self._append(units)
             if taken:
                 return taken
+            if self.mapped_file_queue.is_barred:
+                break
             self._clock.sleep(_SECONDS_BETWEEN)
         _LOG.error("queue %s-%d can't be written: %d records are not in it", self.topic, self.queue_id, len(units))
         self._on_error()

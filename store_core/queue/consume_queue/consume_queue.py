@@ -267,6 +267,8 @@ class ConsumeQueue(QueueReader):
     def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
         """Append the unit of a record: up to 30 tries, a second apart, then the queues count as broken.
 
+        Where no file can be, because a directory's place is taken or forbidden, one try is enough; RocketMQ waits.
+
         With an extension, the record's tags code, store time and bit map are put there first, and the unit gets their
         address, or the tags code itself if that fails. RocketMQ puts them again for each try
         (``putMessagePositionInfoWrapper``). Units in light queues are put by the store, not here.
@@ -291,6 +293,8 @@ class ConsumeQueue(QueueReader):
         for _ in range(retries):
             if self.put_message_position_info(physical_offset, size, tags_code, queue_offset):
                 return True
+            if self.mapped_file_queue.is_barred:
+                break
             self._clock.sleep(_SECONDS_BETWEEN)
         _LOG.error(
             "queue %s-%d can't be written: the record at offset %d is not in it, and the store takes no more messages. "

@@ -354,6 +354,15 @@ def test_after_thirty_tries_the_queues_count_as_broken(maker: _Maker) -> None:
     assert queue.max_offset_in_queue == 0
 
 
+def test_where_a_file_has_the_place_of_the_directory_one_try_is_enough(tmp_path: Path) -> None:
+    maker = _Maker(tmp_path / "taken")
+    maker.directory.write_bytes(b"")
+
+    assert _put(maker.new(), _records([1])) == [False]
+    assert maker.clock.slept == []
+    assert maker.errors == 1
+
+
 def test_destroyed_it_is_as_new(maker: _Maker) -> None:
     queue = maker.new()
     _put(queue, _records([2] * 6))

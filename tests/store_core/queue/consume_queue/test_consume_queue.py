@@ -213,6 +213,15 @@ def test_a_unit_is_tried_thirty_times_a_second_apart(queue: ConsumeQueue, maker:
     assert before == state_of(queue)
 
 
+def test_where_a_file_has_the_place_of_the_directory_one_try_is_enough(tmp_path: Path) -> None:
+    maker = QueueMaker(tmp_path / "taken")
+    maker.directory.write_bytes(b"")
+
+    assert not maker.new().put_message_position_info_wrapper(request(records(1)[0]))
+    assert maker.clock.slept == []
+    assert maker.errors == 1
+
+
 def test_a_unit_that_failed_is_put_by_a_later_try(queue: ConsumeQueue, maker: QueueMaker) -> None:
     units = records(3)
     put_all(queue, units[:2])
