@@ -11,8 +11,12 @@ import pytest
 
 from store_core import read_messages
 from store_core.files.file_system import OsFileSystem
+from store_core.files.mapped_file import MappedFile
 from store_core.files.store_lock import StoreLock
+from store_core.files.transient_store_pool import TransientStorePool
 from store_core.format.record.client_batch import client_batch
+from tests.builders import LogBuilder
+from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import Log, message
 
 if TYPE_CHECKING:
@@ -58,3 +62,24 @@ def test_a_reader_sees_a_prefix_at_any_call_of_a_writer(
             count += put(log, count)
 
     assert {count - (count // 5), count // 5} <= seen
+
+
+def test_a_reader_sees_a_prefix_at_any_call_of_a_commit_of_many_messages(tmp_path: Path) -> None:
+    """Those in a write buffer have times of their own: later ones after a gap would look like the end of damage."""
+    log, disk = LogBuilder(1 << 16), FaultyFileSystem()
+    records = [log.append(b"%d:" % number + bytes(number * 67 % 2900)) for number in range(30)]
+    path, seen = tmp_path / "commitlog" / f"{0:020d}", set[int]()
+    file = MappedFile.create(path, log.segment_size, disk, FakeClock(), TransientStorePool(1, log.segment_size))
+
+    def look() -> None:
+        read = read_messages(tmp_path, columns=["body"], mode="FAILFAST").read_all()["body"].to_pylist()
+        assert [record.body for record in records[: len(read)]] == read
+        seen.add(len(read))
+
+    disk.before = dict.fromkeys(("write", "sync"), look)
+    for record in records:
+        assert file.append(record.encode())
+    file.commit(0)
+    look()
+
+    assert {0, len(records)} < seen
