@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from store_core.errors import UnsupportedStoreError
@@ -34,6 +35,8 @@ def log_paths(
 ) -> SegmentPaths:
     """Return the commit log's directories: ``commitlog`` below the root, unless they are configured.
 
+    Commas separate directories in the configuration alone. RocketMQ also splits a root that has one.
+
     Parameters
     ----------
     root : Path
@@ -41,8 +44,10 @@ def log_paths(
     full_paths : callable
         Returns the directories that currently get no new segments: `DiskSpace.full_paths`.
     """
-    paths = config.store_path_commit_log or str(root / COMMIT_LOG)
-    return SegmentPaths.parse(paths, config.read_only_commit_log_store_paths or "", full_paths)
+    given = SegmentPaths.parse(
+        config.store_path_commit_log or "", config.read_only_commit_log_store_paths or "", full_paths
+    )
+    return given if given.paths else replace(given, paths=(root / COMMIT_LOG,))
 
 
 def check_root(

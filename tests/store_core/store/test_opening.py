@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig
+from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, read_messages
+from store_core.answers import CheckOptions, check
+from store_core.answers.rebuild import rebuild_consume_queue
+from store_core.answers.verdict import Verdict
 from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OpenFile, OsFileSystem
+from store_core.format.append_result import PutMessageStatus
 from store_core.format.columnar.lockstep import chain
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
@@ -19,6 +23,7 @@ from store_core.queue.dispatch.dispatch_request import DispatchRequest
 from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.dispatcher import Dispatcher
 from store_core.store.put.commit_log import CommitLog
+from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.recovery.store_recovery import StoreRecovery
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.store_core.store.logs import FILE_SIZE, message
@@ -342,3 +347,18 @@ def test_opening_a_store_walks_each_file_once(
 
     assert len(walked) > 10
     assert len(set(walked)) == len(walked)
+
+
+@pytest.mark.parametrize("name", ["a,b", "a, b", "a b", "a%20b", "ä", "a;b", "a'b\"c", "a#b?c", "a[0]*", "{a}", "-x"])
+def test_a_store_may_be_in_a_directory_of_any_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / name / "store"
+    for number in range(2):
+        with DefaultMessageStore.open(root, config()) as store:
+            assert store.put_message(message(b"%d" % number, keys=["key"])).status is PutMessageStatus.PUT_OK
+    rebuild_consume_queue(root, RebuildOptions(replace=True, consume_queue_file_size=800))
+
+    assert [b"0", b"1"] == read_messages(str(root), columns=["body"]).read_all()["body"].to_pylist()
+    assert [b"0", b"1"] == read_messages(root, columns=["body"], key="key").read_all()["body"].to_pylist()
+    assert check(root, CheckOptions(hash_slot_num=100, index_num=400)).verdict is Verdict.CLEAN
+    assert [tmp_path / name] == list(tmp_path.iterdir())
