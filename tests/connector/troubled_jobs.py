@@ -94,7 +94,12 @@ class Job:
 JOBS: Final[dict[str, Job]] = {
     "append": Job(append, Appending()),
     "rebuild-queues": Job(
-        lambda spark, folder: answers.rebuild_consume_queue(spark, folder / "store", Rebuilding.options), Rebuilding()
+        lambda spark, folder: answers.rebuild_consume_queue(spark, folder / "store", Rebuilding().options),
+        Rebuilding(),
+    ),
+    "rebuild-index": Job(
+        lambda spark, folder: answers.rebuild_index(spark, folder / "store", Rebuilding.of_index().options),
+        Rebuilding.of_index(),
     ),
     "repair": Job(
         lambda spark, folder: answers.repair(spark, folder / "store", folder / "plan.json"),

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from store_core.answers import (
     repair,
     replay,
 )
-from store_core.answers.rebuild import rebuild_consume_queue
+from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index
 from store_core.answers.verdict import Verdict
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.files.clock import SystemClock
@@ -195,12 +195,21 @@ class Recovering:
         assert list(range(60)) == numbers_of(folder / "store")
 
 
+@dataclass(frozen=True)
 class Rebuilding:
-    """Queues and index made again from the log, in the place of the old ones."""
+    """Queues and index, or the index alone, made again from the log, in the place of the old ones."""
 
-    options: Final = RebuildOptions(
-        with_index=True, replace=True, hash_slot_num=10, index_num=20, consume_queue_file_size=400
+    rebuild: Callable[[Path, RebuildOptions], object] = rebuild_consume_queue
+    options: RebuildOptions = field(
+        default_factory=lambda: RebuildOptions(
+            with_index=True, replace=True, hash_slot_num=10, index_num=20, consume_queue_file_size=400
+        )
     )
+
+    @classmethod
+    def of_index(cls) -> Self:
+        """Return the one of the index alone."""
+        return cls(rebuild_index, RebuildOptions(replace=True, hash_slot_num=10, index_num=20))
 
     def prepare(self, folder: Path) -> None:
         """Make a whole store."""
@@ -210,14 +219,14 @@ class Rebuilding:
     def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
         """Rebuild."""
         del seed
-        rebuild_consume_queue(folder / "store", self.options)
+        self.rebuild(folder / "store", self.options)
         tell(0)
 
     def check(self, folder: Path, seed: int, told: list[int]) -> None:
         """Check that another rebuild finishes, and that nothing is left behind."""
         del seed, told
         root = folder / "store"
-        rebuild_consume_queue(root, self.options)
+        self.rebuild(root, self.options)
         check_opens(root, config_of())
         assert not (root / "rebuild-swap.json").exists()
         assert list(range(60)) == numbers_of(root)
@@ -430,6 +439,7 @@ TARGETS: Final[dict[str, Target]] = {
     "reput": Recovering("5.3"),
     "reput-4.9": Recovering("4.9"),
     "rebuild": Rebuilding(),
+    "rebuild-index": Rebuilding.of_index(),
     "sink-batch": Sinking(is_stream=False),
     "sink-stream": Sinking(is_stream=True),
     "repair": Repairing(),
