@@ -306,3 +306,19 @@ def test_thousands_of_tiny_queues_do_not_need_thousands_of_open_files(tmp_path: 
 
     assert 320 == len(report.queues) == len(queue_files(tmp_path / "found"))
     assert 320 == len(differing)  # the store itself has none
+
+
+def test_queues_are_the_same_whether_they_are_written_at_once_or_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogBuilder(segment_size=1 << 16)
+    for number in range(600):
+        put(log, number // 7, topic=f"topic{number % 7}")
+    store = log.write(tmp_path / "store")
+    at_once = rebuild_here(store, tmp_path / "at once", RULES)
+    monkeypatch.setattr("store_core.store.rebuild.job._MOST_IN_MEMORY", 0)
+    by_pieces = rebuild_here(store, tmp_path / "by pieces", RULES)
+
+    assert at_once.queues == by_pieces.queues
+    assert queue_files(tmp_path / "at once") == queue_files(tmp_path / "by pieces")
+    assert len(at_once.queues) == 7

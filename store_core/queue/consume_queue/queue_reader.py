@@ -30,13 +30,12 @@ class QueueReader:
     def __init__(
         self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock, *, writable: bool
     ) -> None:
-        units_per_file = -(-rules.consume_queue_file_size // CQ_STORE_UNIT_SIZE)
         self.rules = rules
         self.min_logic_offset = 0
         self.mapped_file_queue = MappedFileQueue(
-            SegmentPaths((directory,)), units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
+            SegmentPaths((directory,)), rules.units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
         )
-        self._units_per_file = units_per_file
+        self._units_per_file = rules.units_per_file
         self._time_search = TimeSearch(rules.features)
 
     @property

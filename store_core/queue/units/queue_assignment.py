@@ -191,8 +191,7 @@ def index_limit(rules: QueueRules) -> int:
     >>> 2**58 < index_limit(QueueRules()) < 2**59
     True
     """
-    units_per_file = -(-rules.consume_queue_file_size // CQ_STORE_UNIT_SIZE)
-    return _LAST_OFFSET // (units_per_file * CQ_STORE_UNIT_SIZE) * units_per_file
+    return _LAST_OFFSET // (rules.units_per_file * CQ_STORE_UNIT_SIZE) * rules.units_per_file
 
 
 def index_refusal(queue_offset: int, rules: QueueRules) -> str | None:

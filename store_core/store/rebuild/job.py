@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -21,6 +21,7 @@ from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.index.index_pieces import unpack_entries
+from store_core.queue.queue_path import CONSUME_QUEUE, queue_path, refusal_of
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
@@ -53,6 +54,9 @@ _FIRST_BUCKET = 0
 """Its task gets the outcomes, and the index if that is to be written; it then takes longest, so it starts first."""
 
 _FIRST_SEQUENCE = -1
+
+_MOST_IN_MEMORY = 1 << 20
+"""Bytes of units of a queue that is written at once; of larger ones what `QueueWriter` costs is little."""
 
 _QUEUE_NAME = attrgetter("topic", "queue_id")
 
@@ -260,9 +264,14 @@ class RebuildJob:
     def _write_queue(
         self, topic: str, queue_id: int, payloads: Iterable[bytes], root: Path, budget: FillBudget | None
     ) -> QueueReport:
-        files = DeferredSyncFileSystem()
+        files, rules = DeferredSyncFileSystem(), self.rules.queue_rules
+        few, rest = _first_of(payloads)
+        plain = None if rest is not None or rules.is_ext_enabled else PlainQueue.of(few, self.rules)
+        if plain is not None and refusal_of(topic, queue_id) is None:
+            plain.write(queue_path(root / CONSUME_QUEUE, topic, queue_id), rules, files)
+            return plain.report(topic, queue_id)
         writer = QueueWriter(topic, queue_id, self.rules, self.store_root, root, files, self.clock, budget)
-        for payload in payloads:
+        for payload in chain(few, rest or ()):
             if payload:
                 writer.add(unpack_units(payload))
         return writer.finish()
@@ -303,6 +312,17 @@ class RebuildJob:
 
 def _payloads(runs: Iterable[_ReadRun]) -> Iterator[bytes]:
     return (run for _, run in runs if isinstance(run, bytes))
+
+
+def _first_of(payloads: Iterable[bytes]) -> tuple[list[bytes], Iterator[bytes] | None]:
+    """Return the first payloads, up to a bounded size, and the rest; None if these are all."""
+    rest, few, size = iter(payloads), list[bytes](), 0
+    for payload in rest:
+        few.append(payload)
+        size += len(payload)
+        if size > _MOST_IN_MEMORY:
+            return few, rest
+    return few, None
 
 
 def _outcomes(runs: Iterable[_ReadRun]) -> Iterator[PartOutcome]:

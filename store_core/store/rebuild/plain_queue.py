@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
+from store_core.files.file_system import write_all
+from store_core.files.segment_file import file_name_of
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, pre_blank
 from store_core.queue.units.queue_assignment import index_limit
 from store_core.queue.units.unit_codec import consecutive_units
 from store_core.store.rebuild.files import QueueReport
@@ -19,7 +21,10 @@ from store_core.store.rebuild.unit_verdicts import QueueJudgement, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.queue_rules import QueueRules
     from store_core.queue.units.consume_queue_unit import UnitArray
     from store_core.store.rebuild.queue_side import Compared
     from store_core.store.rebuild.rules import RebuildRules
@@ -73,6 +78,29 @@ class PlainQueue(NamedTuple):
         starts = self.units["physical_offset"].astype(np.int64)
         sizes = self.units["store_size"].astype(np.int64)
         return bool(starts[0] >= 0 and (sizes > 0).all() and (starts[1:] >= starts[:-1] + sizes[:-1]).all())
+
+    def write(self, directory: Path, rules: QueueRules, file_system: FileSystem) -> None:
+        """Write the files of the queue into a new directory; nothing is synced.
+
+        A queue that begins amid a file has filler units before its first, as in a broker.
+
+        Raises
+        ------
+        OSError
+            As the system reports.
+        """
+        file_system.add_directories(directory)
+        size = rules.units_per_file * CQ_STORE_UNIT_SIZE
+        blanks = self.first % rules.units_per_file
+        data = np.concatenate([part.view(np.uint8) for part in (pre_blank(blanks), self.units)]).data
+        for begin in range(0, len(data), size):
+            offset = (self.first - blanks) * CQ_STORE_UNIT_SIZE + begin
+            file = file_system.open(directory / file_name_of(offset), create=True)
+            try:
+                file.grow(size)
+                write_all(file, data[begin : begin + size], 0)
+            finally:
+                file.close()
 
     @property
     def stop(self) -> int:

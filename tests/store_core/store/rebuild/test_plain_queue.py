@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.files.file_system import OsFileSystem
+from store_core.queue.queue_path import queue_path
 from store_core.queue.queue_rules import QueueRules
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, stored_units
 from store_core.queue.units.unit_codec import PackedUnits, unpack_units
@@ -46,6 +47,10 @@ def written(root: Path, payloads: list[bytes]) -> QueueReport:
     for payload in payloads:
         writer.add(unpack_units(payload))
     return writer.finish()
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def stored(root: Path) -> StoredQueues:
@@ -89,6 +94,9 @@ def test_a_plain_queue_is_judged_as_its_files_are(
             change(theirs, *changed)
         judged = judge_queue(*QUEUE, stored(ours), stored(theirs), LogBounds(min_offset, log_end=begin))
         is_equal = stored(theirs).has_just(*QUEUE, plain, min_offset)
+
+        plain.write(queue_path(Path(scratch, "plain", "consumequeue"), *QUEUE), RULES.queue_rules, OsFileSystem())
+        assert files_of(Path(scratch, "plain")) == files_of(ours)
 
     assert report == plain.report(*QUEUE)
     if min_offset == 0:
