@@ -44,17 +44,18 @@ class DeferredSyncFileSystem(OsFileSystem):
 
 
 def sync_files(directory: Path) -> None:
-    """Sync the data of all files below a directory: start writing all of them, then wait for each.
+    """Sync the data of all files below a directory, if it exists: start writing all of them, then wait for each.
 
     Raises
     ------
     OSError
         As the system reports.
     """
-    for path in _files(directory):
+    files = [path for path, is_directory in _below(directory) if not is_directory]
+    for path in files:
         with _opened(path) as descriptor:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # Linux starts writing dirty pages
-    for path in _files(directory):
+    for path in files:
         with _opened(path) as descriptor:
             os.fdatasync(descriptor)
 
@@ -67,15 +68,21 @@ def sync_directories(directory: Path) -> None:
     OSError
         As the system reports.
     """
-    for folder, _, _ in os.walk(directory):
-        with _opened(folder) as descriptor:
+    for path in (os.fspath(directory), *(path for path, is_directory in _below(directory) if is_directory)):
+        with _opened(path) as descriptor:
             os.fsync(descriptor)
 
 
-def _files(directory: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            yield os.path.join(folder, name)  # noqa: PTH118 -- faster, for a hundred thousand files
+def _below(directory: Path) -> Iterator[tuple[str, bool]]:
+    """Yield what is below a directory, and whether it is one, too; `os.walk` takes three times as long."""
+    waiting = [os.fspath(directory)] if directory.exists() else []
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                is_directory = entry.is_dir(follow_symlinks=False)
+                yield entry.path, is_directory
+                if is_directory:
+                    waiting.append(entry.path)
 
 
 class _opened:  # noqa: N801 -- used as a function; `contextmanager` is slower
