@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.format.layout import head_dtype
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = ["OS_PAGE_SIZE", "RECORD_SEAL", "commit_steps"]
 
-OS_PAGE_SIZE = 4096
+OS_PAGE_SIZE: Final = 4096
 """Unit of the page rules, in bytes, whatever the machine's page size (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""
 
-RECORD_SEAL = head_dtype()["total_size"].itemsize
+RECORD_SEAL: Final = head_dtype()["total_size"].itemsize
 """Bytes of a record's size field: while it is 0, the log ends before the record."""
 
 

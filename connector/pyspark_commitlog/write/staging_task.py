@@ -85,7 +85,7 @@ class StagingTask:
     is_stream: bool = False
 
     def claim(self) -> None:
-        """Make room for the records of a job. Called beside the driver, so that no task does it after an abort."""
+        """Create the job's directory. Called beside the driver, so that no task does it after an abort."""
         if not self.options.dry_run:
             self._sink().claim(self.job, self.owner, "driver")
 
@@ -123,7 +123,8 @@ class StagingTask:
             return self._count(batches, encoder, partition)
         attempt = f"{partition:05d}-{attempt_id}"
         sink = self._sink()
-        # Spark plans a stream's batch twice, and tells no commit of a batch that failed early which of the plans it was
+        # Of a stream, Spark plans each batch once for its tasks and once for its commit, which knows the first by what
+        # the tasks report: of a job that none of them reports nobody would delete the directory.
         directory = sink.claim(self.job, self.owner, attempt) if self.is_stream else sink.claimed(self.job)
         keep_freed_memory()
         rules = None if self.options.rebuild == "none" else self._queue_rules()

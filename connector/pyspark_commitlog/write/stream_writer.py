@@ -43,9 +43,8 @@ def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -
             "option commitId is for df.write; a stream is known by its query's id and batch number"
         )
     task = plan_write(options, schema, overwrite=False)
-    return replace(
-        task, is_stream=True, sight=task.sight.of_roots()
-    )  # retention may delete segments while the query runs
+    # Of the segments none is compared: retention may delete them while the query runs.
+    return replace(task, is_stream=True, sight=task.sight.of_roots())
 
 
 class CommitLogStreamWriter(DataSourceStreamArrowWriter):
