@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from store_core.format.releases.release import DEFAULT_RELEASE, Release, rules_of
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
 
 if TYPE_CHECKING:
     from store_core.format.releases.release_rules import ReleaseRules
@@ -62,8 +61,3 @@ class QueueRules:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", rules_of(self.release))
-
-    @property
-    def units_per_file(self) -> int:
-        """Units in a file of a simple queue."""
-        return -(-self.consume_queue_file_size // CQ_STORE_UNIT_SIZE)

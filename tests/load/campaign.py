@@ -21,6 +21,7 @@ from typing import Final
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.answers import CheckOptions, check
 from store_core.answers.verdict import Verdict
+from store_core.format.append_result import PutMessageStatus
 from tests.load.usage import Usage, growth
 
 __all__ = ["Load", "peaks", "run_load"]
@@ -45,7 +46,8 @@ class Load:
 
     Attributes
     ----------
-    puts, reads, gets, checks : int
+    puts, busy, reads, gets, checks : int
+        Puts that were refused because the log was busy are not among the puts.
     samples : list of Usage
         One each 20th of a part.
     failures : list of str
@@ -53,6 +55,7 @@ class Load:
     """
 
     puts: int = 0
+    busy: int = 0
     reads: int = 0
     gets: int = 0
     checks: int = 0
@@ -98,8 +101,12 @@ class _Part:
             if self.over.wait(_PAUSE):
                 return
             message = Message(f"topic{number}", b"%d" % each * 40, keys=f"{number}-{each}", queue_id=each % 4)
-            if not self.store.put_message(message).is_ok:
-                raise RuntimeError("a put was refused")
+            status = self.store.put_message(message).status
+            if status is PutMessageStatus.OS_PAGE_CACHE_BUSY:  # the process had to wait for the processor: try again
+                self._count("busy")
+                continue
+            if status is not PutMessageStatus.PUT_OK:
+                raise RuntimeError(f"a put was refused: {status}")
             self._count("puts")
 
     def _get(self, number: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue.time_search import BoundaryType, TimeSearch
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, CqUnit, units_of
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, CqUnit, units_of, units_per_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,10 +32,10 @@ class QueueReader:
     ) -> None:
         self.rules = rules
         self.min_logic_offset = 0
+        self._units_per_file = units_per_file(rules.consume_queue_file_size)
         self.mapped_file_queue = MappedFileQueue(
-            SegmentPaths((directory,)), rules.units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
+            SegmentPaths((directory,)), self._units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
         )
-        self._units_per_file = rules.units_per_file
         self._time_search = TimeSearch(rules.features)
 
     @property

@@ -29,6 +29,7 @@ __all__ = [
     "pre_blank",
     "stored_units",
     "units_of",
+    "units_per_file",
     "whole_file",
 ]
 
@@ -119,6 +120,15 @@ def count_valid(units: UnitArray) -> int:
         start += len(part)
         chunk = min(2 * chunk, _LAST_CHUNK)
     return len(units)
+
+
+def units_per_file(file_size: int) -> int:
+    """Return how many units a file has for which so many bytes are configured: they are rounded up.
+
+    >>> units_per_file(41)
+    3
+    """
+    return -(-file_size // CQ_STORE_UNIT_SIZE)
 
 
 def pre_blank(count: int) -> UnitArray:

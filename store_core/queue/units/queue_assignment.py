@@ -26,7 +26,7 @@ import numpy as np
 from store_core.queue.dispatch.lmq_units import UnfitListsError, lmq_units
 from store_core.queue.dispatch.queue_numbering import QueueNumbering
 from store_core.queue.queue_path import refusal_of
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_per_file
 from store_core.queue.units.refused_unit import RefusedUnit
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ def index_limit(rules: QueueRules) -> int:
     >>> 2**58 < index_limit(QueueRules()) < 2**59
     True
     """
-    return _LAST_OFFSET // (rules.units_per_file * CQ_STORE_UNIT_SIZE) * rules.units_per_file
+    count = units_per_file(rules.consume_queue_file_size)
+    return _LAST_OFFSET // (count * CQ_STORE_UNIT_SIZE) * count
 
 
 def index_refusal(queue_offset: int, rules: QueueRules) -> str | None:

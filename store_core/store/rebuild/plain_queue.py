@@ -12,7 +12,7 @@ import numpy as np
 
 from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, pre_blank
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, pre_blank, units_per_file
 from store_core.queue.units.queue_assignment import index_limit
 from store_core.queue.units.unit_codec import consecutive_units
 from store_core.store.rebuild.files import QueueReport
@@ -90,8 +90,8 @@ class PlainQueue(NamedTuple):
             As the system reports.
         """
         file_system.add_directories(directory)
-        size = rules.units_per_file * CQ_STORE_UNIT_SIZE
-        blanks = self.first % rules.units_per_file
+        per_file = units_per_file(rules.consume_queue_file_size)
+        size, blanks = per_file * CQ_STORE_UNIT_SIZE, self.first % per_file
         data = np.concatenate([part.view(np.uint8) for part in (pre_blank(blanks), self.units)]).data
         for begin in range(0, len(data), size):
             offset = (self.first - blanks) * CQ_STORE_UNIT_SIZE + begin
