@@ -41,6 +41,9 @@ _PROBE: Final = 1 << 10
 _FAR_PROBES: Final = (4 << 10, 64 << 10)
 """Bytes that are searched after a cut for one lane, if there is nothing nearer."""
 
+_MOST_FAR: Final = 256
+"""Lanes that are searched far: in a hole, or among large bodies, most would have nothing, and few lanes are enough."""
+
 _TOGETHER_BYTES: Final = 256 << 10
 """Bytes searched in one step: they stay in cache."""
 
@@ -208,7 +211,8 @@ def _choose_lanes(
     count = max(1, min(lanes or _MAX_LANES, length // (_LANE_BYTES if lanes is None else MIN_RECORD_SIZE)))
     cuts = begin + length * np.arange(count + 1, dtype=np.int64) // count
     found = _near_candidates(raw, cuts, start_offset)
-    for lane in np.flatnonzero(found < 0).tolist():
+    others = np.flatnonzero(found < 0)
+    for lane in others[:: -(-others.size // _MOST_FAR) or 1].tolist():
         found[lane] = find_candidate(raw, int(cuts[lane]), int(cuts[lane + 1]), start_offset)
     return np.concatenate([[begin], found[found >= 0]])
 
