@@ -10,6 +10,7 @@ import pytest
 
 from tests.benchmarks.guard import _ROUNDS, LIMIT, exceeded, measure_twice
 from tests.benchmarks.published import publish, published_rows
+from tools.benchmark_curves import drawn
 from tools.benchmark_document import document, markdown_document
 
 if TYPE_CHECKING:
@@ -104,3 +105,12 @@ def test_a_row_that_was_slow_only_once_passes() -> None:
 
 def test_nothing_is_compared_with_what_was_not_measured(tmp_path: Path) -> None:
     assert exceeded({"core": table(row("a", 99.0))}, tmp_path / "none.json") == []
+
+
+def test_curves_have_a_dot_for_each_row() -> None:
+    axes = ("log, MiB", "body, bytes", "topics", "partitions, 1 core", "partitions, 2 cores")
+    rows = [{"axis": axis, "place": place, "least": place + 1.0, "unit": "s"} for axis in axes for place in (1, 10_000)]
+    drawing = drawn([*rows, {"axis": "topics", "place": 1, "least": 99.0, "unit": "MiB"}])
+
+    assert drawing.count("<circle") == len(rows)
+    assert ">10 k</text>" in drawing

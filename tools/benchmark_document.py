@@ -15,11 +15,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["markdown_document"]
+__all__ = ["TABLES", "markdown_document"]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _TEMPLATE: Final = Path(__file__).with_name("benchmarks.template")
-_TABLES: Final = _ROOT / "docs" / "benchmarks.json"
+TABLES: Final = _ROOT / "docs" / "benchmarks.json"
 _PLACE: Final = re.compile(r"^\{\{ (.+) \}\}$", re.MULTILINE)
 _MANY: Final = 100
 """From here on a figure is shown without decimals."""
@@ -36,7 +36,7 @@ def markdown_document() -> str:
     ValueError
         If the template names a table that was never published, or does not show one that was.
     """
-    tables: dict[str, Table] = json.loads(_TABLES.read_text(encoding="utf-8"))
+    tables: dict[str, Table] = json.loads(TABLES.read_text(encoding="utf-8"))
     return document(_TEMPLATE.read_text(encoding="utf-8"), tables)
 
 

@@ -37,6 +37,7 @@ DOCUMENTS: Final = {
     "docs/diagrams/reading.svg": "tools.diagrams:reading",
     "docs/diagrams/commit.svg": "tools.diagrams:commit",
     "docs/diagrams/recovery.svg": "tools.diagrams:recovery",
+    "docs/diagrams/curves.svg": "tools.benchmark_curves:curves",
 }
 
 

@@ -81,6 +81,19 @@ class Drawing:
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         return self._add(f'<path class="arrow" d="{path}"{dash} marker-end="url(#{self._name}-tip)"/>')
 
+    def line(self, points: list[tuple[int, int]], colour: str = "line") -> Self:
+        """Draw a line through points, with a dot at each."""
+        path = "M" + " L".join(f"{x} {y}" for x, y in points)
+        self._add(f'<path style="fill: none; stroke: var(--d-{colour}); stroke-width: 2" d="{path}"/>')
+        for x, y in points:
+            self._add(f'<circle cx="{x}" cy="{y}" r="3" style="fill: var(--d-{colour})"/>')
+        return self
+
+    def rule(self, begin: tuple[int, int], end: tuple[int, int]) -> Self:
+        """Draw a thin line, as of an axis."""
+        where = f'x1="{begin[0]}" y1="{begin[1]}" x2="{end[0]}" y2="{end[1]}"'
+        return self._add(f'<line class="box" {where}/>')
+
     def svg(self) -> str:
         """Return the file's text."""
         width, height = self._size

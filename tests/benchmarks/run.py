@@ -22,6 +22,7 @@ from tests.benchmarks.checking import bench_checking
 from tests.benchmarks.checksums import bench_checksums
 from tests.benchmarks.circumstances import describe_run
 from tests.benchmarks.core import bench_core
+from tests.benchmarks.curves import bench_curves
 from tests.benchmarks.guard import bench_guard, exceeded
 from tests.benchmarks.lookups import bench_lookups
 from tests.benchmarks.memory import bench_memory
@@ -139,6 +140,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Tables]]] = {
     "checking": lambda options: {"checking": bench_checking(options.folder, options.runs)},
     "answers": lambda options: {"answers": bench_answers(options.folder, options.runs)},
     "remote": lambda options: {"remote": bench_remote(options.folder, options.runs, options.megabytes)},
+    "curves": lambda options: {"curves": bench_curves(options.folder, options.runs)},
     "guard": lambda options: {"guard": bench_guard(options.folder)},
 }
 

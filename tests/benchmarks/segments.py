@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_sparse_log", "make_store"]
+__all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_sparse_log", "make_store", "make_store_of_topics"]
 
 _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
 _MAGIC: Final = -626843481
@@ -110,6 +110,12 @@ def make_sparse_log(folder: Path, segments: int, last_bytes: int, body_size: int
     return store
 
 
+def make_store_of_topics(folder: Path, size: int, body_size: int, topics: int) -> Path:
+    """Write a store as `make_store`, but of this many topics in turn."""
+    names = [b"topic-%05d" % number for number in range(topics)]
+    return _of_one_segment(folder / f"topics-{topics}-{size}-{body_size}", lambda: _segment(size, body_size, names))
+
+
 def make_mixed_store(folder: Path, size: int, body_size: int) -> Path:
     """Write a store as `make_store`, but of 50 topics whose records differ in their properties.
 
@@ -163,13 +169,13 @@ def _part_of_log(
         number += 1
 
 
-def _segment(size: int, body_size: int) -> bytearray:
+def _segment(size: int, body_size: int, topics: Sequence[bytes] = _TOPICS) -> bytearray:
     data = bytearray(size)
     random = np.random.default_rng(body_size)
     bodies = [random.integers(0, 256, body_size, np.uint8).tobytes() for _ in range(_BODIES)]
     position = number = 0
     while True:
-        record = _record(number, position, bodies[number % _BODIES])
+        record = _record(number, position, bodies[number % _BODIES], topics=topics)
         if position + len(record) + 8 > size:
             struct.pack_into(">ii", data, position, size - position, _BLANK)
             return data
@@ -178,24 +184,26 @@ def _segment(size: int, body_size: int) -> bytearray:
         number += 1
 
 
-def _place(number: int, *, has_rare: bool) -> tuple[bytes, int]:
-    """Return a record's topic, and its number among those of the same kind of topic, times the count of such topics."""
+def _place(number: int, topics: Sequence[bytes], *, has_rare: bool) -> tuple[bytes, int]:
+    """Return a record's topic, and its number among those of the topic."""
     if not has_rare:
-        return _TOPICS[number % len(_TOPICS)], number
+        return topics[number % len(topics)], number // len(topics)
     if number % _RARE == _RARE - 1:
-        return RARE_TOPIC.encode(), number // _RARE * len(_TOPICS)
+        return RARE_TOPIC.encode(), number // _RARE
     common = number - number // _RARE
-    return _TOPICS[common % len(_TOPICS)], common
+    return topics[common % len(topics)], common // len(topics)
 
 
-def _record(number: int, position: int, body: bytes, *, has_rare: bool = False) -> bytes:
-    topic, place = _place(number, has_rare=has_rare)
+def _record(
+    number: int, position: int, body: bytes, *, has_rare: bool = False, topics: Sequence[bytes] = _TOPICS
+) -> bytes:
+    topic, place = _place(number, topics, has_rare=has_rare)
     properties = b"KEYS\x01order%07d\x02UNIQ_KEY\x017F0000010A1B18B4AAC2%012X\x02TAGS\x01Tag%c\x02" % (
         number,
         number,
         65 + number % 4,
     )
-    return _packed(topic, place // len(_TOPICS), number, position, body, properties)
+    return _packed(topic, place, number, position, body, properties)
 
 
 def _packed(topic: bytes, place: int, number: int, position: int, body: bytes, properties: bytes) -> bytes:

@@ -45,10 +45,10 @@ def bench_spark(store: Path, folder: Path, runs: int) -> dict[str, list[dict[str
         spark.stop()
 
 
-def bench_session() -> SparkSession:
-    """Start a session with two task slots."""
+def bench_session(slots: int = 2) -> SparkSession:
+    """Start a session with so many task slots."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("bench")
+    builder = SparkSession.builder.master(f"local[{slots}]").appName("bench")
     settings = {
         "spark.driver.memory": "4g",
         "spark.ui.enabled": "false",
