@@ -260,7 +260,7 @@ class SegmentFile:
         return file
 
     def _note_use(self) -> None:
-        """Never called with the lock held: another file may be released by it, and that one's thread by this file's."""
+        """Count this file as used, which may release another. Call it without the lock: two threads could deadlock."""
         if self._open_files is not None:
             self._open_files.use(self._release)
 

@@ -36,6 +36,10 @@ _OF_ONE: Final = 256
 """MiB of a log that differs in its bodies or topics."""
 
 _OF_SPARK: Final = 1024
+"""MiB of the log that Spark reads, one of those of different sizes."""
+
+_BLOCK: Final = 512
+"""Bytes of the blocks in which the system counts what a file has on the disk."""
 
 
 def bench_curves(folder: Path, runs: int) -> list[dict[str, Any]]:
@@ -49,8 +53,7 @@ def bench_curves(folder: Path, runs: int) -> list[dict[str, Any]]:
     try:
         rows = [row for name, stores in curves.items() for row in _scans(name, stores, runs)]
         rows += [row for name, stores in curves.items() for row in _memory(name, stores)]
-        log = make_log(folder, _OF_SPARK * _MEBIBYTE, _GIBIBYTE, _BODY)
-        return rows + [row for cores in _CORES for row in _spark(log, cores, runs)]
+        return rows + [row for cores in _CORES for row in _spark(curves["log, MiB"][_OF_SPARK], cores, runs)]
     finally:
         for path in folder.iterdir():
             if path.name not in known:
@@ -69,7 +72,7 @@ def _scans(name: str, stores: Mapping[int, Path], runs: int) -> list[dict[str, A
 
 def _used(store: Path) -> int:
     """Return the bytes that a log's files have on the disk."""
-    return sum(min(path.stat().st_size, path.stat().st_blocks * 512) for path in (store / "commitlog").iterdir())
+    return sum(min(path.stat().st_size, path.stat().st_blocks * _BLOCK) for path in (store / "commitlog").iterdir())
 
 
 def _scan_of(store: Path) -> Callable[[], None]:

@@ -31,8 +31,8 @@ def append_here(rows: LocalRows, options: WriteOptions) -> None:
     planned = plan_write(options, from_arrow_schema(rows.schema), overwrite=False)
     task = replace(planned, owner=owner_text(os.getpid()))
     writer = CommitLogWriter(task, overwrite=False)
-    task.claim()
     try:
+        task.claim()
         writer.commit([task.stage(rows.batches)])
     except BaseException:
         writer.abort([])
