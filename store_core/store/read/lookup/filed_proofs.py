@@ -3,6 +3,9 @@
 
 A file holds what a process keeps, with the states of the files that it follows from. A process that reads it keeps the
 same: whether it still holds is found out for each question, as for what the process proved itself.
+
+It has two lines of JSON. The second has what queue files say, which is most of it, and which few questions need to a
+store whose files are all as they were: it is read when one does.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -39,6 +42,8 @@ from store_core.store.read.lookup.survey import FileSurvey
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    import numpy.typing as npt
+
     from store_core.files.segment_source import Segment
     from store_core.store.read.lookup.plain_proofs import Plain
     from store_core.store.read.read_options import ReadOptions
@@ -50,7 +55,12 @@ _READERS: Final[dict[str, Callable[[Plain], object]]] = {
     "index": index_survey_of,
     "numbers": array_of,
 }
+_LATER: Final = frozenset({"queue", "numbers"})
+"""What is in the second line."""
+
 _NAME_LENGTH: Final = 32
+
+T = TypeVar("T")
 
 
 def proofs_of(root: Path, options: ReadOptions, segments: Sequence[Segment]) -> FiledProofs:
@@ -96,6 +106,24 @@ class FiledProofs(ProofsOfStore):
             self._load(proofs, self._path, root)
         super().__init__(root, proofs, segments)
 
+    def recall(self, kind: type[T], name: Hashable, state: FileState, *, is_last: bool) -> T | None:
+        """Return what was found in a file, as `ProofsOfStore.recall` does."""
+        known = super().recall(kind, name, state, is_last=is_last)
+        return super().recall(kind, name, state, is_last=is_last) if known is None and self._load_rest() else known
+
+    def keep(self, name: Hashable, state: FileState, found: object, *, is_last: bool) -> None:
+        """Keep what was found in a file, as `ProofsOfStore.keep` does: what was filed earlier must not replace it."""
+        self._load_rest()
+        super().keep(name, state, found, is_last=is_last)
+
+    def following(
+        self, sums: Hashable, find: Callable[[], npt.NDArray[np.int64] | None]
+    ) -> npt.NDArray[np.int64] | None:
+        """Return what follows from sets of numbers, as `ProofsOfStore.following` does."""
+        if self._proofs is not None and self._proofs.get(sums) is None:
+            self._load_rest()
+        return super().following(sums, find)
+
     def save(self) -> None:
         """Write the file, if there is to be one, and anything was found out that is not in it."""
         proofs, path, root = self._proofs, self._path, str(self._root)
@@ -105,8 +133,10 @@ class FiledProofs(ProofsOfStore):
         known = proofs.get(("file", path))
         if known is not None and known.state == state is not None and known.found == change:
             return
+        self._load_rest()
+        first, rest = self._plain(proofs.of_store(root))
         try:
-            write_proof_file(path, json.dumps(self._plain(proofs.of_store(root))).encode())
+            write_proof_file(path, b"%b\n%b" % (json.dumps(first).encode(), json.dumps(rest).encode()))
         except (OSError, UnusableProofsError) as error:
             self.notes.append(f"no proofs are written to {path}: {error}")
         else:
@@ -122,22 +152,44 @@ class FiledProofs(ProofsOfStore):
         own = proofs.change_of(str(root))
         try:
             body = read_proof_file(path)
-            if body is not None:
-                _load(proofs, json.loads(body), root)
-                proofs.put(("file", path), Kept(-1 if own else 0, state))
         except UnusableProofsError as error:
             self.notes.append(f"the proofs in {path} are not used: {error}")
+            return
+        if body is None:
+            return
+        first, _, rest = body.partition(b"\n")
+        if self._is_loaded(lambda: _load(proofs, json.loads(first), root)):
+            proofs.put(_rest_of(root), Kept(rest, size=len(rest)))
+            proofs.put(("file", path), Kept(-1 if own else 0, state))
+
+    def _load_rest(self) -> bool:
+        """Keep what the file has of queue files, unless this process has read that; return whether anything is new."""
+        proofs, name = self._proofs, _rest_of(self._root)
+        kept = None if proofs is None else proofs.get(name)
+        if proofs is None or kept is None or not isinstance(kept.found, bytes):
+            return False
+        rest = kept.found
+        proofs.put(name, Kept(None))
+        return self._is_loaded(lambda: _load_files(proofs, json.loads(rest), self._root))
+
+    def _is_loaded(self, load: Callable[[], None]) -> bool:
+        """Keep what is in the file, and return whether it is what was written; add a note if not."""
+        try:
+            load()
         except (ValueError, TypeError, NotPlainError, RecursionError, OverflowError):
-            self.notes.append(f"the proofs in {path} are not used: they are not what was written")
+            self.notes.append(f"the proofs in {self._path} are not used: they are not what was written")
+            return False
+        return True
 
     # ---------------------------------------------------------------------------------------------------------- writing
 
     def _is_lasting(self, name: Hashable, kept: Kept[object]) -> bool:
         return kept.store is None or _fact_of(name) is not None
 
-    def _plain(self, known: Mapping[Hashable, Kept[object]]) -> Plain:
-        """Return what is kept of the store as JSON, without what belongs to an earlier look."""
-        files, facts = [], []
+    def _plain(self, known: Mapping[Hashable, Kept[object]]) -> tuple[Plain, Plain]:
+        """Return what is kept of the store as two values of JSON, without what belongs to an earlier look."""
+        files: dict[bool, list[Plain]] = {False: [], True: []}
+        facts = []
         for name, kept in known.items():
             if kept.store is not None:
                 fact = _fact_of(name)
@@ -146,10 +198,16 @@ class FiledProofs(ProofsOfStore):
                 continue
             kind, value = _plain_found(kept.found)
             if kind and is_name(name):
-                files.append([kind, name, kept.state, kept.lock, kept.size, value])
+                files[kind in _LATER].append([kind, name, kept.state, kept.lock, kept.size, value])
         store = None if self._store is None else self._store.states
         paths = [] if self._store is None else self.paths
-        return {"root": str(self._root), "files": files, "store": store, "segments": paths, "facts": facts}
+        first = {"root": str(self._root), "files": files[False], "store": store, "segments": paths, "facts": facts}
+        return first, files[True]
+
+
+def _rest_of(root: Path) -> Hashable:
+    """Return the name under which the second line of a store's file is kept until something needs it."""
+    return "rest", str(root)
 
 
 def _plain_found(found: object) -> tuple[str, Plain]:
@@ -167,10 +225,16 @@ def _fact_of(name: Hashable) -> Hashable | None:
 
 
 def _load(proofs: Proofs, plain: Plain, root: Path) -> None:
-    """Keep what a file has."""
+    """Keep what the first line of a file has."""
     if not isinstance(plain, dict) or plain.get("root") != str(root):
         raise NotPlainError
-    for kind, name, state, lock, size, value in _rows(plain.get("files"), 6):
+    _load_files(proofs, plain.get("files"), root)
+    if plain.get("store") is not None:
+        _load_facts(proofs, plain, root)
+
+
+def _load_files(proofs: Proofs, plain: Plain, root: Path) -> None:
+    for kind, name, state, lock, size, value in _rows(plain, 6):
         reader = _READERS.get(kind) if isinstance(kind, str) else None
         if reader is None or not isinstance(size, int) or size < 0:
             raise NotPlainError
@@ -180,8 +244,6 @@ def _load(proofs: Proofs, plain: Plain, root: Path) -> None:
         if known is None or known.state != kept.state:
             proofs.put(called, kept)
             proofs.note(str(root), called, is_new=False)
-    if plain.get("store") is not None:
-        _load_facts(proofs, plain, root)
 
 
 def _load_facts(proofs: Proofs, plain: dict[str, Plain], root: Path) -> None:

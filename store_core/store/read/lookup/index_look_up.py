@@ -85,6 +85,8 @@ class IndexLookUp:
     ----------
     tiling : QueueTiling
         Which records there are.
+    units : int
+        Number of units that this follows from.
     surveys : list of IndexSurvey
         What the index files say that do not contradict themselves, oldest first.
     hits : list of numpy.ndarray
@@ -97,6 +99,7 @@ class IndexLookUp:
     """
 
     tiling: QueueTiling
+    units: int
     surveys: list[IndexSurvey]
     hits: list[npt.NDArray[np.void]]
     options: ReadOptions
@@ -122,11 +125,6 @@ class IndexLookUp:
     def why(self) -> str:
         """Why it was chosen."""
         return "entries of the index lead to the records, and all others have entries of other keys"
-
-    @property
-    def units(self) -> int:
-        """Number of units that were read."""
-        return self.tiling.units
 
     @property
     def entries(self) -> int:
@@ -163,6 +161,7 @@ class IndexLookUp:
         """Return the records of all segments that are asked for, given their ends, as `_records` does."""
         if all(self.proofs.knows(self._name(segment, end)) for segment, end in asked.items()):
             return list(map(self._records, asked, asked.values()))
+        self.tiling.surveys  # noqa: B018 -- read once, and not by each thread
         with ThreadPoolExecutor(threads_for(self.tiling.segments)) as pool:
             return list(pool.map(self._records, asked, asked.values()))
 
@@ -370,8 +369,8 @@ def _read(  # noqa: PLR0913 -- the two structures, the log, and what is asked of
 ) -> IndexLookUp | Unsuitable:
     """Read the units, then the entries: a broker puts units first, so that few entries are of later records."""
     keep_freed_memory()
-    tiling = whole_tiling(queues, segments, costs, proofs)
-    topics = options.topic or tuple({survey.queue.topic for survey in tiling.surveys})
+    tiling, summary = whole_tiling(queues, segments, costs, proofs)
+    topics = options.topic or summary.topics
     named = options.key if options.unique_key is None else options.unique_key
     hashes = sorted({positive_hash(hash_code(f"{topic}#{named}")) for topic in topics})
     most = int(costs.most_share * sum(segment.size for segment in segments)) // costs.per_record
@@ -385,4 +384,4 @@ def _read(  # noqa: PLR0913 -- the two structures, the log, and what is asked of
             notes.append(f"an index file is not used: {error}")
     if not surveys:
         return Unsuitable("no index file can be used", tuple(notes))
-    return IndexLookUp(tiling, surveys, hits, options, costs, proofs, [*notes, *tiling.notes])
+    return IndexLookUp(tiling, summary.units, surveys, hits, options, costs, proofs, [*notes, *summary.notes])

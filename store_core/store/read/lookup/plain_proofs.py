@@ -19,7 +19,7 @@ from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.store.config.index_listing import ListedIndexFile
 from store_core.store.read.lookup.file_state import FileState
 from store_core.store.read.lookup.index_survey import IndexSurvey, Stretch
-from store_core.store.read.lookup.survey import FileSurvey, Share
+from store_core.store.read.lookup.survey import FileSurvey, Share, TilingSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -236,11 +236,26 @@ def _starts(value: Plain) -> Plain:
     return starts
 
 
+def _summary(value: Plain) -> Plain:
+    units, shares, topics, notes = _items(value, 4)
+    texts = [list(map(_text, _items(each))) for each in (topics, notes)]
+    return TilingSummary(_count(units), _count(shares), *texts)
+
+
+def _count(value: Plain) -> int:
+    count = _number(value)
+    if count < 0:
+        raise NotPlainError
+    return count
+
+
 FACTS: Final[dict[str, Callable[[Plain], Plain]]] = {
     "known end": _place,
     "end": _end,
     "release": lambda value: None if value is None else _text(value),
     "others": _starts,
     "wrong queues": lambda value: list(_numbers(value)),
+    "cost of queues": lambda value: None if value is None else _count(value),
+    "tiling summary": _summary,
 }
 """The facts that can be written, by the first word of their names, and what reads their values."""

@@ -142,10 +142,10 @@ def plan_position_look_up(
             queues = StoreQueues.open(roots[0], costs, all_room, resources, proofs)
         if isinstance(queues, str):
             return PositionLookUp(picked, units=1, opened=opened)
-        tiling = whole_tiling(queues, [home], costs, proofs)
+        tiling, summary = whole_tiling(queues, [home], costs, proofs)
     except (OSError, CorruptDatabaseError, UnsupportedStoreError):
         return PositionLookUp()
-    return PositionLookUp(picked, tiling, proofs, units=tiling.units, opened=opened)
+    return PositionLookUp(picked, tiling, proofs, units=summary.units, opened=opened)
 
 
 def _database(

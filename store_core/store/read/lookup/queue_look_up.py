@@ -172,7 +172,7 @@ def plan_queue_look_up(  # noqa: PLR0913 -- where to look, what for, and what it
         found = StoreQueues.open(roots[0], costs, room, resources, proofs)
         if isinstance(found, str):
             return Unsuitable(found)
-        return _read(found.queues, segments, options, costs, proofs, room - found.cost)
+        return _read(found, segments, options, costs, proofs, room - found.cost)
     except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
         return Unsuitable(f"the queues can't be read: {error}")
 
@@ -188,7 +188,7 @@ def _refusal(options: ReadOptions) -> str | None:
 
 
 def _read(  # noqa: PLR0913 -- the queues, the log, what is asked of them, and what is known
-    queues: Sequence[QueueUnits],
+    queues: StoreQueues,
     segments: Sequence[Segment],
     options: ReadOptions,
     costs: LookUpCosts,
@@ -196,12 +196,12 @@ def _read(  # noqa: PLR0913 -- the queues, the log, what is asked of them, and w
     room: int,
 ) -> QueueLookUp | Unsuitable:
     """Read the units; `room` is what the picked records may cost, in bytes of a scan."""
-    tiling = QueueTiling(queues, segments, _Asked(options), costs, proofs, room // costs.per_record)
+    tiling = QueueTiling(queues.listed, segments, _Asked(options), costs, proofs, room // costs.per_record)
     names = tuple((survey.queue.topic, survey.queue.queue_id) for survey in tiling.surveys)
     pieces = [piece for number, survey in enumerate(tiling.surveys) for piece in survey.picks(number)]
     if price_of_proof(segments, costs) + price_of_picks(pieces, segments, costs) > room:
         return Unsuitable("the answer is a large part of the log")
-    return QueueLookUp(tiling, Picks.joined(pieces, names) if pieces else None, proofs, list(tiling.notes))
+    return QueueLookUp(tiling, Picks.joined(pieces, names) if pieces else None, proofs, tiling.notes)
 
 
 class _Asked:

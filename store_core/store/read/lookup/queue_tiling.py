@@ -14,7 +14,7 @@ records in no queue, such as rolled-back ones, and those that are not dispatched
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +32,7 @@ from store_core.store.read.lookup.opened_segments import OpenedSegments, threads
 from store_core.store.read.lookup.survey import (
     LogSpans,
     Share,
+    TilingSummary,
     balance_of,
     in_segments,
     recalled_survey,
@@ -62,6 +63,9 @@ _NOWHERE: Final = (Place().position, Place().last_sound)
 _SHARE_SIZE: Final = 1 << 10
 """Bytes of memory that what a queue says about a segment takes, about, with its place in a table."""
 
+_TEXT_SIZE: Final = 64
+"""Bytes of memory that a text takes besides its characters, about."""
+
 _BEYOND: Final = 4 << 10
 """Bytes after a range whose records are walked that may be looked at: a blank record, or a record's head."""
 
@@ -80,11 +84,12 @@ class PathEnd(NamedTuple):
 
 
 class QueueTiling:
-    """The units of all queues of a store, laid side by side.
+    """The units of all queues of a store, laid side by side; they are read, or recalled, when something needs them.
 
     Parameters
     ----------
-    queues : sequence of QueueUnits
+    queues : callable
+        Returns the queues, a sequence of QueueUnits.
     segments : sequence of Segment
         In order.
     ask : callable
@@ -99,17 +104,13 @@ class QueueTiling:
     ----------
     segments : sequence of Segment
     proofs : ProofsOfStore
-    surveys : list of Survey
-        Of the queues that are trusted.
-    notes : list of str
-        Why others are not.
     opened : OpenedSegments
         What was opened of them.
     """
 
     def __init__(  # noqa: PLR0913 -- the queues, the log, what is asked of them, and what is known
         self,
-        queues: Sequence[QueueUnits],
+        queues: Callable[[], Sequence[QueueUnits]],
         segments: Sequence[Segment],
         ask: Callable[[QueueUnits], IndexBounds | None],
         costs: LookUpCosts,
@@ -125,46 +126,66 @@ class QueueTiling:
             for segment, after in pairwise([*segments, None])
             if segment is not None
         ]
-        log = LogSpans(tuple(self._spans), tuple(segment.framing.lead for segment in segments))
-        read = partial(survey_queue, log=log, proofs=proofs, most_asked=most_asked)
-        recall = partial(recalled_survey, log=log, proofs=proofs)
-        surveys = _surveys([(queue, ask(queue)) for queue in queues], read, recall, threads_for(segments))
-        self.notes: list[str] = []
-        self.surveys = self._at_their_places([survey for survey in surveys if survey.count])
-        self._shares = {span: Share() for span in self._spans}
+        self._queues, self._ask, self._most_asked = queues, ask, most_asked
+
+    # ------------------------------------------------------------------------------------------------ what is in queues
+
+    @cached_property
+    def _read(self) -> list[Survey]:
+        """All queues that have units."""
+        log = LogSpans(self.spans, tuple(segment.framing.lead for segment in self.segments))
+        read = partial(survey_queue, log=log, proofs=self.proofs, most_asked=self._most_asked)
+        recall = partial(recalled_survey, log=log, proofs=self.proofs)
+        asked = [(queue, self._ask(queue)) for queue in self._queues()]
+        return [survey for survey in _surveys(asked, read, recall, threads_for(self.segments)) if survey.count]
+
+    @cached_property
+    def surveys(self) -> list[Survey]:
+        """Those that are trusted."""
+        return [survey for number, survey in enumerate(self._read) if number not in self._wrong]
+
+    @cached_property
+    def _shares(self) -> dict[Span, Share]:
+        """What all of these say about each segment."""
+        shares = {span: Share() for span in self._spans}
         for survey in self.surveys:
             for span, share in survey.shares.items():
-                self._shares[span].add(share)
+                shares[span].add(share)
+        return shares
 
     # ---------------------------------------------------------------------------------------- which queues are trusted
 
-    def _at_their_places(self, surveys: list[Survey]) -> list[Survey]:
-        """Return the queues whose first and last records are in the places that the units have in the queue.
+    @cached_property
+    def _wrong(self) -> list[int]:
+        """The numbers of queues whose first and last records are not in the places that the units have in the queue.
 
         A queue in another's directory, and one whose units are shifted, is found out by this.
         """
-        wrong = self.proofs.fact(("wrong queues", *self.extent), lambda: self._wrong_queues(surveys))
-        for number in wrong:
-            queue = surveys[number].queue
-            self.notes.append(
-                f"queue {queue.queue_id} of {queue.topic!r} is not used: its first or last unit is not that of a "
-                f"record in this place of it"
-            )
-        return [survey for number, survey in enumerate(surveys) if number not in wrong]
+        return self.proofs.fact(("wrong queues", *self.extent), self._wrong_queues)
 
-    def _wrong_queues(self, surveys: list[Survey]) -> list[int]:
-        return sorted({number for edges in self._edges(surveys) for number in edges})
+    @property
+    def notes(self) -> list[str]:
+        """Why queues are not trusted."""
+        queues = (self._read[number].queue for number in self._wrong)
+        return [
+            f"queue {queue.queue_id} of {queue.topic!r} is not used: its first or last unit is not that of a record in "
+            f"this place of it"
+            for queue in queues
+        ]
 
-    def _edges(self, surveys: list[Survey]) -> Iterator[list[int]]:
+    def _wrong_queues(self) -> list[int]:
+        return sorted({number for edges in self._edges() for number in edges})
+
+    def _edges(self) -> Iterator[list[int]]:
         """Yield, segment by segment, the numbers of queues whose first or last record is not what the unit says."""
         edges = [
             (*edge, number)
-            for number, survey in enumerate(surveys)
+            for number, survey in enumerate(self._read)
             for edge in (survey.first, survey.last)
             if edge is not None
         ]
         table = np.array(sorted(edges), np.int64).reshape(-1, 4)
-        names = tuple((survey.queue.topic, survey.queue.queue_id) for survey in surveys)
+        names = tuple((survey.queue.topic, survey.queue.queue_id) for survey in self._read)
         picks = Picks(table[:, 0], table[:, 1], table[:, 3].astype(np.int32), table[:, 2], names)
         for segment, (begin, end) in zip(self.segments, self._spans, strict=True):
             part = picks.between(begin, end)
@@ -183,14 +204,16 @@ class QueueTiling:
         return self.segments[0].start_offset, len(self.segments)
 
     @property
-    def weight(self) -> int:
-        """Bytes that it takes in memory, about."""
-        return sum(_SHARE_SIZE * (len(survey.shares) + len(survey.asked) + 1) for survey in self.surveys)
-
-    @property
     def units(self) -> int:
         """Number of units that were read."""
         return sum(survey.count for survey in self.surveys)
+
+    def summary(self) -> TilingSummary:
+        """Return what is worth knowing of the queues when all else is known."""
+        topics = {survey.queue.topic: None for survey in self.surveys}
+        return TilingSummary(
+            self.units, sum(len(survey.shares) + 1 for survey in self.surveys), list(topics), self.notes
+        )
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -335,14 +358,18 @@ def ask_nothing(queue: QueueUnits) -> IndexBounds | None:
 
 def whole_tiling(
     found: StoreQueues, segments: Sequence[Segment], costs: LookUpCosts, proofs: ProofsOfStore
-) -> QueueTiling:
+) -> tuple[QueueTiling, TilingSummary]:
     """Lay side by side the units of all queues, none of which is asked for, or return what is known of that."""
+    tiling = QueueTiling(found.listed, segments, ask_nothing, costs, proofs)
+    if not found.are_files:
+        return tiling, tiling.summary()
+    summary = proofs.fact(("tiling summary", *tiling.extent), tiling.summary, _weight)
+    name = "tiling", *tiling.extent, *costs.values
+    return proofs.fact(name, lambda: tiling, lambda _: _SHARE_SIZE * summary.shares), summary
 
-    def tiled() -> QueueTiling:
-        return QueueTiling(found.queues, segments, ask_nothing, costs, proofs)
 
-    name = "tiling", segments[0].start_offset, len(segments), *costs.values
-    return proofs.fact(name, tiled, lambda tiling: tiling.weight) if found.are_files else tiled()
+def _weight(summary: TilingSummary) -> int:
+    return sum(_TEXT_SIZE + len(text) for text in (*summary.topics, *summary.notes))
 
 
 def known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> Place:

@@ -17,7 +17,7 @@ from store_core.store.read.lookup.queue_files import queue_directories
 from store_core.store.read.lookup.unit_block import START, UNITS_AT_ONCE, trusted_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -110,14 +110,15 @@ class StoreQueues:
 
     Attributes
     ----------
-    queues : sequence of QueueUnits
+    listed : callable
+        Returns them, a sequence of QueueUnits.
     cost : int
         What reading all their units costs, in bytes of the log that a scan would read meanwhile.
     are_files : bool
         Whether they can be read again when what is open now is closed.
     """
 
-    queues: Sequence[QueueUnits]
+    listed: Callable[[], Sequence[QueueUnits]]
     cost: int
     are_files: bool = False
 
@@ -142,14 +143,13 @@ class StoreQueues:
         CorruptDatabaseError, UnsupportedStoreError
             As of `RocksdbReader.open`.
         """
-        directories = proofs.fact("queues", lambda: queue_directories(root), _weight)
-        size = sum(
-            queue.size + costs.per_file * len(queue.files) + costs.per_request * queue.requests for queue in directories
-        )
-        if size > room:
-            return _TOO_DEAR
-        if directories:
-            return cls(directories, size, are_files=True)
+
+        def directories() -> Sequence[QueueDirectory]:
+            return proofs.fact("queues", lambda: queue_directories(root), _weight)
+
+        cost = proofs.fact(("cost of queues", costs.per_file, costs.per_request), lambda: _cost(directories(), costs))
+        if cost is not None:
+            return _TOO_DEAR if cost > room else cls(directories, cost, are_files=True)
         stored = open_database(root, costs, room, resources)
         return stored if isinstance(stored, str) else cls.stored_in(stored, costs, room)
 
@@ -158,7 +158,16 @@ class StoreQueues:
         """Return the queues in an open database, or say why they are not read."""
         names = [name for name in stored.names if not name[0].startswith(LMQ_PREFIX) and refusal_of(*name) is None]
         cost = costs.per_database + costs.per_stored_unit * stored.estimated_units + costs.per_file * len(names)
-        return _TOO_DEAR if cost > room else cls([DatabaseQueue(*name, stored) for name in names], cost)
+        return _TOO_DEAR if cost > room else cls(lambda: [DatabaseQueue(*name, stored) for name in names], cost)
+
+
+def _cost(directories: Sequence[QueueDirectory], costs: LookUpCosts) -> int | None:
+    """Return what reading the units of queues in files costs; None if there are no files."""
+    if not directories:
+        return None
+    return sum(
+        queue.size + costs.per_file * len(queue.files) + costs.per_request * queue.requests for queue in directories
+    )
 
 
 def _weight(directories: Sequence[QueueDirectory]) -> int:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ __all__ = [
     "Share",
     "Span",
     "Survey",
+    "TilingSummary",
     "balance_of",
     "digest",
     "digest_of_distinct",
@@ -241,6 +242,27 @@ class Survey:
         for block in self.asked:
             numbers = np.full(block.starts.size, number, np.int32)
             yield Picks(block.starts, block.ends - block.starts, numbers, block.indexes)
+
+
+class TilingSummary(NamedTuple):
+    """What a look-up reports of the queues, and takes from them, where all else that follows from them is known.
+
+    Attributes
+    ----------
+    units : int
+        Number of units.
+    shares : int
+        How many shares of segments the queues have, and queues.
+    topics : list of str
+        Of the queues that are trusted, each once.
+    notes : list of str
+        Why others are not.
+    """
+
+    units: int
+    shares: int
+    topics: list[str]
+    notes: list[str]
 
 
 def overlapping(spans: Sequence[Span], begin: int, end: int) -> tuple[Span, ...]:

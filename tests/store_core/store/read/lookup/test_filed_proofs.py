@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, ReadOptions, plan_ranges
 from store_core.store.read.lookup import index_survey, plain_proofs, survey
+from store_core.store.read.lookup.file_state import FileState
 from store_core.store.read.lookup.plain_proofs import NotPlainError
 from store_core.store.read.lookup.proof_file import UnusableProofsError, read_proof_file, write_proof_file
 from store_core.store.read.lookup.proofs import PROOFS
@@ -75,7 +76,7 @@ def test_what_a_process_knew_before_is_written_too(store: Path, tmp_path: Path) 
     _asked(store, tmp_path, key="k11")
 
     (path,) = before
-    assert len(json.loads(read_proof_file(path) or b"")["files"]) > 3
+    assert [len(rows) > 3 for rows in (_lines(path)[0]["files"], _lines(path)[1])] == [False, True]
     assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == before
 
 
@@ -96,7 +97,7 @@ def _swap_for_pipe(path: Path) -> None:
 
 
 def _of_another_version(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 0', 1))
+    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 1', 1))
 
 
 def _of_another_store(path: Path) -> None:
@@ -104,7 +105,16 @@ def _of_another_store(path: Path) -> None:
 
 
 def _rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    write_proof_file(path, json.dumps(change(json.loads(read_proof_file(path) or b""))).encode())
+    first, rest = _lines(path)
+    _write(path, change(first), rest)
+
+
+def _lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in (read_proof_file(path) or b"").splitlines()]
+
+
+def _write(path: Path, *lines: object) -> None:
+    write_proof_file(path, b"\n".join(json.dumps(line).encode() for line in lines))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +149,39 @@ def test_a_file_that_may_lie_is_not_used(
 
     assert any(f"the proofs in {path} are not used: {why}" in note for note in again.notes), again.notes
     assert (again.plan, again.records, again.bytes) == (first.plan, first.records, first.bytes)
+
+
+def test_what_queue_files_say_is_read_only_if_it_is_needed(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _asked(store, tmp_path, key="k11").explanation
+    (path,) = tmp_path.iterdir()
+    _write(path, _lines(path)[0], [["queue", "what", "is", "this"]])
+    PROOFS.forget()
+
+    again = _asked(store, tmp_path, key="k11").explanation
+    by_topic = same_as_scan(store, topic="t0", proofs=tmp_path).explanation
+
+    assert again == whole
+    assert any("they are not what was written" in note for note in by_topic.notes), by_topic.notes
+    PROOFS.forget()
+    monkeypatch.delattr(survey, "_survey_file")
+    assert _asked(store, tmp_path, key="k12").explanation.plan == "index"
+
+
+def test_what_is_found_out_anew_is_not_replaced_by_what_was_filed(store: Path, tmp_path: Path) -> None:
+    _asked(store, tmp_path, key="k11")
+    (path,) = tmp_path.iterdir()
+    PROOFS.forget()
+    touch(store, 2)
+
+    fresh = same_as_scan(store, topic="t0", proofs=tmp_path).explanation
+    written = {name[0]: state for kind, name, state, *_ in _lines(path)[1] if kind == "queue"}
+    PROOFS.forget()
+    again = same_as_scan(store, topic="t0", proofs=tmp_path).explanation
+
+    assert (fresh.plan, again) == ("queues", fresh)
+    assert written == {name: list(FileState.at(name) or ()) for name in written} != {}
 
 
 def test_a_file_of_another_user_is_not_used(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
