@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system that makes many small files durable together: written without a sync each, then all synced."""
+"""A file system that makes many small files durable together: written without a sync each, then all synced.
+
+Where they are very many, their whole file system is synced instead (ADR 0043).
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.whole_sync import WholeSync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["DeferredSyncFileSystem", "sync_directories", "sync_files"]
+
+_MOST_SINGLE: Final = 1000
+"""Files, or directories, up to which each is synced by itself: a sync of everything waits for what others write."""
 
 
 class _UnsyncedFile(OsOpenFile):
@@ -43,8 +50,14 @@ class DeferredSyncFileSystem(OsFileSystem):
         """Do nothing: `sync_directories` syncs it."""
 
 
-def sync_files(directory: Path) -> None:
+def sync_files(directory: Path, whole: WholeSync | None = None) -> None:
     """Sync the data of all files below a directory, if it exists: start writing all of them, then wait for each.
+
+    Parameters
+    ----------
+    directory : Path
+    whole : WholeSync, optional
+        Entered before they were written: syncs all at once if they are many.
 
     Raises
     ------
@@ -52,6 +65,8 @@ def sync_files(directory: Path) -> None:
         As the system reports.
     """
     files = [path for path, is_directory in _below(directory) if not is_directory]
+    if len(files) > _MOST_SINGLE and whole is not None and whole.sync():
+        return
     for path in files:
         with _opened(path) as descriptor:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # Linux starts writing dirty pages
@@ -68,9 +83,18 @@ def sync_directories(directory: Path) -> None:
     OSError
         As the system reports.
     """
-    for path in (os.fspath(directory), *(path for path, is_directory in _below(directory) if is_directory)):
+    paths = [os.fspath(directory), *(path for path, is_directory in _below(directory) if is_directory)]
+    if len(paths) > _MOST_SINGLE and _is_all_synced(directory):
+        return
+    for path in paths:
         with _opened(path) as descriptor:
             os.fsync(descriptor)
+
+
+def _is_all_synced(directory: Path) -> bool:
+    """Sync the directory's file system, if that is sure: a journal that can't be written is an error at any time."""
+    with WholeSync(directory) as whole:
+        return whole.sync()
 
 
 def _below(directory: Path) -> Iterator[tuple[str, bool]]:

@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.files.deferred_sync import sync_files
+from store_core.files.whole_sync import WholeSync
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.store.rebuild.files import QUEUE_KINDS
 
@@ -40,11 +41,14 @@ class RebuildAttempt:
         self.root = target_root / ATTEMPTS / uuid.uuid4().hex
         self._target_root = target_root
         self._roots = [self.root]
+        self._whole = WholeSync(target_root)
 
     def __enter__(self) -> Self:
+        self._whole.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._whole.__exit__(None, None, None)
         shutil.rmtree(self.root, ignore_errors=True)
 
     def new_root(self) -> Path:
@@ -62,7 +66,7 @@ class RebuildAttempt:
         OSError
             If a system call fails.
         """
-        sync_files(self.root)
+        sync_files(self.root, self._whole)
         for root in self._roots:
             for place in _places(root):
                 self._move(root, place)
