@@ -7,6 +7,7 @@ Where they are very many, their whole file system is synced instead (ADR 0043).
 from __future__ import annotations
 
 import os
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import OsFileSystem, OsOpenFile
@@ -64,9 +65,11 @@ def sync_files(directory: Path, whole: WholeSync | None = None) -> None:
     OSError
         As the system reports.
     """
-    files = [path for path, is_directory in _below(directory) if not is_directory]
+    found = (path for path, is_directory in _below(directory) if not is_directory)
+    files = list(islice(found, _MOST_SINGLE + 1))
     if len(files) > _MOST_SINGLE and whole is not None and whole.sync():
         return
+    files += found
     for path in files:
         with _opened(path) as descriptor:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # Linux starts writing dirty pages
@@ -83,10 +86,11 @@ def sync_directories(directory: Path) -> None:
     OSError
         As the system reports.
     """
-    paths = [os.fspath(directory), *(path for path, is_directory in _below(directory) if is_directory)]
+    found = (path for path, is_directory in _below(directory) if is_directory)
+    paths = [os.fspath(directory), *islice(found, _MOST_SINGLE)]
     if len(paths) > _MOST_SINGLE and _is_all_synced(directory):
         return
-    for path in paths:
+    for path in chain(paths, found):
         with _opened(path) as descriptor:
             os.fsync(descriptor)
 

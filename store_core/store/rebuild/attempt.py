@@ -72,13 +72,21 @@ class RebuildAttempt:
                 self._move(root, place)
 
     def _move(self, root: Path, place: str) -> None:
-        target = self._target_root / place
-        target.parent.mkdir(parents=True, exist_ok=True)
+        source, target = f"{root}/{place}", f"{self._target_root}/{place}"
         try:
-            os.rename(root / place, target)  # noqa: PTH104 -- Path.rename would silently replace a file
-        except OSError as error:
-            if error.errno not in _ALREADY_THERE:
-                raise
+            _rename(source, target)
+        except FileNotFoundError:  # the first queue of its topic
+            os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120 -- text
+            _rename(source, target)
+
+
+def _rename(source: str, target: str) -> None:
+    """Rename a directory, unless its target is there."""
+    try:
+        os.rename(source, target)  # noqa: PTH104 -- Path.rename would silently replace a file
+    except OSError as error:
+        if error.errno not in _ALREADY_THERE:
+            raise
 
 
 def _places(root: Path) -> Iterator[str]:
