@@ -14,6 +14,7 @@ from store_core.store.checked_config import check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.dispatch.log_adoption import LogAdoption
 from store_core.store.log_cut import LogCut
+from store_core.store.memory import keep_freed_memory
 from store_core.store.put.put_checks import default_hooks
 from store_core.store.put.put_outcome import as_future
 from store_core.store.put.put_service import PutService
@@ -146,6 +147,7 @@ class DefaultMessageStore:
         OSError
             If a system call fails.
         """
+        keep_freed_memory()  # before there are threads
         root, file_system = Path(path), file_system or OsFileSystem()
         if read_only:
             check_is_there(root, config, file_system)
