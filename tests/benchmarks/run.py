@@ -32,6 +32,7 @@ from tests.benchmarks.rebuild import bench_rebuild
 from tests.benchmarks.recovery import bench_recovery
 from tests.benchmarks.remote import bench_remote
 from tests.benchmarks.segments import make_mixed_store, make_store
+from tests.benchmarks.settings import bench_settings
 from tests.benchmarks.sink import bench_sink
 from tests.benchmarks.spark import bench_spark
 from tests.benchmarks.starting import bench_starting
@@ -124,9 +125,14 @@ def _spark(options: argparse.Namespace) -> Tables:
     return bench_spark(_store(options), options.folder, options.runs)
 
 
+def _settings(options: argparse.Namespace) -> Tables:
+    return {"settings": bench_settings(_store(options), options.folder, options.runs)}
+
+
 PARTS: Final[dict[str, Callable[[argparse.Namespace], Tables]]] = {
     "core": _core,
     "spark": _spark,
+    "settings": _settings,
     "starting": lambda options: {"starting": bench_starting(options.folder, options.runs)},
     "stream": lambda options: {"stream": bench_stream(options.folder, options.runs)},
     "memory": _memory,

@@ -45,11 +45,11 @@ def bench_spark(store: Path, folder: Path, runs: int) -> dict[str, list[dict[str
         spark.stop()
 
 
-def bench_session(slots: int = 2) -> SparkSession:
-    """Start a session with so many task slots."""
+def bench_session(slots: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Start a session with so many task slots, and other settings than those of the benchmarks."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{slots}]").appName("bench")
-    settings = {
+    usual = {
         "spark.driver.memory": "4g",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -58,7 +58,7 @@ def bench_session(slots: int = 2) -> SparkSession:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
     }
-    for key, value in settings.items():
+    for key, value in (usual | dict(settings or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
