@@ -22,12 +22,23 @@ DEFAULT_CAPACITY: Final = 16
 _CROWDED_BUCKET: Final = 8
 _TREE_CAPACITY: Final = 64
 
+_MOST_NAMES: Final = 64
+_MOST_CHARACTERS: Final = 1024
+"""Names of a map, and their characters, up to which results are kept: real maps have less, and what is kept must not grow
+to gigabytes where messages have thousands of properties."""
 
-@lru_cache(maxsize=8192)
+
 def spread_hash(name: str) -> int:
     """Return a key's hash as ``HashMap`` spreads it: the upper half folded into the lower."""
+    return _known_hash(name) if len(name) <= _MOST_CHARACTERS else _spread_hash(name)
+
+
+def _spread_hash(name: str) -> int:
     code = hash_code(name) & 0xFFFFFFFF
     return code ^ (code >> 16)
+
+
+_known_hash: Final = lru_cache(maxsize=8192)(_spread_hash)
 
 
 def hash_map_capacity(names: Sequence[str], capacity: int = DEFAULT_CAPACITY) -> int:
@@ -50,7 +61,6 @@ def _bucket_size(names: Sequence[str], name: str, capacity: int) -> int:
     return sum(spread_hash(other) & (capacity - 1) == bucket for other in names)
 
 
-@lru_cache(maxsize=4096)
 def hash_map_order(names: tuple[str, ...], capacity: int = DEFAULT_CAPACITY) -> tuple[str, ...]:
     """Return distinct names, given in insertion order, in the iteration order of a map of `capacity` buckets.
 
@@ -71,4 +81,12 @@ def hash_map_order(names: tuple[str, ...], capacity: int = DEFAULT_CAPACITY) -> 
     >>> hash_map_order(("TAGS", "KEYS", "UNIQ_KEY"))
     ('KEYS', 'UNIQ_KEY', 'TAGS')
     """
+    is_usual = len(names) <= _MOST_NAMES and len("".join(names)) <= _MOST_CHARACTERS
+    return _known_order(names, capacity) if is_usual else _order(names, capacity)
+
+
+def _order(names: tuple[str, ...], capacity: int) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: spread_hash(name) & (capacity - 1)))
+
+
+_known_order: Final = lru_cache(maxsize=4096)(_order)
