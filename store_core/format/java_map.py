@@ -24,8 +24,8 @@ _TREE_CAPACITY: Final = 64
 
 _MOST_NAMES: Final = 64
 _MOST_CHARACTERS: Final = 1024
-"""Names of a map, and their characters, up to which results are kept: real maps have less, and what is kept must not grow
-to gigabytes where messages have thousands of properties."""
+"""Names of a map, and their characters, up to which results are kept: real maps have less. All results together would
+take a gigabyte where messages have thousands of properties."""
 
 
 def spread_hash(name: str) -> int:
