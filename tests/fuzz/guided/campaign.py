@@ -37,6 +37,9 @@ _MEBIBYTE: Final = 1 << 20
 _MOST_MEMORY: Final = 2048
 _SLOWEST: Final = 3600
 """Seconds of an input after which libFuzzer ends the process: idle ones may wait long for the processor."""
+_MOST_DIED: Final = 20
+"""Processes after whose deaths no more are started."""
+
 _COVERAGE: Final = re.compile(rb"cov: (\d+) ft: (\d+) corp: (\d+)")
 _DIRECTORY: Final = Path(".cache/fuzz-coverage")
 
@@ -124,7 +127,7 @@ class _Campaign:
         self.children[child.pid], self.logs[child.pid] = child, log
 
     def wait(self) -> None:
-        """Wait for the end; a process that dies before is noted, and replaced."""
+        """Wait for the end; a process that ends before is replaced, and noted if it died."""
         while self.children:
             for pid, child in list(self.children.items()):
                 if child.poll() is None:
@@ -137,8 +140,8 @@ class _Campaign:
                 if child.returncode and self.until:
                     said = log[-1500:].decode("utf-8", "replace")
                     self.totals.died.append(f"process {pid} ended with {child.returncode}:\n{said}")
-                    if time.monotonic() < self.until and len(self.totals.died) < 20:
-                        self.start()
+                if time.monotonic() < self.until and len(self.totals.died) < _MOST_DIED:
+                    self.start()
             time.sleep(0.5)
 
     def stop(self, _signal: int, _frame: FrameType | None) -> None:
