@@ -20,8 +20,8 @@ _KINDS: Final = frozenset({"ext4", "xfs"})
 """File systems on disks of this machine that are known to report errors. Of others one can't tell: to some servers
 ``syncfs`` sends what was written, and does not ask for it to be kept."""
 
-_FIRST_RELEASE: Final = (5, 8)
-"""Linux reports errors of writing from this release on; earlier ones return success."""
+_FIRST_KERNEL: Final = (5, 8)
+"""Linux reports errors of writing from this version on; earlier ones return success."""
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
@@ -80,8 +80,8 @@ class WholeSync:
 def _syncfs() -> Callable[[int], int] | None:
     """Return the call, if this system has it, and it reports errors."""
     system = os.uname()
-    release = re.match(r"(\d+)\.(\d+)", system.release)
-    if system.sysname != "Linux" or release is None or (int(release[1]), int(release[2])) < _FIRST_RELEASE:
+    kernel = re.match(r"(\d+)\.(\d+)", system.release)
+    if system.sysname != "Linux" or kernel is None or (int(kernel[1]), int(kernel[2])) < _FIRST_KERNEL:
         return None
     call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if call is None:
