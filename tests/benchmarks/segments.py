@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_sparse_log", "make_store", "make_store_of_topics"]
 
+_READ_AT_ONCE: Final = 4 << 20
 _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
 _MAGIC: Final = -626843481
 _BLANK: Final = -875286124
@@ -66,6 +67,20 @@ def _of_one_segment(store: Path, make: Callable[[], bytearray]) -> Path:
         partial = segment.with_name("partial")
         partial.write_bytes(make())
         partial.rename(segment)
+    return _cached(store)
+
+
+def _cached(store: Path) -> Path:
+    """Read all segments anew, in order, so that the system keeps them in large pages.
+
+    What it keeps after a look-up or under pressure are small ones, and mapping these takes 70 ms for a GiB, not 10.
+    """
+    for segment in sorted((store / "commitlog").iterdir()):
+        with segment.open("r+b", buffering=0) as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            while file.read(_READ_AT_ONCE):
+                pass
     return store
 
 
@@ -86,7 +101,7 @@ def make_log(folder: Path, size: int, segment_size: int, body_size: int, *, has_
             path.write_bytes(data)
             os.truncate(path, segment_size)  # what is not written is a hole, as in a broker's file
         partial.rename(store)
-    return store
+    return _cached(store)
 
 
 def make_sparse_log(folder: Path, segments: int, last_bytes: int, body_size: int) -> Path:

@@ -379,7 +379,10 @@ def known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> Pla
     tail may begin before it.
     """
     name = "known end", *tiling.extent, segment.start_offset, verify_crc
-    return Place(*tiling.proofs.fact(name, lambda: _known_end(tiling, segment, verify_crc=verify_crc)))
+    try:
+        return Place(*tiling.proofs.fact(name, lambda: _known_end(tiling, segment, verify_crc=verify_crc)))
+    except OSError:  # a queue file that is gone since it was listed: who reads its records will say so
+        return Place(*_NOWHERE)
 
 
 def _known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> tuple[int, int]:
