@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from store_core.errors import SegmentVanishedError
+from store_core.errors import SegmentVanishedError, StoreAccessError
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -67,6 +67,13 @@ class LocalFile:
         return SegmentVanishedError(
             f"segment {self.path} had {self.size} bytes when it was opened, and has {found} now: something "
             f"truncated it while it was read, which no broker does. Read a copy, or read again when that is over"
+        )
+
+    def unreadable(self, error: OSError, position: int) -> StoreAccessError:
+        """Return the error that says where the file can't be read, and why."""
+        return StoreAccessError(
+            f"{self.path}: expected to read byte {position}, found: {error.strerror}. Look at the disk, or at "
+            f"the server that has the file, and read a copy"
         )
 
     def _seek(self, position: int, whence: int, otherwise: int) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.errors import StoreAccessError
 from store_core.files.filled_memory import FilledMemory
 from store_core.files.local_file import LocalBytes
 
@@ -155,13 +154,7 @@ class ReadBytes(LocalBytes):
             try:
                 count = os.preadv(descriptor, [target[at:]], begin + at)
             except OSError as error:
-                raise self._unreadable(error, begin + at) from error
+                raise self._file.unreadable(error, begin + at) from error
             if not count:
                 raise self._file.truncated()
             at += count
-
-    def _unreadable(self, error: OSError, position: int) -> StoreAccessError:
-        return StoreAccessError(
-            f"{self._file.path}: expected to read byte {position}, found: {error.strerror}. Look at the disk, or at "
-            f"the server that has the file, and read a copy"
-        )

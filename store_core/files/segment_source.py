@@ -44,6 +44,7 @@ __all__ = [
     "file_at",
     "load_record",
     "modified_ns",
+    "open_file",
     "open_pages",
     "open_picks",
     "open_segment",
@@ -117,6 +118,11 @@ class Segment:
     def is_mapped(self) -> bool:
         """Whether it is mapped."""
         return self.is_plain and not self.is_copied
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is a plain file on a disk of this machine that is read by `pread`."""
+        return self.is_plain and self.is_copied
 
     def copied(self) -> Segment:
         """Return the segment as one that is read into memory, unless it is anyway."""
@@ -202,7 +208,7 @@ class MappedSegment(LocalBytes, AllThere):
     """
 
     def __init__(self, segment: Segment) -> None:
-        self._file = _opened(segment)
+        self._file = open_file(segment)
         try:
             self.raw = self._map(segment)
         except BaseException:
@@ -269,8 +275,8 @@ def open_picks(segment: Segment) -> PagedBytes:
     """
     if segment.remote is not None and segment.codec is None:
         return PickedBytes(segment.remote)
-    if segment.is_plain and segment.is_copied:
-        return ReadBytes(_opened(segment), is_sparse=True)
+    if segment.is_read:
+        return ReadBytes(open_file(segment), is_sparse=True)
     return open_pages(segment)
 
 
@@ -293,8 +299,8 @@ def file_at(path: Path) -> Segment:
     return Segment(str(path), 0, path.stat().st_size, remote=remote_file_of(path))
 
 
-def _opened(segment: Segment) -> LocalFile:
-    """Open a file that is still as long as it was when it was listed."""
+def open_file(segment: Segment) -> LocalFile:
+    """Open a file on this machine that is still as long as it was when it was listed; errors as of `open_segment`."""
     try:
         with explained_access(Path(segment.path)):
             file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by whoever reads
@@ -312,7 +318,7 @@ def _unmapped(
     segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_WHOLE
 ) -> RemoteBytes | CompressedBytes | ReadBytes:
     if segment.is_plain:
-        return ReadBytes(_opened(segment))
+        return ReadBytes(open_file(segment))
     if segment.remote is not None and segment.codec is None:
         if least_body != ALWAYS_WHOLE:
             return NarrowBytes(segment.remote, segment.start_offset, ahead_to, least_body)

@@ -66,16 +66,19 @@ def sound_entries(
 
 
 def sound_leads(
-    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], start_offset: int | None
+    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], start_offset: int | npt.NDArray[np.int64] | None
 ) -> npt.NDArray[np.bool_]:
-    """Return which entries have a sound head, wherever they lie; parameters as of `sound_entries`."""
+    """Return which entries have a sound head, wherever they lie.
+
+    Parameters as of `sound_entries`; `start_offset` may also be what to add to each start, int64, shape (n,).
+    """
     return _sound_alone(raw, starts, start_offset, gather(raw, starts, ENTRY_DTYPE))
 
 
 def _sound_alone(
     raw: npt.NDArray[np.uint8],
     starts: npt.NDArray[np.int64],
-    start_offset: int | None,
+    start_offset: int | npt.NDArray[np.int64] | None,
     heads: npt.NDArray[np.void],
 ) -> npt.NDArray[np.bool_]:
     record_size = gather(raw, starts + ENTRY_HEAD_SIZE, _RECORD_SIZE)["total_size"].astype(np.int64)

@@ -38,9 +38,10 @@ class Fault:
 def structural_faults(records: Records) -> list[Fault]:
     """Return records whose parts do not add up, or that claim another offset; nothing else of them can be read."""
     faults = []
-    for position in records.starts[~records.spans.sound].tolist():
-        check = check_record(records.raw.data, position, records.start_offset)
-        error = corrupt_record_error(check, records.raw.data, position, records.start_offset, records.segment)
+    for row in np.flatnonzero(~records.spans.sound).tolist():
+        position, start_offset = int(records.starts[row]), records.start_offset_of(row)
+        check = check_record(records.raw.data, position, start_offset)
+        error = corrupt_record_error(check, records.raw.data, position, start_offset, records.segment)
         faults.append(Fault(position, check.size, error))
     return faults
 
@@ -92,7 +93,7 @@ def _topic_faults(records: Records) -> list[Fault]:
     faults = []
     for row, topic in enumerate(records.packed_topics.to_pylist()):
         try:
-            decode_topic(topic, records.start_offset + int(records.starts[row]), records.segment)
+            decode_topic(topic, records.offset(row), records.segment)
         except CorruptRecordError as error:
             faults.append(_fault(records, row, error))
     return faults
@@ -106,9 +107,9 @@ def _crc_faults(records: Records) -> list[Fault]:
 
 
 def _crc_error(records: Records, row: int) -> CorruptRecordError:
-    data, position = records.raw.data, int(records.starts[row])
-    check = check_record(data, position, records.start_offset, verify_crc=True)
-    return corrupt_record_error(check, data, position, records.start_offset, records.segment)
+    data, position, start_offset = records.raw.data, int(records.starts[row]), records.start_offset_of(row)
+    check = check_record(data, position, start_offset, verify_crc=True)
+    return corrupt_record_error(check, data, position, start_offset, records.segment)
 
 
 def _compression_faults(records: Records) -> list[Fault]:
@@ -124,14 +125,12 @@ def _compression_faults(records: Records) -> list[Fault]:
 
 
 def _error(records: Records, row: int, problem: str, expected: str, found: str) -> CorruptRecordError:
-    return CorruptRecordError(
-        problem, records.segment, records.start_offset + int(records.starts[row]), expected, found
-    )
+    return CorruptRecordError(problem, records.segment, records.offset(row), expected, found)
 
 
 def _expand_error(records: Records, row: int, kind: CompressionType, error: ValueError) -> CorruptRecordError:
     if isinstance(error, BodyTooLargeError):
-        offset = records.start_offset + int(records.starts[row])
+        offset = records.offset(row)
         bound = f"at most {MAX_EXPANDED_BODY} bytes"
         advice = "Read it with decompress=false."
         return UnsafeSizeError("compressed body is too large", records.segment, offset, bound, str(error), b"", advice)

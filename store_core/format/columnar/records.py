@@ -49,8 +49,9 @@ class Records:
         int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`.
     segment : str
         File name of the segment.
-    start_offset : int
-        Physical offset of the segment's first byte.
+    start_offset : int or numpy.ndarray
+        Physical offset of the segment's first byte. Where records were read without what lies between them: int64,
+        shape (n,), what to add to each one's start.
     parser : PropertyParser
         How properties that are not plain are parsed.
     entries : EntryLog, optional
@@ -62,7 +63,7 @@ class Records:
         raw: npt.NDArray[np.uint8],
         starts: npt.NDArray[np.int64],
         segment: str,
-        start_offset: int,
+        start_offset: int | npt.NDArray[np.int64],
         parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
         entries: EntryLog | None = None,
     ) -> None:
@@ -83,7 +84,16 @@ class Records:
         """Return some of the records; this object itself if that is all."""
         if rows.all():
             return self
-        return Records(self.raw, self.starts[rows], self.segment, self.start_offset, self.parser, self.entries)
+        start_offset = self.start_offset[rows] if isinstance(self.start_offset, np.ndarray) else self.start_offset
+        return Records(self.raw, self.starts[rows], self.segment, start_offset, self.parser, self.entries)
+
+    def start_offset_of(self, row: int) -> int:
+        """Return what to add to the start of a record for its physical offset."""
+        return int(self.start_offset[row]) if isinstance(self.start_offset, np.ndarray) else self.start_offset
+
+    def offset(self, row: int) -> int:
+        """Return the physical offset of a record."""
+        return self.start_offset_of(row) + int(self.starts[row])
 
     @cached_property
     def heads(self) -> Heads:

@@ -133,15 +133,16 @@ class Spans:
     sound: npt.NDArray[np.bool_]
 
 
-def measure(heads: Heads, start_offset: int | None) -> Spans:
+def measure(heads: Heads, start_offset: int | npt.NDArray[np.int64] | None) -> Spans:
     """Follow the three length fields of all records, as `store_core.format.record.scan.check_record` does for one.
 
     Parameters
     ----------
     heads : Heads
         Heads of records whose magic code and size are those of a message inside the segment.
-    start_offset : int or None
-        Physical offset of the segment's first byte; None leaves the records' own offsets unchecked.
+    start_offset : int, numpy.ndarray or None
+        Physical offset of the segment's first byte, or int64, shape (n,), what to add to each start; None leaves the
+        records' own offsets unchecked.
     """
     starts, raw = heads.starts, heads.raw
     stops = starts + heads.leading("total_size")

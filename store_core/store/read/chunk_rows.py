@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.segment_view import ALL_THERE, AllThere
+from store_core.store.read.read_chunk import ReadChunk
 from store_core.store.read.row_filter import RowFilter
 
 if TYPE_CHECKING:
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.columnar.decode_batch import DecodedBatch, Fault
     from store_core.format.segment_view import Pages
-    from store_core.store.read.read_chunk import ReadChunk
+    from store_core.store.read.pick_windows import PickWindow
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch
 
 __all__ = ["WAYS_ON", "ChunkRows", "pieces_of"]
+
+_log: Final = logging.getLogger("store_core")
 
 WAYS_ON: Final = "mode=PERMISSIVE returns these bytes as a row with _corrupt_record"
 """What an error advises, whatever else."""
@@ -70,16 +74,26 @@ class ChunkRows:
         self._raw = raw
         self._options = options
         self._pages = pages
+        self._window: PickWindow | None = None
         self.filter = RowFilter(options, watch)
         self.dropped = 0
         self.dropped_bytes = 0
 
+    def window_batches(self, window: PickWindow) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of picked records that lie one after another in memory; errors as of `batches`."""
+        self._window, self._raw = window, window.raw
+        chunk = ReadChunk()
+        chunk.take(self.records(window.positions), window.picks.size)
+        yield from self.batches(chunk)
+
     def records(self, starts: npt.NDArray[np.int64]) -> Records:
-        """Return the records that start at some positions of the segment."""
-        segment = self._segment
-        return Records(
-            self._raw, starts, segment.name, segment.start_offset, self._options.property_parser, segment.entries
-        )
+        """Return the records that start at some positions of the segment, or of the window."""
+        segment, parser = self._segment, self._options.property_parser
+        return Records(self._raw, starts, segment.name, self._start_offsets(starts), parser, segment.entries)
+
+    def _start_offsets(self, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | int:
+        """Return what to add to starts of records for their physical offsets."""
+        return self._segment.start_offset if self._window is None else self._window.start_offsets(starts)
 
     def kept(self, damaged: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the damaged ranges that become rows; the others are counted, unless they are an error."""
@@ -107,6 +121,21 @@ class ChunkRows:
             records, faults = self.records(decoded.pending), [fault for fault in faults if fault.position >= stop]
             damaged = [piece for piece in damaged if piece[0] >= stop]
 
+    def log_left_out(self, begin: int, end: int) -> None:
+        """Log what was left out of a range of physical offsets, in which all rows were read."""
+        if self.filter.error_count:
+            where = f"between offsets {begin} and {end}"
+            _log.warning("%s: %s", self._segment.path, self.filter.error_text(where))
+        if self.dropped:
+            _log.warning(
+                "%s: left out %d damaged ranges or records of %d bytes in all, between offsets %d and %d",
+                self._segment.path,
+                self.dropped,
+                self.dropped_bytes,
+                begin,
+                end,
+            )
+
     def _joined(self, pieces: list[Records]) -> Records:
         if len(pieces) == 1:
             return pieces[0]
@@ -118,7 +147,7 @@ class ChunkRows:
         if not self.filter.columns:
             return records, []
         decoded = self._decode(records, self.filter.columns)
-        mask = self.filter.select(decoded.batch, decoded.positions + self._segment.start_offset)
+        mask = self.filter.select(decoded.batch, decoded.positions + self._start_offsets(decoded.positions))
         if decoded.positions.size == len(records):
             return records.only(mask), []
         return self.records(decoded.positions[mask]), list(decoded.faults)
@@ -184,8 +213,9 @@ class ChunkRows:
 
     def _damaged_batch(self, damaged: list[tuple[int, int]], schema: pa.Schema) -> pa.RecordBatch:
         """Make the rows of damaged ranges: position, bytes, and nulls."""
+        begins = np.array([begin for begin, _ in damaged], np.int64)
         known = {
-            "physical_offset": [self._segment.start_offset + begin for begin, _ in damaged],
+            "physical_offset": (begins + self._start_offsets(begins)).tolist(),
             "store_size": [end - begin for begin, end in damaged],
             "segment": [self._segment.name] * len(damaged),
         }

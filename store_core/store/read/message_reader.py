@@ -22,6 +22,7 @@ from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import WAYS_ON, ChunkRows, pieces_of
 from store_core.store.read.entry_notes import covered_note
 from store_core.store.read.found_end import segment_end
+from store_core.store.read.pick_windows import PickWindows
 from store_core.store.read.read_chunk import ReadChunk
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ def read_range(
         _log.warning("%s", error)
         return
     with opened:
+        if isinstance(opened, PickWindows):
+            yield from _read_picks(part, opened, options, watch)
+            return
         is_checked = known is not None and (part.segment.is_mapped or known.segment.pages is opened)
         checked = part if is_checked else part.checked(opened)
         for batch in _RangeReader(checked, options, _chain(part.segment, opened, known), watch, opened).batches():
@@ -94,11 +98,27 @@ def read_range(
         opened.check_unchanged()
 
 
-def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> PagedBytes:
+def _read_picks(
+    part: ReadRange, windows: PickWindows, options: ReadOptions, watch: TopicWatch | None
+) -> Iterator[pa.RecordBatch]:
+    """Read picked records if they are what their units say, else all of the range."""
+    wrong = windows.check()
+    if wrong is not None:
+        yield from read_range(part.scanned(wrong), options, None, watch)
+        return
+    rows = ChunkRows(part.segment, np.empty(0, np.uint8), options, watch)
+    for window in windows.checked():
+        yield from rows.window_batches(window)
+    rows.log_left_out(part.begin, part.end)
+
+
+def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> PagedBytes | PickWindows:
     """Open a range's segment; where planning has loaded its records from elsewhere, take what that keeps."""
     if part.picks is None:
         data_end = min(part.end, part.data_end) - part.segment.start_offset
         return open_pages(part.segment, data_end, options.least_left_out)
+    if part.segment.is_read:
+        return PickWindows(part.picks, part.segment, part.data_end, options.max_records_per_batch)
     kept = None if known is None else known.segment.pages
     return kept if isinstance(kept, PickedBytes) else open_picks(part.segment)
 
@@ -151,18 +171,7 @@ class _RangeReader:
             yield from rows.batches(chunk)
             if chunk.records:
                 self._chain.segment.pages.drop(int(chunk.records[-1].starts[-1]) - self._lead)
-        if rows.filter.error_count:
-            where = f"between offsets {self._range.begin} and {self._range.end}"
-            _log.warning("%s: %s", self._range.segment.path, rows.filter.error_text(where))
-        if rows.dropped:
-            _log.warning(
-                "%s: left out %d damaged ranges or records of %d bytes in all, between offsets %d and %d",
-                self._range.segment.path,
-                rows.dropped,
-                rows.dropped_bytes,
-                self._range.begin,
-                self._range.end,
-            )
+        rows.log_left_out(self._range.begin, self._range.end)
 
     # -------------------------------------------------------------------------------------------------------- chunks
 

@@ -90,13 +90,15 @@ class Picks:
         ends = np.minimum(self.starts - segment.start_offset + self.sizes, segment.size)
         return [(begin, end) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True) if begin < end]
 
-    def windows(self, most: int) -> Iterator[Self]:
-        """Yield the records in parts of a number of bytes, or one record."""
+    def windows(self, most: int, most_rows: int | None = None) -> Iterator[Self]:
+        """Yield the records in parts of a number of bytes, or one record, and of a number of records."""
         ends = self.sizes.cumsum()
+        rows = len(self) if most_rows is None else most_rows
         first = 0
         while first < len(self):
             before = int(ends[first - 1]) if first else 0
             stop = max(int(np.searchsorted(ends, before + most, "right")), first + 1)
+            stop = min(stop, first + rows)
             yield self.take(slice(first, stop))
             first = stop
 
@@ -112,7 +114,9 @@ class Picks:
                 return int(window.starts[int(is_right.argmin())])
         return None
 
-    def are_right(self, raw: npt.NDArray[np.uint8], segment: Segment) -> npt.NDArray[np.bool_]:
+    def are_right(
+        self, raw: npt.NDArray[np.uint8], segment: Segment, positions: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.bool_]:
         """Return which records are sound and have the size, topic, queue and queue offset that their units say.
 
         Parameters
@@ -120,19 +124,22 @@ class Picks:
         raw : numpy.ndarray
             uint8, shape (m,): the segment, up to where its records end.
         segment : Segment
+        positions : numpy.ndarray, optional
+            int64, shape (n,): where the records are in `raw`, if that is not the segment itself.
         """
-        positions, lead = self.starts - segment.start_offset, segment.framing.lead
+        positions = self.starts - segment.start_offset if positions is None else positions
+        lead = segment.framing.lead
         is_right = (positions >= lead) & (positions <= raw.size - np.maximum(self.sizes, MIN_RECORD_SIZE))
         rows = np.flatnonzero(is_right)
         heads = Heads(raw, positions[rows])
         is_record = np.isin(heads.leading("magic_code"), _MAGICS)
         rows = rows[is_record & (heads.leading("total_size") == self.sizes[rows])]
-        records = Records(raw, positions[rows], "", segment.start_offset)
+        records = Records(raw, positions[rows], "", (self.starts - positions)[rows])
         rows = rows[records.spans.sound]
         is_right[:] = False
         is_right[rows] = self._are_named(records.only(records.spans.sound), rows)
         if lead:
-            is_right[rows] &= sound_leads(raw, positions[rows] - lead, segment.start_offset)
+            is_right[rows] &= sound_leads(raw, positions[rows] - lead, (self.starts - positions)[rows])
         return is_right
 
     def _are_named(self, records: Records, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

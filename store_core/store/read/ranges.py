@@ -112,8 +112,10 @@ class ReadRange:
         if self.picks is None:
             return self
         wrong = first_wrong(self.picks, opened, self.segment, self.data_end)
-        if wrong is None:
-            return self
+        return self if wrong is None else self.scanned(wrong)
+
+    def scanned(self, wrong: int) -> ReadRange:
+        """Return the range without its picked records, of which one is not what its unit says, and log that."""
         _log.warning(
             "%s is scanned from offset %d to %d: at offset %d there is not the record that a queue's unit names",
             self.segment.path,

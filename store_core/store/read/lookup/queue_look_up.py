@@ -16,6 +16,7 @@ from store_core.store.read.lookup.opened_segments import threads_for
 from store_core.store.read.lookup.queue_tiling import QueueTiling, UnaccountedError, known_end
 from store_core.store.read.lookup.remote_costs import price_of_picks, price_of_proof
 from store_core.store.read.lookup.store_queues import StoreQueues
+from store_core.store.read.pick_windows import PickWindows
 from store_core.store.read.picks import Picks
 from store_core.store.read.ranges import first_wrong
 
@@ -119,13 +120,19 @@ class QueueLookUp:
         unqueued = self.tiling.unqueued(segment, data_end)
         end = segment.end_offset if data_end is None else data_end
         mine = None if self.picked is None else self.picked.between(segment.start_offset, end)
-        if mine is not None:
-            with self.tiling.opened.opened(segment) as opened:
-                wrong = first_wrong(mine, opened, segment, end)
-                self.tiling.opened.keep(segment, opened)
-            if wrong is not None:
-                raise UnaccountedError(f"at offset {wrong} of {segment.path} there is not the record that a unit names")
+        wrong = None if mine is None else self._first_wrong(mine, segment, end)
+        if wrong is not None:
+            raise UnaccountedError(f"at offset {wrong} of {segment.path} there is not the record that a unit names")
         return unqueued
+
+    def _first_wrong(self, picks: Picks, segment: Segment, end: int) -> int | None:
+        if segment.is_read:
+            with PickWindows(picks, segment, end) as windows:
+                return windows.check()
+        with self.tiling.opened.opened(segment) as opened:
+            wrong = first_wrong(picks, opened, segment, end)
+            self.tiling.opened.keep(segment, opened)
+        return wrong
 
     def _picks(self, part: ReadRange, unqueued: Picks | None) -> Picks | None:
         pieces = [each for each in (self.picked, unqueued) if each is not None]

@@ -345,7 +345,7 @@ class QueueTiling:
             survey = by_name.get(name)
             if survey is not None and survey.stands_for(offsets[row]):
                 raise UnaccountedError(
-                    f"the record at offset {records.starts[row] + records.start_offset} is in place {offsets[row]} of "
+                    f"the record at offset {records.offset(row)} is in place {offsets[row]} of "
                     f"queue {name[1]} of {name[0]!r}, where the queue's unit is that of another record"
                 )
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tests.builders import Record
 
 __all__ = [
+    "ACCESSES",
     "ALWAYS",
     "OPTIONS",
     "UNIT",
@@ -50,6 +51,9 @@ __all__ = [
 
 ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_database=0, per_stored_unit=0, per_record=1, most_share=1e9)
 """Look-ups are worth everything, so that they are used wherever they can be."""
+
+ACCESSES: Final = ("mapped", "read")
+"""Ways to get at the bytes of a segment."""
 
 UNIT: Final = struct.Struct(">qiq")
 _FAR_FUTURE_MS: Final = 10**14

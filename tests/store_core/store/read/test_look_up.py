@@ -20,6 +20,7 @@ from store_core.store.read.lookup.queue_tiling import QueueTiling
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.store_core.store.read.lookup_stores import (
+    ACCESSES,
     ALWAYS,
     OPTIONS,
     UNIT,
@@ -125,7 +126,7 @@ def test_lying_queues_change_no_row(
         lie_in_queues(root, drawn)
 
     for options in drawn.sample(OPTIONS, 3):
-        same_as_scan(root, **options)
+        same_as_scan(root, segment_access=drawn.choice(ACCESSES), **options)
 
 
 @budget(0.15)
@@ -248,7 +249,8 @@ def test_golden_stores_are_looked_up_as_they_are_scanned(golden_store: UnpackedS
     drawn = random.Random(golden_store.golden.name)  # noqa: S311 -- reproducible
 
     for options in _questions(golden_store.root, drawn):
-        same_as_scan(golden_store.root, release=golden_store.golden.release, **options)
+        access = drawn.choice(ACCESSES)
+        same_as_scan(golden_store.root, release=golden_store.golden.release, segment_access=access, **options)
 
 
 def test_a_message_id_is_checked_and_found_in_any_case(tmp_path: Path) -> None:

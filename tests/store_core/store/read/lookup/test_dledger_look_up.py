@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from tests.budgets import budget
 from tests.dledger_logs import BODY_LENGTH_AT, HEAD_SIZE, INDEX_AT, MAGIC_AT, POSITION_AT, SIZE_AT
 from tests.golden_stores import stores_of_kind, unpack
-from tests.store_core.store.read.lookup_stores import OPTIONS, UNIT, same_as_scan, small_dledger_store, write_queues
+from tests.store_core.store.read.lookup_stores import (
+    ACCESSES,
+    OPTIONS,
+    UNIT,
+    same_as_scan,
+    small_dledger_store,
+    write_queues,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +116,7 @@ def test_lying_queues_and_heads_change_no_row(
         _lie(root, drawn)
 
     for options in drawn.sample(OPTIONS, 3):
-        same_as_scan(root, **options)
+        same_as_scan(root, segment_access=drawn.choice(ACCESSES), **options)
 
 
 @pytest.mark.golden
@@ -123,7 +130,8 @@ def test_golden_stores_are_looked_up_as_they_are_scanned(golden: GoldenStore, go
         {"topic": [row["topic"]], "queue_id": row["queue_id"], "starting_offsets": at},
         {"topic": [row["topic"]], "ending_timestamp": row["store_timestamp"]},
     ):
-        assert same_as_scan(store.root, **options).explanation.plan == "queues"
+        for access in ACCESSES:
+            assert same_as_scan(store.root, segment_access=access, **options).explanation.plan == "queues"
     assert "has a unit" in same_as_scan(store.root, physical_offset=row["physical_offset"]).explanation.why
     if row["unique_key"]:
         plan = same_as_scan(store.root, unique_key=row["unique_key"], topic=[row["topic"]])
