@@ -34,9 +34,20 @@ _BUFFER: Final = 4 << 10
 """Bytes of one request: a header, with what little may precede it."""
 
 _MOST_HEADER: Final = 1 << 20
-"""Most bytes that may be read for one header with its extensions (pax), which are held in memory."""
+"""Most bytes that may be read for one member: its header and all that extends it (names, pax, maps of holes), which are
+held in memory."""
+
+_MOST_GLOBALS: Final = 64
+"""Most values that pax headers may set for all later members; each of these gets a copy."""
 
 _MOST_MEMBERS: Final = 1 << 20
+_MOST_SEGMENTS: Final = 1 << 16
+_MOST_NOTES: Final = 20
+"""Files that are left out with a note each."""
+
+_MOST_SHOWN: Final = 200
+"""Characters of a name that are shown."""
+
 _MOST_EXPANDED: Final = 1 << 40
 """Most bytes that a compressed archive may expand to: 1024 segments of the usual size. Zeros of a segment that is not
 full expand to thousands of times their size, so a ratio would say nothing."""
@@ -121,6 +132,7 @@ def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
         If it has no segment.
     """
     found: dict[str, dict[str, Segment]] = {}
+    ignored = 0
     for member in _members(archive):
         directory, _, name = member.name.removeprefix("./").rpartition("/")
         if directory.rpartition("/")[2] not in (COMMIT_LOG, "") or (not directory and member.isdir()):
@@ -128,30 +140,46 @@ def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
             continue
         start_offset = start_offset_of(name)
         if start_offset is None or start_offset + member.size > LAST_OFFSET or member.isdir():
-            if directory:
-                notes.append(f"ignored {member.name!r} in {archive.path}: {NAME_RULE}.")
+            ignored += bool(directory)
+            if directory and ignored <= _MOST_NOTES:
+                notes.append(f"ignored {_shown(member.name)} in {archive.path}: {NAME_RULE}.")
             continue
         _check_member(archive, member, directory)
         log = found.setdefault(directory, {})
         if name in log:
             raise _wrong(archive, member, "is there twice", "each file once")
         log[name] = archive.segment(name, start_offset, member)
+        _check_logs(archive, found, len(log))
+    if ignored > _MOST_NOTES:
+        notes.append(f"ignored {ignored - _MOST_NOTES} other files in {archive.path}: {NAME_RULE}.")
     return _one_log(archive, found)
 
 
+def _shown(name: str) -> str:
+    """Return a name as text that says it, and no more than its beginning."""
+    return repr(name) if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]!r}..."
+
+
+def _check_logs(archive: Archive, found: dict[str, dict[str, Segment]], segments: int) -> None:
+    """Refuse a second log, and one of very many segments."""
+    logs = [directory for directory in found if directory]
+    if len(logs) > 1:
+        first, second = sorted(_shown(directory) for directory in logs)
+        raise SegmentLayoutError(
+            f"{archive.path} has several logs, such as in {first} and {second}: expected one. Unpack it, and read them "
+            f"one by one"
+        )
+    if segments > _MOST_SEGMENTS:
+        raise SegmentLayoutError(f"{archive.path} has more than {_MOST_SEGMENTS} segments: expected a store. Unpack it")
+
+
 def _one_log(archive: Archive, found: dict[str, dict[str, Segment]]) -> list[Segment]:
-    logs = {directory: log for directory, log in found.items() if directory} or found
-    if not logs:
+    log = next((log for directory, log in found.items() if directory), found.get(""))
+    if log is None:
         raise StoreNotFoundError(
             f"nothing to read: no segment file in {archive.path} ({NAME_RULE}; a store has them in {COMMIT_LOG}/)."
         )
-    if len(logs) > 1:
-        first, second, *_ = sorted(logs)
-        raise SegmentLayoutError(
-            f"{archive.path} has {len(logs)} logs, such as in {first!r} and {second!r}: expected one. Unpack it, and "
-            f"read them one by one"
-        )
-    return sorted(next(iter(logs.values())).values(), key=lambda segment: segment.start_offset)
+    return sorted(log.values(), key=lambda segment: segment.start_offset)
 
 
 def _check_member(archive: Archive, member: TarInfo, directory: str) -> None:
@@ -169,16 +197,16 @@ def _check_member(archive: Archive, member: TarInfo, directory: str) -> None:
 
 def _wrong(archive: Archive, member: TarInfo, found: str, expected: str) -> SegmentLayoutError:
     return SegmentLayoutError(
-        f"{archive.path}: {member.name!r}, whose header is at position {member.offset}, {found}: expected {expected}. "
-        f"Make the archive again from the store's directory, or unpack it where it can be checked"
+        f"{archive.path}: {_shown(member.name)}, whose header is at position {member.offset}, {found}: expected "
+        f"{expected}. Make the archive again from the store's directory, or unpack it where it can be checked"
     )
 
 
 def _refuse_dledger(archive: Archive, member: TarInfo) -> None:
     if any(part.startswith(_DLEDGER) for part in member.name.split("/")[:-1]):
         raise UnsupportedStoreError(
-            f"{archive.path} has a DLedger log, {member.name!r}: those are read from directories. Unpack it, and give "
-            f"that path"
+            f"{archive.path} has a DLedger log, {_shown(member.name)}: those are read from directories. Unpack it, "
+            f"and give that path"
         )
 
 
@@ -188,11 +216,17 @@ def _members(archive: Archive) -> Iterator[TarInfo]:
     try:
         tar = tarfile.TarFile(fileobj=cast("IO[bytes]", opened))
         for count in range(_MOST_MEMBERS + 1):
+            opened.begin_member()
             member = tar.next()
             if member is None:
                 break
             if count == _MOST_MEMBERS:
                 raise SegmentLayoutError(f"{archive.path} has more than {_MOST_MEMBERS} members: expected a store")
+            if len(tar.pax_headers) > _MOST_GLOBALS:
+                raise SegmentLayoutError(
+                    f"{archive.path} sets more than {_MOST_GLOBALS} values for all members, at position "
+                    f"{opened.tell()}: expected a store. Make the archive again from the store's directory"
+                )
             yield member
             cast("Any", tar).members.clear()  # they are kept for extracting links
     except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, struct.error) as error:
@@ -218,8 +252,14 @@ class _Forward:
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self._position = 0
+        self._room = _MOST_HEADER
+        """Bytes that may still be read for this member."""
         self.last = b""
         """What was read last."""
+
+    def begin_member(self) -> None:
+        """Take note that what was read is not held any more."""
+        self._room = _MOST_HEADER
 
     def tell(self) -> int:
         """Return the position in the archive."""
@@ -227,11 +267,12 @@ class _Forward:
 
     def read(self, count: int) -> bytes:
         """Return bytes, fewer than asked for at the end."""
-        if not 0 <= count <= _MOST_HEADER:
+        if not 0 <= count <= self._room:
             raise SegmentLayoutError(
-                f"{self._archive.path} has a header of {count} bytes at position {self._position}: expected at most "
-                f"{_MOST_HEADER}. Make the archive again from the store's directory"
+                f"{self._archive.path} has a header of {_MOST_HEADER - self._room + count} bytes, at position "
+                f"{self._position}: expected at most {_MOST_HEADER}. Make the archive again from the store's directory"
             )
+        self._room -= count
         self.last = self._read(count)
         self._position += len(self.last)
         return self.last

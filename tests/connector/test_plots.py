@@ -292,6 +292,23 @@ def test_many_topics_become_one_colour() -> None:
     assert "11 others" in _texts(plots.segment_map(many))
 
 
+@pytest.mark.parametrize(
+    ("topic", "shown"),
+    [
+        ("$\\frac{1$", r"\$\frac{1\$"),
+        ("$x^2$", r"\$x^2\$"),
+        ("_hidden", "_hidden"),
+        ("a\x1b[31m\nb\u202e", r"a\x1b[31m\nb\u202e"),
+        ("n" * 300, f"{'n' * 59}\N{HORIZONTAL ELLIPSIS}"),
+    ],
+)
+def test_names_are_drawn_and_do_nothing_else(topic: str, shown: str) -> None:
+    table = _table((topic, 1_000, 0, 100), ("orders", 2_000, 0, 100))
+    for figure in (plots.message_rates(table), plots.segment_map(table)):
+        assert _png(figure).startswith(_PNG)
+        assert {shown, "orders"} <= _texts(figure)
+
+
 def test_queues_and_lags_are_told_in_numbers(shop: Path, config: MessageStoreConfig) -> None:
     texts = _texts(plots.queue_depth(shop, config))
 

@@ -2,6 +2,10 @@
 """Changes a segment at random moments while another process reads it, and says how the reads ended.
 
 Usage: python -m tests.fuzz.changing_files [--times N] [--seed SEED] [--access read|mapped] [--kinds truncate,...]
+           [--look-up]
+
+The reader scans the log, or looks up a topic by its queues. Where the program runs as root, the reader does not, since
+that may read any file.
 """
 
 from __future__ import annotations
@@ -20,12 +24,16 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal
 
-from store_core import read_messages
+from store_core import ReadOptions, read_range
 from store_core.errors import SegmentVanishedError, StoreError
+from store_core.store.read.read_plan import plan_and_walk
 from tests.builders import LogBuilder
+from tests.store_core.store.read.lookup_stores import ALWAYS, write_queues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
 
 __all__ = ["FOREIGN", "KINDS", "SIGBUS", "WRONG", "campaign"]
 
@@ -36,6 +44,10 @@ FOREIGN: Final = "another exception"
 WRONG: Final = "a row that was never there"
 
 _SEGMENT: Final = 16 << 20
+_TOPICS: Final = 8
+_NOBODY: Final = 65534
+"""A user who owns no file."""
+
 _MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 _VALID, _NAMED, _OTHER, _FOREIGN, _WRONG = 0, 10, 11, 12, 13
 _ENDS: Final = {
@@ -82,6 +94,18 @@ def _punch(path: Path, at: int) -> None:
             raise OSError(ctypes.get_errno(), "fallocate")
 
 
+def _forbid(path: Path, at: int) -> None:
+    """Take the permission to read the file."""
+    del at
+    path.chmod(0)
+
+
+def _close(path: Path, at: int) -> None:
+    """Take the permissions of the file's directory."""
+    del at
+    path.parent.chmod(0)
+
+
 def _rewrite(path: Path, at: int) -> None:
     """Empty a file and write it again, as `cp` over an existing file does."""
     whole = path.read_bytes()
@@ -95,25 +119,23 @@ KINDS: Final[dict[str, Callable[[Path, int], None]]] = {
     "unlink": _unlink,
     "overwrite": _overwrite,
     "punch": _punch,
+    "forbid": _forbid,
+    "close": _close,
 }
 """What is done to the segment, at a position."""
 
 
-def _read(root: Path, mode: str, access: Access, expected: dict[int, bytes], changed: Path) -> None:
+def _read(log: _Log, mode: str, access: Access) -> None:
     """Read all messages again and again, until there is an error or the change is over, and end with a code."""
     logging.disable()
+    if not os.geteuid():
+        os.setuid(_NOBODY)
     try:
         after = 0
         while after < _READS_AFTER:
-            after += changed.exists()
-            for batch in read_messages(
-                root,
-                columns=["physical_offset", "body"],
-                max_records_per_batch=2000,
-                mode=mode,  # type: ignore[arg-type]  # one of them
-                segment_access=access,
-            ):
-                _check(batch.to_pydict(), expected)
+            after += log.changed.exists()
+            for batch in log.batches(mode, access):
+                _check(batch.to_pydict(), log.bodies)
     except SegmentVanishedError:
         sys.exit(_NAMED)
     except StoreError:
@@ -130,39 +152,75 @@ def _check(rows: dict[str, list[object]], expected: dict[int, bytes]) -> None:
             sys.exit(_WRONG)
 
 
-def campaign(times: int, seed: int, access: Access, kinds: list[str]) -> Counter[tuple[str, str]]:
-    """Change the only segment of a log `times` times for each kind; return how often the reads ended how."""
+class _Log:
+    """A log with one full segment, and its queues.
+
+    Attributes
+    ----------
+    path : Path
+        The full segment.
+    changed : Path
+        Is there when a change is over.
+    bodies : dict of int to bytes
+        By physical offset.
+    """
+
+    def __init__(self, root: Path, *, is_look_up: bool) -> None:
+        log = LogBuilder(_SEGMENT)
+        while log.end < _SEGMENT:
+            log.append(b"x" * 500, topic=f"t{len(log.records) % _TOPICS}")
+        log.write(root)
+        write_queues(root, log.records, units_per_file=10_000)
+        (root / "lock").touch()
+        root.chmod(0o755)
+        self._root, self._is_look_up = root, is_look_up
+        self.path, self.changed = root / "commitlog" / f"{0:020d}", root / "changed"
+        self._whole = self.path.read_bytes()
+        self.bodies = {record.physical_offset: record.body for record in log.records}
+
+    def batches(self, mode: str, access: Access) -> Iterator[pa.RecordBatch]:
+        """Yield all messages, or those of a topic by its queue; only FAILFAST looks anything up."""
+        topic = "t3" if self._is_look_up else None
+        options = ReadOptions.parse(
+            columns=["physical_offset", "body"],
+            topic=topic,
+            max_records_per_batch=2000,
+            mode="FAILFAST" if topic else mode,
+            segment_access=access,
+        )
+        plan, mapped = plan_and_walk(self._root, options, ALWAYS)
+        for part in plan.ranges:
+            yield from read_range(part, options, mapped)
+
+    def restore(self) -> None:
+        """Undo a change."""
+        self.path.parent.chmod(0o755)
+        self.path.unlink(missing_ok=True)
+        self.path.write_bytes(self._whole)
+        self.changed.unlink()
+
+
+def campaign(
+    times: int, seed: int, access: Access, kinds: list[str], *, is_look_up: bool = False
+) -> Counter[tuple[str, str]]:
+    """Change the full segment of a log `times` times for each kind; return how often the reads ended how."""
     random, ends = Random(seed), Counter[tuple[str, str]]()
     with tempfile.TemporaryDirectory(prefix="changing-files-") as name:
-        root = Path(name)
-        log = LogBuilder(_SEGMENT)
-        log.fill(1, b"x" * 500)
-        log.append(b"last")
-        log.write(root)
-        (root / "lock").touch()
-        path = root / "commitlog" / f"{0:020d}"
-        whole = path.read_bytes()
-        found = read_messages(root, columns=["physical_offset", "body"]).read_all().to_pydict()
-        expected = dict(zip(found["physical_offset"], found["body"], strict=True))
+        log = _Log(Path(name), is_look_up=is_look_up)
         for kind in kinds:
             for number in range(times):
-                mode = _MODES[number % len(_MODES)]
-                ends[kind, _tried(root, path, random, kind, mode, access, expected)] += 1
-                path.write_bytes(whole)
+                ends[kind, _tried(log, random, kind, _MODES[number % len(_MODES)], access)] += 1
     return ends
 
 
-def _tried(
-    root: Path, path: Path, random: Random, kind: str, mode: str, access: Access, expected: dict[int, bytes]
-) -> str:
-    changed = root / "changed"
-    reader = multiprocessing.get_context("fork").Process(target=_read, args=(root, mode, access, expected, changed))
+def _tried(log: _Log, random: Random, kind: str, mode: str, access: Access) -> str:
+    reader = multiprocessing.get_context("fork").Process(target=_read, args=(log, mode, access))
     reader.start()
     time.sleep(0.05 + random.random() * 0.2)
-    KINDS[kind](path, random.randrange(_SEGMENT))
-    changed.touch()
+    KINDS[kind](log.path, random.randrange(_SEGMENT))
+    log.changed.touch()
     reader.join(60)
-    changed.unlink()
+    log.restore()
     if reader.is_alive():
         reader.kill()
         reader.join()
@@ -177,8 +235,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--access", choices=("read", "mapped"), default="read")
     parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--look-up", action="store_true", help="read a topic by its queues")
     asked = parser.parse_args()
-    ends = campaign(asked.times, asked.seed, asked.access, asked.kinds.split(","))
+    ends = campaign(asked.times, asked.seed, asked.access, asked.kinds.split(","), is_look_up=asked.look_up)
     for (kind, end), count in sorted(ends.items()):
         print(f"{count:6} {kind:10} {end}")
     bad = {FOREIGN, WRONG, "never ended"} | ({SIGBUS} if asked.access == "read" else set())

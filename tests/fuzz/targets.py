@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tests.fuzz.archive_targets import ARCHIVE_TARGETS
 from tests.fuzz.command_targets import COMMAND_TARGETS
 from tests.fuzz.faulty_targets import FAULTY_TARGETS
 from tests.fuzz.log_targets import LOG_TARGETS
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TARGETS", "target_named"]
 
-TARGETS: Final = (*SCALAR_TARGETS, *TEXT_TARGETS, *LOG_TARGETS, *STORE_TARGETS, *COMMAND_TARGETS)
+TARGETS: Final = (*SCALAR_TARGETS, *TEXT_TARGETS, *LOG_TARGETS, *ARCHIVE_TARGETS, *STORE_TARGETS, *COMMAND_TARGETS)
 
 
 def target_named(name: str) -> Target:

@@ -10,10 +10,11 @@ from tests.fuzz.changing_files import FOREIGN, KINDS, SIGBUS, WRONG, campaign
 _SEED = 23
 
 
+@pytest.mark.parametrize("is_look_up", [False, True], ids=["scan", "look-up"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("times", [1, pytest.param(60, marks=pytest.mark.soak)])
-def test_no_change_kills_a_reader_or_makes_a_row(times: int, kind: str) -> None:
-    ends = campaign(times, _SEED, "read", [kind])
+def test_no_change_kills_a_reader_or_makes_a_row(times: int, kind: str, is_look_up: bool) -> None:
+    ends = campaign(times, _SEED, "read", [kind], is_look_up=is_look_up)
 
     assert times == ends.total()
     assert not {end for _, end in ends} & {SIGBUS, FOREIGN, WRONG, "never ended"}

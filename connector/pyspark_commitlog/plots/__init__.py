@@ -36,6 +36,7 @@ from pyspark_commitlog.plots.style import (
     no_ticks,
     quantity_formatter,
     sequential_colours,
+    shown_name,
     time_axis,
     times_of_day,
     title,
@@ -96,7 +97,7 @@ def message_rates(messages: Messages, bin_seconds: int | None = None) -> Figure:
     time_axis(axes[1, 0], found.begins, int(found.begins[-1]) + width)
     legend = figure.legend(
         labels.values(),
-        labels.keys(),
+        ["-"] * len(labels),  # names that begin with "_" would be left out
         loc="outside right upper",
         frameon=False,
         fontsize=TEXT,
@@ -104,7 +105,8 @@ def message_rates(messages: Messages, bin_seconds: int | None = None) -> Figure:
         handleheight=1,
         labelspacing=0.6,
     )
-    for text in legend.get_texts():
+    for topic, text in zip(labels, legend.get_texts(), strict=True):
+        text.set_text(shown_name(topic))
         text.set_color(INK)
     return figure
 
@@ -164,7 +166,7 @@ def segment_map(messages: Messages) -> Figure:
     bare_axes(axes, grid=None)
     axes.spines["bottom"].set_visible(False)
     axes.set_ylim(len(layers), 0)
-    axes.set_yticks(np.arange(len(layers)) + 0.5, list(layers))
+    axes.set_yticks(np.arange(len(layers)) + 0.5, [shown_name(topic) for topic in layers])
     step = max(1, -(-len(found.offsets) // 10))
     places = np.arange(0, len(found.offsets), step)
     axes.set_xticks(places.tolist(), [binary_bytes(int(found.offsets[place])) for place in places])

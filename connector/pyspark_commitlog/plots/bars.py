@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final, cast
 
-from pyspark_commitlog.plots.style import BLUE, GREY, INK, bare_axes, behind_bar, new_figure, si, title
+from pyspark_commitlog.plots.style import BLUE, GREY, INK, bare_axes, behind_bar, new_figure, shown_name, si, title
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -86,4 +86,4 @@ def bar_axes(axes: Axes, names: Sequence[str], width: float, rows: int) -> None:
     axes.set_xlim(0, width)
     axes.set_ylim(rows - 0.4, -0.6)
     axes.set_xticks([])
-    axes.set_yticks(range(len(names)), list(names))
+    axes.set_yticks(range(len(names)), [shown_name(name) for name in names])

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.answers.text.shown_text import escape_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,6 +40,7 @@ __all__ = [
     "no_ticks",
     "quantity_formatter",
     "sequential_colours",
+    "shown_name",
     "si",
     "time_axis",
     "times_of_day",
@@ -65,6 +68,8 @@ _WIDTH: Final = 9.0
 _DPI: Final = 160
 _PAD: Final = 0.08
 _TITLE: Final = 12.0
+_LONGEST_NAME: Final = 60
+"""Characters of a label: longer names would leave no room for what they are of."""
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
@@ -133,6 +138,17 @@ def title(axes: Axes, text: str, note: str = "") -> None:
     axes.set_title(text, loc="left", color=INK, fontsize=_TITLE, fontweight="bold", pad=8)
     if note:
         axes.set_title(note, loc="right", color=INK, fontsize=TEXT, pad=8)
+
+
+def shown_name(name: str) -> str:
+    r"""Return the name of a topic or a group as a label that matplotlib draws as it is: no formula, and not too long.
+
+    >>> shown_name("$\\frac{1$")
+    '\\$\\frac{1\\$'
+    """
+    text = escape_text(name)
+    text = text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return text.replace("$", r"\$")
 
 
 def few_ticks() -> MaxNLocator:

@@ -171,7 +171,7 @@ HOSTILE: Final = {
     "device": ([member(kind=tarfile.CHRTYPE)], "is a device"),
     "pipe": ([member(kind=tarfile.FIFOTYPE)], "is a device"),
     "twice": ([member(), member()], "is there twice"),
-    "two logs": ([member(f"a/{NAME}"), member(f"b/{NAME}")], "has 2 logs"),
+    "two logs": ([member(f"a/{NAME}"), member(f"b/{NAME}")], "has several logs, such as in"),
 }
 
 
@@ -205,8 +205,69 @@ def test_header_that_wants_much_memory_is_refused(kind: bytes, tmp_path: Path) -
     header = tarfile.TarInfo("name")
     header.type, header.size = kind, 1 << 32
     path = written(tmp_path / "bomb.tar.gz", header.tobuf(tarfile.GNU_FORMAT) + bytes(8 << 20))
-    with pytest.raises(SegmentLayoutError, match="has a header of 4294967296 bytes"):
+    with pytest.raises(SegmentLayoutError, match="has a header of 4294967808 bytes"):
         rows(path)
+
+
+def header(kind: bytes, size: int, *, goes_on: bool = False) -> bytes:
+    """Make a header, of a map of holes that goes on or not."""
+    made = tarfile.TarInfo("name")
+    made.type, made.size = kind, size
+    data = bytearray(made.tobuf(tarfile.GNU_FORMAT))
+    data[482] = goes_on
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data)
+    return bytes(data)
+
+
+def pax_value(key: str, size: int) -> bytes:
+    """Make a pax record, of at least a size, in whole blocks."""
+    rest = f" {key}=".encode() + b"v" * size
+    length = next(length for length in range(len(rest), len(rest) + 20) if len(f"{length}") + len(rest) + 1 == length)
+    record = f"{length}".encode() + rest + b"\n"
+    return record + bytes(-len(record) % 512)
+
+
+_HALF: Final = 600 << 10
+_HOLES: Final = b"".join(b"%011o\0%011o\0" % (at, 1) for at in range(21)) + b"\1" + bytes(7)
+BOMBS: Final = {
+    "names": header(tarfile.GNUTYPE_LONGNAME, _HALF) + b"n" * _HALF,
+    "links": header(tarfile.GNUTYPE_LONGLINK, _HALF) + b"n" * _HALF,
+    "pax": header(tarfile.XHDTYPE, len(pax_value("key", _HALF))) + pax_value("key", _HALF),
+    "map of holes": header(tarfile.GNUTYPE_SPARSE, 0, goes_on=True) + _HOLES * 4096,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_headers_that_extend_one_another_are_refused_before_they_are_held(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "bomb.tar.gz", BOMBS[name] * 2 + bytes(1024))
+    with pytest.raises(
+        SegmentLayoutError, match=r"has a header of \d{7} bytes, at position \d+: expected at most 1048576"
+    ):
+        rows(path)
+
+
+def test_headers_for_all_members_are_refused_when_they_are_many(tmp_path: Path) -> None:
+    values = [pax_value(f"key{number}", 400) for number in range(70)]
+    pairs = (header(tarfile.XGLTYPE, len(value)) + value + header(tarfile.REGTYPE, 0) for value in values)
+    with pytest.raises(SegmentLayoutError, match="sets more than 64 values for all members"):
+        rows(written(tmp_path / "bomb.tar.gz", b"".join(pairs) + bytes(1024)))
+
+
+def test_very_many_segments_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_listing, "_MOST_SEGMENTS", 3)
+    path = of_members(tmp_path / "many.tar", *(member(f"commitlog/{number * 4096:020d}") for number in range(5)))
+    with pytest.raises(SegmentLayoutError, match="more than 3 segments"):
+        rows(path)
+
+
+def test_names_are_noted_as_far_as_a_person_reads(root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(30):
+        (root / "commitlog" / f"{number:02d}{'n' * 240}").write_text("x")
+    rows(packed(root, tmp_path / "copy.tar"))
+    assert 20 == caplog.text.count("ignored 'broker-a/store/commitlog/")
+    assert "ignored 10 other files" in caplog.text
+    assert "n" * 200 not in caplog.text
 
 
 def test_headers_that_lead_backwards_end(tmp_path: Path) -> None:
