@@ -15,7 +15,6 @@ from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.store.rebuild.files import QUEUE_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["ATTEMPTS", "RebuildAttempt"]
@@ -68,35 +67,37 @@ class RebuildAttempt:
         """
         sync_files(self.root, self._whole)
         for root in self._roots:
-            for place in _places(root):
-                self._move(root, place)
+            for kind in QUEUE_KINDS:
+                for topic in _names(root / kind):
+                    self._move_queues(root, f"{kind}/{topic}")
+            if (root / INDEX_DIRECTORY).is_dir():
+                self._move(root, INDEX_DIRECTORY)
 
-    def _move(self, root: Path, place: str) -> None:
+    def _move_queues(self, root: Path, topic: str) -> None:
+        """Move all queues of a topic at once, unless others of it are in place."""
+        if not self._move(root, topic):
+            for queue_id in _names(root / topic):
+                self._move(root, f"{topic}/{queue_id}")
+
+    def _move(self, root: Path, place: str) -> bool:
+        """Move a directory, and return whether there was nothing in its place."""
         source, target = f"{root}/{place}", f"{self._target_root}/{place}"
         try:
-            _rename(source, target)
-        except FileNotFoundError:  # the first queue of its topic
+            return _is_renamed(source, target)
+        except FileNotFoundError:
             os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120 -- text
-            _rename(source, target)
+            return _is_renamed(source, target)
 
 
-def _rename(source: str, target: str) -> None:
-    """Rename a directory, unless its target is there."""
+def _is_renamed(source: str, target: str) -> bool:
+    """Rename a directory unless there is something in its place; return whether it was."""
     try:
         os.rename(source, target)  # noqa: PTH104 -- Path.rename would silently replace a file
     except OSError as error:
         if error.errno not in _ALREADY_THERE:
             raise
-
-
-def _places(root: Path) -> Iterator[str]:
-    """Yield the directories that are moved as a unit: those of queues, and the index."""
-    for kind in QUEUE_KINDS:
-        for topic in _names(root / kind):
-            for queue_id in _names(root / kind / topic):
-                yield f"{kind}/{topic}/{queue_id}"
-    if (root / INDEX_DIRECTORY).is_dir():
-        yield INDEX_DIRECTORY
+        return False
+    return True
 
 
 def _names(directory: Path) -> list[str]:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QueuePiece", "SegmentUnits"]
 
-_ROOM: Final = 1 << 18
-"""Units collected before they are passed on, 8 MiB of plain ones; with fewer, small queues get tiny pieces."""
+_ROOM: Final = 1 << 19
+"""Units collected before they are passed on, 16 MiB of plain ones; with fewer, small queues get tiny pieces."""
 
 _REFUSED_KEPT: Final = 100
 _PASSED_OVER_KEPT: Final = 1000
