@@ -364,7 +364,7 @@ def whole_tiling(
     if not found.are_files:
         return tiling, tiling.summary()
     summary = proofs.fact(("tiling summary", *tiling.extent), tiling.summary, _weight)
-    name = "tiling", *tiling.extent, *costs.values
+    name = "tiling", *tiling.extent, *costs.values, segments[0].is_mapped  # which it opens
     return proofs.fact(name, lambda: tiling, lambda _: _SHARE_SIZE * summary.shares), summary
 
 
