@@ -15,6 +15,7 @@ from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAcc
 from store_core.files import read_bytes
 from store_core.files.segment_source import Segment, open_pages, open_segment
 from tests.builders import LogBuilder
+from tests.store_core.store.read.index_stores import keyed_store, questions
 from tests.store_core.store.read.lookup_stores import OPTIONS, remembering, same_as_scan, small_store
 from tests.store_core.store.read.test_narrow_reads import MODES, damaged, outcome
 
@@ -84,12 +85,13 @@ def test_look_up_has_the_rows_of_a_scan(options: dict[str, Any], tmp_path: Path)
 
 
 def test_what_was_proven_with_one_access_does_not_disturb_the_other(tmp_path: Path) -> None:
-    last = [record for record in small_store(tmp_path).records if not record.sys_flag][-1].physical_offset
+    asked = questions(keyed_store(tmp_path))
     with remembering():
         for access in ("mapped", "read", "mapped", "read"):
-            plan = same_as_scan(tmp_path, segment_access=access, physical_offset=last)
-            assert "has a unit" in plan.explanation.why
-            assert access == ("read" if plan.ranges[0].segment.is_copied else "mapped")
+            for options in asked:
+                plan = same_as_scan(tmp_path, segment_access=access, **options)
+                assert plan.explanation.plan == "index"
+                assert all(part.segment.is_copied == (access == "read") for part in plan.ranges)
 
 
 @pytest.mark.parametrize("size", [0, 1000, SEGMENT - 1])
