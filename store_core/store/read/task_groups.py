@@ -18,6 +18,9 @@ _TASK_BYTES: Final = 32 << 20
 _OPENING: Final = 64 << 10
 """Bytes that could be read in the time that opening a segment takes."""
 
+_PICKING: Final = 1 << 10
+"""Bytes that could be read in the 3 µs that a picked record takes, however small it is."""
+
 
 def task_groups(ranges: Sequence[ReadRange]) -> list[tuple[ReadRange, ...]]:
     """Return the ranges that each task reads, in order.
@@ -31,7 +34,7 @@ def task_groups(ranges: Sequence[ReadRange]) -> list[tuple[ReadRange, ...]]:
         if groups and _is_in_archive_of(groups[-1][-1], part):
             groups[-1].append(part)
             continue
-        size = _TASK_BYTES if part.picks is None else part.picks.size + _OPENING
+        size = _TASK_BYTES if part.picks is None else part.picks.size + _PICKING * len(part.picks) + _OPENING
         if not groups or size > room:
             groups.append([])
             room = _TASK_BYTES

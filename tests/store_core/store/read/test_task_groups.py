@@ -11,9 +11,9 @@ from store_core.store.read.task_groups import task_groups
 MIB = 1 << 20
 
 
-def picked(number: int, size: int) -> ReadRange:
-    one = np.array([number * MIB], np.int64)
-    picks = Picks(one, np.array([size], np.int64), one.astype(np.int32), one)
+def picked(number: int, size: int, count: int = 1) -> ReadRange:
+    places = number * MIB + np.arange(count)
+    picks = Picks(places, np.full(count, size, np.int64), np.zeros(count, np.int32), places)
     return ReadRange(Segment(f"/{number}", number * MIB, MIB), number * MIB, (number + 1) * MIB, 0, picks=picks)
 
 
@@ -29,6 +29,11 @@ def test_few_records_of_many_segments_are_one_task() -> None:
 
 def test_a_task_is_bounded() -> None:
     assert sizes(*(picked(number, 10 * MIB) for number in range(7))) == [3, 3, 1]
+
+
+def test_very_many_small_records_are_tasks_of_their_own() -> None:
+    assert sizes(*(picked(number, 100, 20_000) for number in range(4))) == [1, 1, 1, 1]
+    assert sizes(*(picked(number, 100, 2_000) for number in range(4))) == [4]
 
 
 def test_each_scan_is_a_task() -> None:
