@@ -318,11 +318,12 @@ def survey_queue(
     """
     survey, place = Survey(queue, most_asked=most_asked), START
     for part in queue.parts(log.begin):
-        known = _recalled(part, place, log, proofs) if asked is None else None
+        recalled = _recalled(part, place, log, proofs)
+        known = recalled if asked is None else None
         if known is None:
             units = part.open(place)
             known, is_lasting = _survey_file(units, log, None if asked is None else partial(survey.ask, asked))
-            if is_lasting and part.state is not None and units.state == part.state:
+            if is_lasting and recalled is None and part.state is not None and units.state == part.state:
                 proofs.keep((part.path, log.begin), part.state, known, is_last=part.is_last)
         survey.add(known)
         place = known.after
