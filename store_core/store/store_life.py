@@ -88,7 +88,8 @@ class StoreLife:
         try:
             self._load()
         except StoreError as error:
-            return replace(self.services.derived.recovery.refuse(error), changes=self._changes)
+            report = self.services.derived.recovery.refuse(error)
+            return replace(report, last_exit_ok=_last_exit_ok(self._abort), changes=self._changes)
         finally:
             self._let_go()
         return self.recovery_report
@@ -132,6 +133,16 @@ def dry_run(
     try:
         config = checked_config(root, config, file_system)
     except StoreError as error:
-        return RecoveryReport(release=config.release if config is not None else DEFAULT_RELEASE, refusal=str(error))
+        release = config.release if config is not None else DEFAULT_RELEASE
+        is_ok = _last_exit_ok(AbortFile(root, file_system))
+        return RecoveryReport(release=release, last_exit_ok=is_ok, refusal=str(error))
     setup = StoreSetup(root, config, is_read_only=True, batch_topics=batch_topics, clock=clock, file_system=file_system)
     return StoreLife(setup).try_out()
+
+
+def _last_exit_ok(abort: AbortFile) -> bool:
+    """Return whether a store that is refused was closed, as far as one can look."""
+    try:
+        return not abort.exists
+    except OSError:
+        return True

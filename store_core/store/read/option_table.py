@@ -127,7 +127,13 @@ READ_OPTIONS: Final = (
         "columns",
         "columns, separated by commas. Only these are decoded. In Spark `.schema(...)` does the same",
     ),
-    Option("decompress", "false", "columns", "`true` decompresses bodies, up to a maximum size"),
+    Option(
+        "decompress",
+        "false",
+        "columns",
+        "`true` decompresses bodies, up to a maximum size, as each record says; no checksum of RocketMQ covers what it "
+        "says of that, unless properties have checksums",
+    ),
     Option(
         "mode",
         "FAILFAST",

@@ -56,6 +56,19 @@ def test_a_file_in_the_place_of_a_part_is_named_and_nothing_is_written(root: Pat
     assert before == every_file(root)
 
 
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue"])
+def test_a_dry_run_of_a_refused_store_says_whether_it_was_closed(root: Path, part: str) -> None:
+    (root / part).rename(root.parent / part)
+    (root / part).write_text("not a directory")
+    assert "the store was closed" in str(DefaultMessageStore.dry_run(root))
+
+    (root / "abort").touch()
+    report = DefaultMessageStore.dry_run(root)
+    assert report.is_refused
+    assert not report.last_exit_ok
+    assert "the store was not closed (there is an abort file)" in str(report)
+
+
 def test_a_file_that_may_not_be_opened_is_named_by_opening_and_by_a_dry_run(root: Path) -> None:
     for read_only in (False, True):
         disk = FaultyFileSystem()
