@@ -50,9 +50,8 @@ class PickWindow:
     raw: npt.NDArray[np.uint8]
     positions: npt.NDArray[np.int64]
 
-    @property
     def first_wrong(self) -> int | None:
-        """Physical offset of the first record that is not what its unit says; None if all are."""
+        """Return the physical offset of the first record that is not what its unit says; None if all are."""
         is_right = self.picks.are_right(self.raw, self.segment, self.positions)
         return None if is_right.all() else int(self.picks.starts[int(is_right.argmin())])
 
@@ -89,17 +88,25 @@ class PickWindows:
         self._kept: list[PickWindow] = []
         self._file = open_file(segment)
 
-    def check(self) -> int | None:
-        """Return the physical offset of the first record that is not what its unit says; None if all are."""
-        kept = 0
+    def check(self, *, is_kept: bool = False) -> int | None:
+        """Return the physical offset of the first record that is not what its unit says; None if all are.
+
+        Parameters
+        ----------
+        is_kept : bool
+            Whether what was read stays for `checked`, as far as it is not too much.
+        """
+        room = _MOST_KEPT if is_kept else 0
         for part in self._parts:
-            outside = self._first_outside(part)
-            window = None if outside is not None else self._read(part)
-            wrong = outside if window is None else window.first_wrong
+            wrong = self._first_outside(part)
             if wrong is not None:
                 return wrong
-            kept += part.size
-            if window is not None and kept <= _MOST_KEPT:
+            window = self._read(part)
+            wrong = window.first_wrong()
+            if wrong is not None:
+                return wrong
+            room -= part.size
+            if room >= 0:
                 self._kept.append(window)
         return None
 
@@ -116,8 +123,9 @@ class PickWindows:
             yield self._kept.pop(0)
         for part in self._parts[count:]:
             window = self._read(part)
-            if window.first_wrong is not None:
-                raise self._changed(window.first_wrong)
+            wrong = window.first_wrong()
+            if wrong is not None:
+                raise self._changed(wrong)
             yield window
 
     def __enter__(self) -> Self:
