@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ __all__ = [
     "check_is_root",
     "check_parts",
     "is_root",
+    "path_exists",
 ]
 
 COMMIT_LOG: Final = "commitlog"
@@ -110,12 +112,20 @@ def check_is_no_url(path: Path) -> None:
         With the path, and what to do.
     """
     at = next((at for at, part in enumerate(path.parts) if _SCHEME.fullmatch(part)), None)
-    if at is not None and not Path(*path.parts[: at + 1]).exists():
+    if at is not None and not path_exists(Path(*path.parts[: at + 1])):
         url = f"{path.parts[at]}//{'/'.join(path.parts[at + 1 :])}"
         raise UnsupportedStoreError(
             f"{url} looks like a URL, and this needs the store on a local disk, or on one that is mounted. Nothing "
             f"was changed. Copy the store there, or write it there and copy it to where it belongs"
         )
+
+
+def path_exists(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path exists; one that the system can't even look up does not."""
+    try:
+        return os.path.exists(path)  # noqa: PTH110 -- Path.exists raises where a path is too long
+    except ValueError:
+        return False
 
 
 def is_root(path: Path, file_system: FileSystem) -> bool:

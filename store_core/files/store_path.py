@@ -32,7 +32,7 @@ from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
-from store_core.files.store_parts import COMMIT_LOG, check_is_no_url
+from store_core.files.store_parts import COMMIT_LOG, check_is_no_url, path_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -256,11 +256,11 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
     if remote is not None:
         return [_there(remote)]
     local = _without_scheme(text)
-    if local and _exists(local):
+    if local and path_exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
     parts = local.split(_MULTI_PATH_SPLITTER)
     if len(parts) > 1 and all(map(str.strip, parts)):
-        missing = next((part for part in parts if not _exists(part.strip())), None)
+        missing = next((part for part in parts if not path_exists(part.strip())), None)
         if missing is None:
             return [Path(os.path.abspath(part.strip())) for part in parts]  # noqa: PTH100 -- as above
         raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
@@ -278,26 +278,18 @@ def _tried(text: str, local: str) -> str:
     return "" if absolute == text else f"; tried {absolute!r}"
 
 
-def _exists(path: str) -> bool:
-    """Return whether a path exists; one that the system can't even look up does not."""
-    try:
-        return os.path.exists(path)  # noqa: PTH110 -- Path.exists raises where a path is too long
-    except ValueError:
-        return False
-
-
 def _without_scheme(text: str) -> str:
     """Return the path in a ``file:`` URL, and refuse URLs of other schemes.
 
     Percent signs are decoded if the decoded path exists: Hadoop writes URLs without encoding them.
     """
     url = _URL.match(text)
-    if url is None or _exists(text):
+    if url is None or path_exists(text):
         return text
     local = _FILE_URL.fullmatch(text)
     if local is not None:
         decoded = unquote(local[1])
-        return decoded if _exists(decoded) else local[1]
+        return decoded if path_exists(decoded) else local[1]
     if url[1].lower() == "file":
         raise StoreNotFoundError(f"{text!r} names another host: expected file:///path")
     raise UnsupportedStoreError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, get_args, get_type_hints
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.access import kind_of_file
+from store_core.files.store_parts import path_exists
 from store_core.store.config.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def load_fields(
     StoreAccessError
         If it is not a file.
     """
-    if not Path(path).exists():
+    if not path_exists(path):
         raise StoreNotFoundError(f"there is no configuration file {path}")
     if not Path(path).is_file():
         found = kind_of_file(Path(path).stat().st_mode)

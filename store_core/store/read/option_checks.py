@@ -55,7 +55,7 @@ def parse_integer(name: str, value: object, low: int, high: int, expected: str) 
     InvalidOptionError
         If it is not an integer, or not between `low` and `high`, both inclusive.
     """
-    number = int(value) if isinstance(value, str) and is_integer(value) else value
+    number = int(value.strip()) if isinstance(value, str) and is_integer(value) else value
     if not isinstance(number, SupportsIndex) or isinstance(number, bool) or not low <= index(number) <= high:
         refuse_value(name, value, expected)
     return index(number)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError
+from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.segment_source import Segment
 from store_core.files.store_path import layout_problems, list_segments, usual_size
 from tests.builders import LogBuilder
@@ -161,6 +161,12 @@ def test_a_file_that_is_given_twice_is_read_once(root: Path) -> None:
 def test_a_path_that_is_not_there_is_named(path: str) -> None:
     with pytest.raises(StoreNotFoundError, match="no such path"):
         list_segments(path)
+
+
+@pytest.mark.parametrize("scheme", ["nowhere:", "x" * 300 + ":"])
+def test_what_is_left_of_a_url_is_not_looked_up(tmp_path: Path, scheme: str) -> None:
+    with pytest.raises(UnsupportedStoreError, match="looks like a URL"):
+        list_segments(tmp_path / scheme / "bucket" / "store")
 
 
 def test_the_error_for_a_relative_path_says_where_it_was_looked_for(

@@ -133,9 +133,10 @@ def test_error_of_a_file_names_the_file(tmp_path: Path) -> None:
         MessageStoreConfig.from_properties(write(tmp_path, "enableLmq=1"))
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["nowhere.conf", "long" * 80 + "nowhere.conf", "\0nowhere.conf"])
+def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreNotFoundError, match=r"no configuration file .*nowhere\.conf"):
-        BrokerConfig.from_properties(tmp_path / "nowhere.conf")
+        BrokerConfig.from_properties(tmp_path / name)
 
 
 @pytest.mark.parametrize(

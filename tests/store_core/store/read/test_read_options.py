@@ -51,6 +51,7 @@ def test_options_survive_pickling() -> None:
         ("filter", "TagA || TagB", "TagA || TagB"),
         ("starting_offsets", "12", 12),
         ("starting_offsets", " 12 ", np.int64(12)),
+        ("min_partitions", "\x1f12\x1c", 12),
         ("ending_offsets", '{"t":{"0":12,"1":-1}}', {"t": {0: 12, 1: -1}}),
         ("starting_timestamp", "1714564800000", 1714564800000),
         ("starting_timestamp", "2024-05-01T12:00:00Z", datetime(2024, 5, 1, 12, tzinfo=UTC)),
