@@ -81,7 +81,8 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
     on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part of the log read, and after queues are written.
+        Called with a `store_core.store.parts.PartsDone` after each part of the log read, after queues are written, and
+        after each file of an index that has several.
     say : callable, optional
         Called with lines for an operator, as things are done.
     clock : Clock, optional

@@ -56,7 +56,12 @@ class LocalRunner:
         raise NotImplementedError
 
     def run(self, job: Job[Part, Partial, Result]) -> Result:
-        raise NotImplementedError
+        parts = list(job.plan())
+        made = {}
+        for number in self._ordered(range(len(parts))):
+            for _ in range(self.attempts):
+                made[number] = job.run(parts[number])
+        return job.merge(made[number] for number in range(len(parts)))
 
     def run_grouped(self, job: GroupedJob[Part, Key, Piece, Partial, Result]) -> Result:
         pieces = [piece for part in self._ordered(job.plan()) for piece in job.run(part)]

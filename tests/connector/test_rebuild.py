@@ -9,7 +9,7 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = log_of(200).write(tmp_path / "store")
-    rebuild_here(store, tmp_path / "expected", RULES)
+    rebuild_by(LocalRunner(slots=1), store, tmp_path / "expected", RULES)  # one task writes the index
     chosen = random.Random(seed)  # noqa: S311 -- for variety
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
     monkeypatch.setattr(passes, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
@@ -67,6 +67,40 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     assert index_files(tmp_path / "expected") == index_files(tmp_path / "found")
     assert 200 == report.records
     assert {"consumequeue", "index"} == {path.name for path in (tmp_path / "found").iterdir()}
+
+
+class CountingRunner(LocalRunner):
+    """Counts the parts of ungrouped jobs: files of an index."""
+
+    parts = 0
+
+    def run(self, job: Any) -> Any:  # noqa: ANN401 -- it is an `IndexFilesJob`
+        self.parts += len(job.plan())
+        return super().run(job)
+
+
+@pytest.mark.parametrize(("records", "files"), [(80, 14), (5, 1)])
+@pytest.mark.parametrize(("slots", "is_one_machine"), [(1, True), (2, True), (2, False)])
+def test_each_file_of_an_index_has_a_task_of_its_own_if_there_are_slots(
+    records: int, files: int, slots: int, is_one_machine: bool, tmp_path: Path
+) -> None:
+    store = log_of(records).write(tmp_path / "store")
+    runner = CountingRunner(slots=slots, is_one_machine=is_one_machine)
+    report = rebuild_by(runner, store, tmp_path / "found", RULES)
+
+    assert report.index is not None
+    assert files == report.index.files == len(index_files(tmp_path / "found"))
+    assert runner.parts == (files if slots > 1 and files > 1 else 0)
+
+
+def test_on_a_cluster_the_index_of_a_small_log_goes_through_the_shuffle(tmp_path: Path) -> None:
+    store = log_of(80).write(tmp_path / "store")
+    rules = replace(RULES, queue_rules=replace(SIZES, max_index_num=100_000))
+    runner = CountingRunner(slots=2)
+    report = rebuild_by(runner, store, tmp_path / "found", rules)
+
+    assert report.index is not None
+    assert (1, 0) == (report.index.files, runner.parts)
 
 
 @pytest.mark.golden

@@ -10,10 +10,13 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["IndexEntries", "pack_entries", "unpack_entries"]
+__all__ = ["PACKED_COUNT_SIZE", "IndexEntries", "pack_entries", "packed_counts", "unpack_entries"]
 
 _LONG: Final = np.dtype("<i8")
 _INT: Final = np.dtype("<i4")
+PACKED_COUNT_SIZE: Final = _LONG.itemsize
+"""First bytes of packed entries that tell, with their size, how many they are."""
+
 _MESSAGE_SIZE: Final = 2 * _LONG.itemsize
 _ENTRY_SIZE: Final = 2 * _INT.itemsize
 
@@ -58,6 +61,28 @@ def pack_entries(entries: IndexEntries) -> bytes:
     return b"".join(part.tobytes() for part in parts)
 
 
+def packed_counts(head: bytes | memoryview, size: int) -> tuple[int, int]:
+    """Return the number of messages, and of entries, in packed entries.
+
+    Parameters
+    ----------
+    head : bytes-like
+        Their first `PACKED_COUNT_SIZE` bytes, or more.
+    size : int
+        Their size in bytes.
+
+    Raises
+    ------
+    ValueError
+        If they were not made by `pack_entries`.
+    """
+    messages = int(np.frombuffer(head, _LONG, 1)[0]) if len(head) >= PACKED_COUNT_SIZE else -1
+    entries, rest = divmod(size - PACKED_COUNT_SIZE - messages * _MESSAGE_SIZE, _ENTRY_SIZE)
+    if messages < 0 or entries < 0 or rest:
+        raise ValueError(f"{size} bytes are not index entries")
+    return messages, entries
+
+
 def unpack_entries(packed: bytes | memoryview) -> IndexEntries:
     """Decode entries.
 
@@ -66,10 +91,7 @@ def unpack_entries(packed: bytes | memoryview) -> IndexEntries:
     ValueError
         If `packed` was not made by `pack_entries`.
     """
-    messages = int(np.frombuffer(packed, _LONG, 1)[0]) if len(packed) >= _LONG.itemsize else -1
-    entries, rest = divmod(len(packed) - _LONG.itemsize - messages * _MESSAGE_SIZE, _ENTRY_SIZE)
-    if messages < 0 or entries < 0 or rest:
-        raise ValueError(f"{len(packed)} bytes are not index entries")
+    messages, entries = packed_counts(packed, len(packed))
     times_at = _LONG.itemsize * (1 + messages)
     rows_at = times_at + _LONG.itemsize * messages
     return IndexEntries(

@@ -73,6 +73,22 @@ class RebuildAttempt:
             if (root / INDEX_DIRECTORY).is_dir():
                 self._move(root, INDEX_DIRECTORY)
 
+    def settle_index_files(self) -> None:
+        """Sync all files, then move those of the index into place, each in the place of the same file if it is there.
+
+        Several tasks write files of one index; who names the files sees to it that attempts of a task use one name.
+
+        Raises
+        ------
+        OSError
+            If a system call fails.
+        """
+        sync_files(self.root, self._whole)
+        source, target = self.root / INDEX_DIRECTORY, self._target_root / INDEX_DIRECTORY
+        target.mkdir(parents=True, exist_ok=True)
+        for name in _names(source):
+            (source / name).replace(target / name)
+
     def _move_queues(self, root: Path, topic: str) -> None:
         """Move all queues of a topic at once, unless others of it are in place."""
         if not self._move(root, topic):

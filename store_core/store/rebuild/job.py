@@ -29,6 +29,7 @@ from store_core.store.rebuild.compare import QueueDifferences, StoredQueues, com
 from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
 from store_core.store.rebuild.gap_filler import FillBudget
 from store_core.store.rebuild.index_compare import IndexComparison
+from store_core.store.rebuild.index_slices import IndexSlice, slice_entries
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.plain_queue import PlainQueue
 from store_core.store.rebuild.report import RebuildReport
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.segment_part import SegmentPart
     from store_core.store.rebuild.segment_scan import IndexPiece
 
-__all__ = ["Finding", "PartOutcome", "RebuildJob", "Run", "RunKey", "RunKind"]
+__all__ = ["Finding", "PartOutcome", "RebuildFindings", "RebuildJob", "Run", "RunKey", "RunKind"]
 
 _FIRST_BUCKET = 0
 """Its task gets the outcomes, and the index if that is to be written; it then takes longest, so it starts first."""
@@ -102,10 +103,25 @@ class PartOutcome(NamedTuple):
 Run: TypeAlias = bytes | SpilledRun | PartOutcome
 """Units or entries, or where they are; or an outcome, which is only passed on."""
 
-_ReadRun: TypeAlias = tuple[RunKey, bytes | PartOutcome]
+_KeyedRun: TypeAlias = tuple[RunKey, Run]
 
-Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | QueueDifferences | QueueJudgement
+Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | IndexSlice | QueueDifferences | QueueJudgement
 """A result of a task."""
+
+
+class RebuildFindings(NamedTuple):
+    """What a job found.
+
+    Attributes
+    ----------
+    report : RebuildReport or None
+        None if parts of a segment do not fit together, so that segments have to be read whole.
+    slices : tuple of IndexSlice
+        The files of an index that are still to be written, by `IndexFilesJob`.
+    """
+
+    report: RebuildReport | None
+    slices: tuple[IndexSlice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +142,10 @@ class RebuildJob:
     spill_root : Path, optional
         Runs are passed in files below this directory, and the engine transports only their locations. On one machine
         that saves the cost of transport, e.g. through Spark's JVM and back. If None, the engine transports the runs.
+    spilled_kinds : frozenset of RunKind
+        Which runs are passed in files.
+    splits_index : bool
+        Leave an index of several files to an `IndexFilesJob`. Its runs have to be in files, and no old index file kept.
     scratch_root : Path, optional
         Directory for scratch files of a comparison; by default the system's directory for temporary files.
     clock : Clock
@@ -144,6 +164,8 @@ class RebuildJob:
     scratch_root: Path | None = None
     clock: Clock = field(default_factory=SystemClock)
     stored_root: Path | None = None
+    spilled_kinds: frozenset[RunKind] = frozenset(RunKind)
+    splits_index: bool = False
 
     @property
     def groups(self) -> int:
@@ -154,23 +176,24 @@ class RebuildJob:
         """Return the numbers of the parts."""
         return range(len(self.parts))
 
-    def merge(self, findings: Iterable[Finding]) -> RebuildReport | None:
-        """Make one report; None if parts of a segment do not fit together, so that segments have to be read whole."""
+    def merge(self, findings: Iterable[Finding]) -> RebuildFindings:
+        """Make one report of what the tasks found."""
         listed = list(findings)
         by_part = sorted((each for each in listed if isinstance(each, PartOutcome)), key=itemgetter(0))
         outcomes = merge_outcomes(self.parts, [outcome for _, outcome in by_part])
         if outcomes is None:
-            return None
+            return RebuildFindings(None)
         queues = (each for each in listed if isinstance(each, QueueReport))
         differences = (each for each in listed if isinstance(each, QueueDifferences))
         judged = (each for each in listed if isinstance(each, QueueJudgement))
-        return RebuildReport(
+        report = RebuildReport(
             tuple(outcomes),
             tuple(sorted(queues, key=_QUEUE_NAME)),
             next((each for each in listed if isinstance(each, IndexReport)), None),
             tuple(sorted(differences, key=_QUEUE_NAME)),
             judged=tuple(sorted(judged, key=_QUEUE_NAME)),
         )
+        return RebuildFindings(report, tuple(each for each in listed if isinstance(each, IndexSlice)))
 
     # ---- reading
 
@@ -182,7 +205,10 @@ class RebuildJob:
             return
         with RunSpill(self.spill_root) as spill:
             for key, data in self._scan(part):
-                yield key, spill.put(data) if isinstance(data, bytes) and data else data
+                if isinstance(data, bytes) and data and key.kind in self.spilled_kinds:
+                    yield key, spill.put(data)
+                else:
+                    yield key, data
 
     def _scan(self, number: int) -> Iterator[tuple[RunKey, bytes | PartOutcome]]:
         if number == 0:
@@ -226,9 +252,13 @@ class RebuildJob:
     def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[Finding]:
         """Write the queues and index of runs, which come in key order; yield reports."""
         with RunReader() as reader:
-            yield from self._gather((key, reader.read(run)) for key, run in runs)
+            yield from self._gather((key, run if self._is_left(key) else reader.read(run)) for key, run in runs)
 
-    def _gather(self, runs: Iterable[_ReadRun]) -> Iterator[Finding]:
+    def _is_left(self, key: RunKey) -> bool:
+        """Return whether a run may be left where it is."""
+        return self.splits_index and key.kind == RunKind.INDEX
+
+    def _gather(self, runs: Iterable[_KeyedRun]) -> Iterator[Finding]:
         grouped = groupby(runs, key=lambda run: run[0].kind == RunKind.LOST)
         lost: list[bytes] = []
         for is_lost, group in grouped:
@@ -250,7 +280,7 @@ class RebuildJob:
         return FillBudget(LostBytes(list(segments.values()), lost))
 
     def _write_all(
-        self, runs: Iterable[_ReadRun], attempt: RebuildAttempt, budget: FillBudget | None
+        self, runs: Iterable[_KeyedRun], attempt: RebuildAttempt, budget: FillBudget | None
     ) -> Iterator[Finding]:
         for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
             if kind == RunKind.OUTCOME:
@@ -258,6 +288,8 @@ class RebuildJob:
             elif kind == RunKind.QUEUE:
                 root = attempt.new_root() if self.rules.since_offset else attempt.root
                 yield self._write_queue(topic, queue_id, _payloads(group), root, budget)
+            elif self.splits_index:
+                yield from self._split_index([run for _, run in group if isinstance(run, SpilledRun)], attempt.root)
             else:
                 yield self._write_index(_payloads(group), attempt.root)
 
@@ -283,9 +315,20 @@ class RebuildJob:
                 writer.add(unpack_entries(payload))
         return writer.finish()
 
+    def _split_index(self, runs: Sequence[SpilledRun], root: Path) -> Iterator[IndexReport | IndexSlice]:
+        """Yield what goes into each file of an index; write it if that is only one."""
+        with RunReader() as reader:
+            slices = slice_entries(runs, reader, self.rules.queue_rules.max_index_num - 1)
+            if len(slices) > 1:
+                yield from slices
+            else:
+                yield self._write_index(map(reader.read, runs), root)
+
     # ---- comparing
 
-    def _compare_all(self, runs: Iterable[_ReadRun], bounds: LogBounds, budget: FillBudget | None) -> Iterator[Finding]:
+    def _compare_all(
+        self, runs: Iterable[_KeyedRun], bounds: LogBounds, budget: FillBudget | None
+    ) -> Iterator[Finding]:
         store_root, rules = self.stored_root or self.store_root, self.rules.queue_rules
         with (
             tempfile.TemporaryDirectory(prefix="commitlog-compared-", dir=self.scratch_root) as scratch,
@@ -310,7 +353,7 @@ class RebuildJob:
                 shutil.rmtree(root, ignore_errors=True)
 
 
-def _payloads(runs: Iterable[_ReadRun]) -> Iterator[bytes]:
+def _payloads(runs: Iterable[_KeyedRun]) -> Iterator[bytes]:
     return (run for _, run in runs if isinstance(run, bytes))
 
 
@@ -325,7 +368,7 @@ def _first_of(payloads: Iterable[bytes]) -> tuple[list[bytes], Iterator[bytes] |
     return few, None
 
 
-def _outcomes(runs: Iterable[_ReadRun]) -> Iterator[PartOutcome]:
+def _outcomes(runs: Iterable[_KeyedRun]) -> Iterator[PartOutcome]:
     return (run for _, run in runs if isinstance(run, PartOutcome))
 
 

@@ -23,7 +23,8 @@ from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.rebuild.attempt import ATTEMPTS
 from store_core.store.rebuild.files import QUEUE_KINDS
-from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.index_slices import IndexFilesJob
+from store_core.store.rebuild.job import RebuildJob, RunKind
 from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, settle, without_tails
 from store_core.store.rebuild.segment_part import SegmentPart, split_segments
 
@@ -43,6 +44,9 @@ _PARTS_A_SLOT: Final = 4
 _BUCKETS_A_SLOT: Final = 1
 _BYTES_A_BUCKET: Final = 4 << 30
 """Bytes of log per task: its units, some 5 %, are sorted by one task."""
+
+_LEAST_BYTES_A_KEY: Final = 64
+"""Of log per entry of the index. Where messages are smaller, or have more keys, one task writes all files."""
 
 
 def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and by which rules
@@ -114,16 +118,32 @@ def _cleared_on_failure(job: RebuildJob) -> Iterator[None]:
 def _places_for_runs(engine: Engine, job: RebuildJob) -> Iterator[RebuildJob]:
     """Set where runs wait to be gathered: in files, if all parts run on one machine.
 
+    Entries of an index also wait in files on a cluster if the index may have several: which of them an entry goes into
+    is known when all before it are counted.
+
     A comparison writes nothing beside the store, so its runs wait in scratch files if this process would otherwise have
     to keep them in memory.
     """
     if job.compared is None:
-        yield replace(job, spill_root=job.target_root / ATTEMPTS) if engine.is_one_machine else job
+        splits = engine.slots > 1 and job.rules.has_index and not job.rules.index_since_offset
+        if engine.is_one_machine:
+            yield replace(job, spill_root=job.target_root / ATTEMPTS, splits_index=splits)
+        elif splits and _may_fill_a_file(job):
+            only = frozenset({RunKind.INDEX})
+            yield replace(job, spill_root=job.target_root / ATTEMPTS, spilled_kinds=only, splits_index=True)
+        else:
+            yield job
     elif not engine.keeps_pieces:
         yield job
     else:
         with tempfile.TemporaryDirectory(prefix="commitlog-compared-") as scratch:
             yield replace(job, spill_root=Path(scratch, "runs"), scratch_root=Path(scratch))
+
+
+def _may_fill_a_file(job: RebuildJob) -> bool:
+    """Return whether a log is large enough for more than one index file, with usual messages."""
+    size = sum(part.end - part.begin for part in job.parts)
+    return size > _LEAST_BYTES_A_KEY * job.rules.queue_rules.max_index_num
 
 
 def _check_count(report: RebuildReport, store: Path, rules: RebuildRules) -> None:
@@ -202,10 +222,13 @@ def _end(outcomes: Sequence[SegmentOutcome]) -> int:
 def _run(engine: Engine, job: RebuildJob) -> RebuildReport | None:
     """Run the job once; return None if the parts of a segment do not fit together."""
     if job.compared is not None:
-        return engine.run_grouped(job)
+        return engine.run_grouped(job).report
     clear(job.target_root, job.rules)
     job.target_root.mkdir(parents=True, exist_ok=True)
-    report = engine.run_grouped(job)
+    report, slices = engine.run_grouped(job)
+    if report is not None and slices:
+        index = IndexFilesJob(slices, job.rules.queue_rules, job.target_root, job.clock)
+        report = replace(report, index=engine.run(index))
     shutil.rmtree(job.target_root / ATTEMPTS, ignore_errors=True)
     return report
 

@@ -80,6 +80,19 @@ def test_an_index_comes_as_a_whole_and_stays(tmp_path: Path) -> None:
     assert settled(tmp_path) == {"index": "first"}
 
 
+def test_files_of_one_index_come_together_and_the_last_stays(tmp_path: Path) -> None:
+    for text, name in (("first", "20260101000000000"), ("first", "20260101000000001"), ("second", "20260101000000000")):
+        with RebuildAttempt(tmp_path) as attempt:
+            (attempt.root / "index").mkdir(parents=True)
+            (attempt.root / "index" / name).write_text(text)
+            attempt.settle_index_files()
+
+    assert {path.name: path.read_text() for path in (tmp_path / "index").iterdir()} == {
+        "20260101000000000": "second",
+        "20260101000000001": "first",
+    }
+
+
 def test_an_attempt_that_is_not_settled_leaves_nothing(tmp_path: Path) -> None:
     with RebuildAttempt(tmp_path) as attempt:
         write(attempt.root, (("a", 0),), "x")

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An index whose files are written by tasks of their own is the one that a single writer makes."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.queue.index.index_pieces import IndexEntries, pack_entries, unpack_entries
+from store_core.queue.queue_rules import QueueRules
+from store_core.store.rebuild.files import IndexReport, IndexWriter
+from store_core.store.rebuild.index_slices import IndexFilesJob, slice_entries
+from store_core.store.rebuild.rules import RebuildRules
+from store_core.store.rebuild.spill import RunReader, RunSpill
+from tests.store_core.rebuilt import index_files
+
+if TYPE_CHECKING:
+    from store_core.format.releases.release import Release
+    from store_core.store.rebuild.spill import SpilledRun
+
+RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
+
+
+class FixedClock(SystemClock):
+    """A clock that stands still."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_999
+
+
+class Message(NamedTuple):
+    """What the index gets of a message."""
+
+    size: int
+    delay: int
+    hashes: list[int]
+
+
+# few hashes, so that chains are long; time also goes back
+messages = st.lists(
+    st.builds(
+        Message,
+        st.integers(100, 5000),
+        st.integers(-3000, 90_000),
+        st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(0, 5), max_size=4),
+    ),
+    max_size=24,
+)
+
+
+def entries_of(some: list[Message], first: int) -> IndexEntries:
+    offsets = np.cumsum([0] + [message.size for message in some])[:-1] + first
+    rows = [row for row, message in enumerate(some) for _ in message.hashes]
+    return IndexEntries(
+        offsets.astype(np.int64),
+        (np.cumsum([message.delay for message in some], dtype=np.int64) + 1_600_000_000_000 + first * 7),
+        np.array(rows, np.int64),
+        np.array([code for message in some for code in message.hashes], np.int32),
+    )
+
+
+def packed_runs(made: list[Message], cuts: list[int]) -> list[bytes]:
+    edges = sorted({0, len(made), *(cut for cut in cuts if cut < len(made))})
+    firsts = np.cumsum([0] + [message.size for message in made]).tolist()
+    return [pack_entries(entries_of(made[start:stop], firsts[start])) for start, stop in pairwise(edges)]
+
+
+def write_by_one(packed: list[bytes], rules: QueueRules, root: Path) -> IndexReport:
+    writer = IndexWriter(RebuildRules(rules), root / "none", root, OsFileSystem(), FixedClock())
+    for each in packed:
+        writer.add(unpack_entries(each))
+    return writer.finish()
+
+
+def spilled(packed: list[bytes], directory: Path) -> list[SpilledRun]:
+    with RunSpill(directory) as spill:
+        return [spill.put(each) for each in packed]
+
+
+@given(messages, st.lists(st.integers(0, 40)), st.integers(2, 12), st.sampled_from(RELEASES), st.integers(0, 99))
+def test_files_are_those_of_one_writer(
+    made: list[Message], cuts: list[int], most: int, release: Release, seed: int
+) -> None:
+    rules = QueueRules(release=release, max_hash_slot_num=4, max_index_num=most)
+    with tempfile.TemporaryDirectory() as name:
+        root, packed = Path(name), packed_runs(made, cuts)
+        expected = write_by_one(packed, rules, root / "one")
+        with RunReader() as reader:
+            slices = slice_entries(spilled(packed, root / "runs"), reader, most - 1)
+        (root / "several").mkdir()
+        job = pickle.loads(pickle.dumps(IndexFilesJob(tuple(slices), rules, root / "several", FixedClock())))  # noqa: S301
+        parts = [part for part in job.plan() for _ in range(2)]  # each is tried twice
+        random.Random(seed).shuffle(parts)  # noqa: S311 -- for variety
+        reports = {part.name: job.run(part) for part in parts}
+        if not slices:  # a message without keys makes an empty file; several tasks only write what has entries
+            assert not expected.entries
+            return
+
+        assert job.merge(reports[name] for name in sorted(reports)) == expected
+        assert index_files(root / "several") == index_files(root / "one")
+        names = [path.name for path in sorted((root / "several" / "index").iterdir())]
+        assert names == [path.name for path in sorted((root / "one" / "index").iterdir())]
+
+
+@pytest.mark.parametrize("keyless", [0, 1, 2])
+def test_a_full_last_file_is_followed_by_an_empty_one_if_a_message_comes_after(keyless: int, tmp_path: Path) -> None:
+    made = [Message(100, 1, [number]) for number in range(6)]
+    if keyless == 1:
+        made.append(Message(100, 1, []))
+    packed = packed_runs(made, [6])
+    if keyless == 2:
+        packed += packed_runs([*made, Message(100, 1, [])], [6])[1:]
+    with RunReader() as reader:
+        slices = slice_entries(spilled(packed, tmp_path), reader, 3)
+
+    assert [3, 3] == [each.count for each in slices]
+    assert [False, keyless > 0] == [each.is_followed for each in slices]
+
+
+def test_a_run_that_is_none_is_refused(tmp_path: Path) -> None:
+    for packed in (bytes(5), b"\1" + bytes(7), b"\0" * 7 + b"\x80" + bytes(8)):
+        with RunReader() as reader, pytest.raises(ValueError, match="are not index entries"):
+            slice_entries(spilled([packed], tmp_path), reader, 3)
