@@ -14,6 +14,7 @@ from typing import Final
 __all__ = ["describe_run"]
 
 _PACKAGES: Final = ("numpy", "pyarrow", "pyspark", "isal")
+_FIGURES: Final = "docs/benchmarks.json"
 _UNKNOWN: Final = "unknown"
 
 
@@ -29,14 +30,20 @@ def describe_run() -> dict[str, object]:
 
 
 def _commit() -> str:
-    """Return the commit of the checkout, with ``-dirty`` if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    """Return the commit of the checkout, with ``-dirty`` if files differ from it, other than published figures."""
     try:
-        done = subprocess.run(  # noqa: S603 -- constant arguments
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
-        )
+        commit = _git("describe", "--always", "--abbrev=12")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", f":(exclude,top){_FIGURES}")
     except (OSError, subprocess.CalledProcessError):
         return _UNKNOWN
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    done = subprocess.run(  # noqa: S603 -- constant arguments
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
