@@ -225,12 +225,16 @@ class DeadlyClock(SystemClock):
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize(("processes", "expected"), [(1, KeyboardInterrupt), (2, LostWorkerError)])
+@pytest.mark.parametrize(
+    ("processes", "index_num", "expected"),
+    [(1, 400, KeyboardInterrupt), (2, 400, KeyboardInterrupt), (2, 4000, LostWorkerError)],
+    ids=["one process", "the process that names files of an index", "the process that writes a single file"],
+)
 def test_a_killed_process_and_an_interrupt_leave_the_old_files_and_nothing_else(
-    processes: int, expected: type[BaseException], store: Path, scratch: Path
+    processes: int, index_num: int, expected: type[BaseException], store: Path, scratch: Path
 ) -> None:
     before = unlocked(store)
-    options = RebuildOptions(with_index=True, replace=True, **SIZES)
+    options = replace(RebuildOptions(with_index=True, replace=True, **SIZES), index_num=index_num)
     with pytest.raises(expected):
         rebuild_consume_queue(store, options, processes=processes, clock=DeadlyClock())
 
