@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -28,12 +29,13 @@ from store_core.answers import (
     repair,
     replay,
 )
-from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index
+from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index, rebuild_index_by
 from store_core.answers.verdict import Verdict
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.append_result import PutMessageStatus
+from store_core.store.parts import InProcess
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
 from store_core.store.sink.commit_ledger import Transaction
@@ -211,6 +213,11 @@ class Rebuilding:
         """Return the one of the index alone."""
         return cls(rebuild_index, RebuildOptions(replace=True, hash_slot_num=10, index_num=20))
 
+    @classmethod
+    def of_index_files(cls) -> Self:
+        """Return the one of the index alone, each file by a task of its own."""
+        return replace(cls.of_index(), rebuild=_rebuild_by_files)
+
     def prepare(self, folder: Path) -> None:
         """Make a whole store."""
         Recovering("5.3").prepare(folder)
@@ -230,6 +237,16 @@ class Rebuilding:
         check_opens(root, config_of())
         assert not (root / "rebuild-swap.json").exists()
         assert list(range(60)) == numbers_of(root)
+
+
+class _TwoSlots(InProcess):
+    """Runs parts one after another, cut and divided as for two at a time: a task writes each file of an index."""
+
+    slots = 2
+
+
+def _rebuild_by_files(path: Path, options: RebuildOptions) -> None:
+    rebuild_index_by(lambda _: nullcontext(_TwoSlots()), path, options)
 
 
 @dataclass(frozen=True)
@@ -440,6 +457,7 @@ TARGETS: Final[dict[str, Target]] = {
     "reput-4.9": Recovering("4.9"),
     "rebuild": Rebuilding(),
     "rebuild-index": Rebuilding.of_index(),
+    "rebuild-index-files": Rebuilding.of_index_files(),
     "sink-batch": Sinking(is_stream=False),
     "sink-stream": Sinking(is_stream=True),
     "repair": Repairing(),

@@ -40,7 +40,8 @@ final class Release {
     private Release() {
     }
 
-    static DefaultMessageStore newStore(MessageStoreConfig config, List<String> batchTopics, boolean broker) throws IOException {
+    /** Makes one store at a time: StoreStatsService fills and walks a map that all stores of a process share. */
+    static synchronized DefaultMessageStore newStore(MessageStoreConfig config, List<String> batchTopics, boolean broker) throws IOException {
         BrokerConfig brokerConfig = new BrokerConfig();
         BrokerController controller = broker ? controller(brokerConfig, config) : null;
         ConcurrentMap<String, TopicConfig> topics =
