@@ -95,9 +95,11 @@ def _is_message_after(runs: Sequence[SpilledRun], heads: Sequence[tuple[int, int
     return int(unpack_entries(reader.read(runs[0])).rows[-1]) < heads[0][0] - 1
 
 
-class _NamedSlice(NamedTuple):
-    """What one task writes."""
+class _FileTask(NamedTuple):
+    """All that one task needs, so that a task is not sent the entries of all others with the job."""
 
+    target_root: Path
+    rules: QueueRules
     name: str
     entries: IndexSlice
 
@@ -124,15 +126,16 @@ class IndexFilesJob:
     target_root: Path
     clock: Clock
 
-    def plan(self) -> Sequence[_NamedSlice]:
-        """Return the names of the files, with their entries."""
-        named, name = [], index_file_name(self.clock.now_ms())
+    def plan(self) -> Sequence[_FileTask]:
+        """Return the tasks, in the order of the files."""
+        tasks, name = [], index_file_name(self.clock.now_ms())
         for each in self.slices:
-            named.append(_NamedSlice(name, each))
+            tasks.append(_FileTask(self.target_root, self.rules, name, each))
             name = next_index_file_name(name)
-        return named
+        return tasks
 
-    def run(self, part: _NamedSlice, /) -> IndexReport:
+    @staticmethod
+    def run(task: _FileTask, /) -> IndexReport:
         """Write one file.
 
         Raises
@@ -141,8 +144,8 @@ class IndexFilesJob:
             If it could not be written, or a run could not be read.
         """
         keep_freed_memory()
-        with RebuildAttempt(self.target_root) as attempt, RunReader() as reader:
-            report = self._write(attempt.root / INDEX_DIRECTORY / part.name, part.entries, reader)
+        with RebuildAttempt(task.target_root) as attempt, RunReader() as reader:
+            report = _write(attempt.root / INDEX_DIRECTORY / task.name, task.rules, task.entries, reader)
             attempt.settle_index_files()
         return report
 
@@ -154,26 +157,27 @@ class IndexFilesJob:
             sum(report.files for report in reports), sum(report.entries for report in reports), full[-1] if full else 0
         )
 
-    def _write(self, path: Path, entries: IndexSlice, reader: RunReader) -> IndexReport:
-        blocks = _blocks(entries, reader)
-        before = next(blocks)
-        ends = (int(before.physical_offsets[-1]), int(before.store_timestamps[-1])) if entries.skipped else (0, 0)
-        files = DeferredSyncFileSystem()
-        file = IndexFile.create(path, self.rules, files, *ends)
-        for block in blocks:
-            file.put_entries(block.hashes, block.physical_offsets, block.store_timestamps)
-        file.flush()
-        if entries.is_followed:
-            self._write_empty(path.with_name(next_index_file_name(path.name)), file)
-        file.close()
-        is_noted = not entries.is_last or entries.is_followed
-        return IndexReport(1 + entries.is_followed, entries.count, file.end_timestamp if is_noted else 0)
 
-    def _write_empty(self, path: Path, before: IndexFile) -> None:
-        ends = before.end_physical_offset, before.end_timestamp
-        file = IndexFile.create(path, self.rules, DeferredSyncFileSystem(), *ends)
-        file.flush(with_header=self.rules.features.writes_header_of_unused_index)
-        file.close()
+def _write(path: Path, rules: QueueRules, entries: IndexSlice, reader: RunReader) -> IndexReport:
+    blocks = _blocks(entries, reader)
+    before = next(blocks)
+    ends = (int(before.physical_offsets[-1]), int(before.store_timestamps[-1])) if entries.skipped else (0, 0)
+    file = IndexFile.create(path, rules, DeferredSyncFileSystem(), *ends)
+    for block in blocks:
+        file.put_entries(block.hashes, block.physical_offsets, block.store_timestamps)
+    file.flush()
+    if entries.is_followed:
+        _write_empty(path.with_name(next_index_file_name(path.name)), rules, file)
+    file.close()
+    is_noted = not entries.is_last or entries.is_followed
+    return IndexReport(1 + entries.is_followed, entries.count, file.end_timestamp if is_noted else 0)
+
+
+def _write_empty(path: Path, rules: QueueRules, before: IndexFile) -> None:
+    ends = before.end_physical_offset, before.end_timestamp
+    file = IndexFile.create(path, rules, DeferredSyncFileSystem(), *ends)
+    file.flush(with_header=rules.features.writes_header_of_unused_index)
+    file.close()
 
 
 class _Block(NamedTuple):

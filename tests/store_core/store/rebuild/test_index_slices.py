@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries, unpack_entries
 from store_core.queue.queue_rules import QueueRules
@@ -23,6 +22,7 @@ from store_core.store.rebuild.files import IndexReport, IndexWriter
 from store_core.store.rebuild.index_slices import IndexFilesJob, slice_entries
 from store_core.store.rebuild.rules import RebuildRules
 from store_core.store.rebuild.spill import RunReader, RunSpill
+from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import index_files
 
 if TYPE_CHECKING:
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.spill import SpilledRun
 
 RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
-
-
-class FixedClock(SystemClock):
-    """A clock that stands still."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_999
 
 
 class Message(NamedTuple):
@@ -77,7 +70,7 @@ def packed_runs(made: list[Message], cuts: list[int]) -> list[bytes]:
 
 
 def write_by_one(packed: list[bytes], rules: QueueRules, root: Path) -> IndexReport:
-    writer = IndexWriter(RebuildRules(rules), root / "none", root, OsFileSystem(), FixedClock())
+    writer = IndexWriter(RebuildRules(rules), root / "none", root, OsFileSystem(), FakeClock())
     for each in packed:
         writer.add(unpack_entries(each))
     return writer.finish()
@@ -99,7 +92,7 @@ def test_files_are_those_of_one_writer(
         with RunReader() as reader:
             slices = slice_entries(spilled(packed, root / "runs"), reader, most - 1)
         (root / "several").mkdir()
-        job = pickle.loads(pickle.dumps(IndexFilesJob(tuple(slices), rules, root / "several", FixedClock())))  # noqa: S301
+        job = pickle.loads(pickle.dumps(IndexFilesJob(tuple(slices), rules, root / "several", FakeClock())))  # noqa: S301
         parts = [part for part in job.plan() for _ in range(2)]  # each is tried twice
         random.Random(seed).shuffle(parts)  # noqa: S311 -- for variety
         reports = {part.name: job.run(part) for part in parts}
