@@ -7,8 +7,9 @@ for every key, and what a key's records are needs only the chain of its slot.
 
 **Chains.** A link is a pair: the slot in whose chain it is, and the number of the entry that it leads to. Slots have
 one each, and every entry has one to the entry before it in its slot. Each entry is in exactly one chain, that of its
-own slot, if and only if the links are the pairs of all entries: slot and number. Both are compared by a sum over pairs
-of a weight of the slot times a polynomial of the number, modulo 2^64, in one pass and without sorting.
+own slot, if and only if no entry leads to itself or to a later one, so that there are no circles, and the links are the
+pairs of all entries: slot and number. Both are compared by a sum over pairs of a weight of the slot times a polynomial
+of the number, modulo 2^64, in one pass and without sorting.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class _Pass:
             if (offsets[1:] < offsets[:-1]).any() or offsets[-1] > _LARGEST:
                 raise IndexDoubtError(f"the entries of {stored.file.path} are not in the order of the log")
             _check_order(self.last, int(offsets[0]), stored.file)
-            self.unled += _unled(entries, number, stored.file.slots)
+            self.unled += _unled(entries, number, stored.file)
             self.first = int(offsets[0]) if self.first < 0 else self.first
             self.last = int(offsets[-1])
             self._take(offsets, number)
@@ -218,19 +219,21 @@ class _Pass:
                 self.stretches[span] = stretch if known is None else known.and_then(stretch)
 
 
-def _unled(entries: npt.NDArray[np.void], number: int, slots: int) -> int:
+def _unled(entries: npt.NDArray[np.void], number: int, file: ListedIndexFile) -> int:
     """Return the sum of the pairs of entries, the first of which has a number, less that of their links.
 
     It is that of weight * (p(number) - p(previous)), where p(x) = x * (x + c), so that the second factor is
     (number - previous) * (number + previous + c).
     """
-    hashes = entries["key_hash"].astype(np.uint32)
-    quotients = hashes // np.uint32(slots)  # a remainder takes ten times as long
-    quotients *= np.uint32(slots)
+    slots, hashes = np.uint32(file.slots), entries["key_hash"].astype(np.uint32)
+    quotients = hashes // slots  # a remainder takes ten times as long
+    quotients *= slots
     hashes -= quotients
     hashes += np.uint32(1)
     previous = entries["previous_index"].astype(np.uint64)
     numbers = np.arange(number, number + len(entries), dtype=np.uint64)
+    if (previous >= numbers).any():
+        raise IndexDoubtError(f"an entry of {file.path} leads to itself, or to a later one")
     terms = numbers - previous
     numbers += previous
     numbers += _ODD

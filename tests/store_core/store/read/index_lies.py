@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-__all__ = ["ENTRY", "FIRST", "index_files", "lie_in_index"]
+__all__ = ["ENTRY", "FIRST", "index_files", "lie_in_index", "swap_links"]
 
 _HEADER, _SLOTS, _ENTRIES = 40, 16, 24
 ENTRY = struct.Struct(">iqii")
@@ -60,6 +60,20 @@ def _change_bytes(data: bytearray, count: int, random: Random) -> None:
         data[random.randrange(_HEADER, len(data))] ^= 1 << random.randrange(8)
 
 
+def swap_links(data: bytearray, count: int, random: Random) -> None:
+    """Swap the links of two entries of one slot, so that each entry still has one link to it.
+
+    One then leads to itself, or to a later entry, and is in no chain, unless the entries are the same.
+    """
+    places = [FIRST + ENTRY.size * number for number in range(min(count, _ENTRIES) - 1)]
+    slot_of = {at: ENTRY.unpack_from(data, at)[0] % _SLOTS for at in places}
+    one = random.choice(places)
+    two = random.choice([at for at in places if slot_of[at] == slot_of[one]])
+    first, second = (ENTRY.unpack_from(data, at) for at in (one, two))
+    ENTRY.pack_into(data, one, *first[:3], second[3])
+    ENTRY.pack_into(data, two, *second[:3], first[3])
+
+
 def _change_files(root: Path, other: Path, path: Path, random: Random) -> None:
     """Remove a file, rename it, or put another in its place."""
     kind = random.randrange(4)
@@ -81,5 +95,5 @@ def lie_in_index(root: Path, other: Path, random: Random) -> None:
         _change_files(root, other, path, random)
         return
     count = max(_COUNT.unpack_from(data, _COUNT_AT)[0], 2)
-    random.choice([_change_entry, _change_bytes])(data, count, random)
+    random.choice([_change_entry, _change_bytes, swap_links])(data, count, random)
     path.write_bytes(data)

@@ -21,7 +21,7 @@ from store_core.store.read.lookup.index_cover import unnamed_starts
 from store_core.store.read.lookup.proofs import PROOFS
 from tests.budgets import budget
 from tests.builders import LogBuilder
-from tests.store_core.store.read.index_lies import ENTRY, FIRST, index_files, lie_in_index
+from tests.store_core.store.read.index_lies import ENTRY, FIRST, index_files, lie_in_index, swap_links
 from tests.store_core.store.read.index_stores import keyed_store, questions, write_index
 from tests.store_core.store.read.lookup_stores import ALWAYS, remembering, same_as_scan, touch, write_queues
 
@@ -176,6 +176,21 @@ def test_lying_index_files_change_no_row(
         lie_in_index(root, other, drawn)
 
     for options in drawn.sample(questions(log), 3):
+        same_as_scan(root, **options)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_links_in_a_circle_hide_no_row(tmp_path: Path, stores: tuple[Path, LogBuilder, Path], seed: int) -> None:
+    sound, log, _ = stores
+    root = shutil.copytree(sound, tmp_path / "store")
+    path = index_files(root)[0]
+    data = bytearray(path.read_bytes())
+    while data == path.read_bytes():
+        swap_links(data, 25, random.Random(seed))  # noqa: S311 -- reproducible
+        seed += 4
+    path.write_bytes(data)
+
+    for options in questions(log):
         same_as_scan(root, **options)
 
 

@@ -103,6 +103,18 @@ def test_entries_that_a_broker_puts_meanwhile_are_passed_over(tmp_path: Path) ->
     assert IndexEntries(older).in_chains([1], 1000)["physical_offset"].max() <= 2200
 
 
+def test_uncounted_entries_that_lead_to_themselves_are_followed_for_a_bounded_time(tmp_path: Path) -> None:
+    file = _index(tmp_path, [(number * 100, number % 3) for number in range(30)])
+    data = bytearray(file.path.read_bytes())
+    np.frombuffer(data, INDEX_DTYPE, 30, file.position(1))["previous_index"][29] = 30
+    file.path.write_bytes(data)
+    older = replace(file, header=file.header.copy())
+    older.header.index_count -= 7
+
+    with pytest.raises(IndexDoubtError, match="does not count"):
+        _survey(older)
+
+
 @pytest.mark.parametrize(
     ("at", "field", "value", "says"),
     [
@@ -124,21 +136,40 @@ def test_a_file_that_contradicts_itself_is_doubted(tmp_path: Path, at: int, fiel
         _survey(file)
 
 
-def _pairs_balance(file: ListedIndexFile) -> bool:
-    """Return whether the links of slots and entries are the pairs of all entries, one by one."""
+def _each_is_in_its_chain(file: ListedIndexFile) -> bool:
+    """Return whether following the chains of all slots finds each entry, in that of its own slot, and nothing else."""
     stored, count = IndexEntries(file), file.header.index_count
     entries = stored.read(1, count - 1)
     slots = (entries["key_hash"].astype(np.int64) % file.slots).tolist()
-    links = [(slot + at, number) for slot, block in stored.slots() for at, number in enumerate(block.tolist())]
-    links += zip(slots, entries["previous_index"].tolist(), strict=True)
-    return sorted(link for link in links if link[1]) == sorted(zip(slots, range(1, count), strict=True))
+    found: dict[int, int] = {}
+    for slot, number in enumerate(np.concatenate([block for _, block in stored.slots()]).tolist()):
+        at = number
+        while at:
+            if not 0 < at < count or at in found:
+                return False
+            found[at] = slot
+            at = int(entries["previous_index"][at - 1])
+    return found == dict(zip(range(1, count), slots, strict=True))
+
+
+@pytest.mark.parametrize("swapped", [(3, 9), (9, 3), (0, 27)])
+def test_a_file_whose_links_form_a_circle_is_doubted(tmp_path: Path, swapped: tuple[int, int]) -> None:
+    """Two entries of a slot that have each other's link lead to each entry once, but the older one to itself."""
+    file = _index(tmp_path, [(number * 100, number % 3) for number in range(30)])
+    data = bytearray(file.path.read_bytes())
+    links = np.frombuffer(data, INDEX_DTYPE, 30, file.position(1))["previous_index"]
+    links[[*swapped]] = links[[*reversed(swapped)]]
+    file.path.write_bytes(data)
+
+    with pytest.raises(IndexDoubtError, match="leads to itself, or to a later one"):
+        _survey(file)
 
 
 @budget(0.3)
 @given(
     _entries,
     st.integers(0, 59),
-    st.sampled_from(["key_hash", "previous_index", "slot"]),
+    st.sampled_from(["key_hash", "previous_index", "slot", "links"]),
     st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 60),
 )
 def test_a_file_is_doubted_if_and_only_if_an_entry_is_not_in_the_chain_of_its_slot(
@@ -147,14 +178,18 @@ def test_a_file_is_doubted_if_and_only_if_an_entry_is_not_in_the_chain_of_its_sl
     with TemporaryDirectory() as directory:
         file = _index(Path(directory), entries)
         data = bytearray(file.path.read_bytes())
+        stored = np.frombuffer(data, INDEX_DTYPE, len(entries), file.position(1))
         if field == "slot":
             np.frombuffer(data, ">i4", 5, INDEX_HEADER_SIZE)[at % 5] = min(value, len(entries))
+        elif field == "links":
+            pair = [at % len(entries), value % len(entries)]
+            stored["previous_index"][pair] = stored["previous_index"][pair[::-1]]
         else:
-            np.frombuffer(data, INDEX_DTYPE, len(entries), file.position(1))[field][at % len(entries)] = value
+            stored[field][at % len(entries)] = value
         file.path.write_bytes(data)
         if field == "key_hash" and value < 0:
             return  # hashes are not negative, and a slot of one that is has no meaning
-        is_sound = _pairs_balance(file)
+        is_sound = _each_is_in_its_chain(file)
         try:
             _survey(file)
         except IndexDoubtError:
