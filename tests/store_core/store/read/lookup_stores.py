@@ -158,9 +158,9 @@ def lie_in_queues(root: Path, random: Random) -> None:
     data = bytearray(path.read_bytes())
     at = random.randrange(len(data) // UNIT.size) * UNIT.size
     offset, size, code = UNIT.unpack_from(data, at)
-    kind = random.randrange(9)
+    kind = random.randrange(11)
     if kind == 0:
-        UNIT.pack_into(data, at, offset + random.choice([-100, -1, 1, size]), size, code)
+        UNIT.pack_into(data, at, min(offset + random.choice([-100, -1, 1, size]), 2**63 - 1), size, code)
     elif kind == 1:
         UNIT.pack_into(data, at, offset, max(-1, size + random.choice([-size, -1, 1, 2**20])), code)
     elif kind == 2:
@@ -175,10 +175,35 @@ def lie_in_queues(root: Path, random: Random) -> None:
         data[:] = data[UNIT.size :] + bytes(UNIT.size)
     elif kind == 7:
         other.write_bytes(data)
+    elif kind < 10:
+        _share_out(path.parent, other.parent, random)
+        return
     else:
         path.unlink()
         return
     path.write_bytes(data)
+
+
+def _share_out(one: Path, two: Path, random: Random) -> None:
+    """Share out the last units of two queues anew, in the log's order: together, they lead to the same records."""
+    if one == two:
+        return
+    file_size = next(one.iterdir()).stat().st_size
+    queues = [_units_in(directory) for directory in (one, two)]
+    cuts = [random.randrange(len(units) + 1) for units in queues]
+    moved = sorted(unit for units, cut in zip(queues, cuts, strict=True) for unit in units[cut:])
+    is_first = [random.random() < random.choice([0, 0.1, 0.5]) for _ in moved]
+    for directory, units, cut, mine in zip((one, two), queues, cuts, (True, False), strict=True):
+        shutil.rmtree(directory)
+        directory.mkdir()
+        rest = [unit for unit, is_mine in zip(moved, is_first, strict=True) if is_mine == mine]
+        _write_units(directory, [*units[:cut], *rest] or [bytes(UNIT.size)], file_size)
+
+
+def _units_in(directory: Path) -> list[bytes]:
+    data = b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+    units = [data[at : at + UNIT.size] for at in range(0, len(data), UNIT.size)]
+    return [unit for unit in units if any(unit)]
 
 
 def write_queues(root: Path, records: Iterable[Record], *, units_per_file: int = 8) -> None:
@@ -192,9 +217,13 @@ def write_queues(root: Path, records: Iterable[Record], *, units_per_file: int =
     for (topic, queue_id), packed in units.items():
         directory = root / "consumequeue" / topic / str(queue_id)
         directory.mkdir(parents=True)
-        data = b"".join(packed)
-        for start in range(0, len(data), size):
-            directory.joinpath(f"{start:020d}").write_bytes(data[start : start + size].ljust(size, b"\0"))
+        _write_units(directory, packed, size)
+
+
+def _write_units(directory: Path, units: Sequence[bytes], file_size: int) -> None:
+    data = b"".join(units)
+    for start in range(0, len(data), file_size):
+        directory.joinpath(f"{start:020d}").write_bytes(data[start : start + file_size].ljust(file_size, b"\0"))
 
 
 def _read(root: Path | str, costs: LookUpCosts, options: ReadOptions) -> tuple[pa.Table | None, ReadPlan]:
