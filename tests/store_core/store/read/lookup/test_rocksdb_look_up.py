@@ -121,7 +121,9 @@ def lie(families: Stored, drawn: random.Random) -> None:
     entries = families[family]
     key, other = drawn.choice(sorted(entries)), drawn.choice(sorted(entries))
     value, kind = bytearray(entries[key]), drawn.randrange(6)
-    if kind == 0:
+    if not value:
+        del entries[key]
+    elif kind == 0:
         value[drawn.randrange(len(value))] ^= 1 << drawn.randrange(8)
         entries[key] = bytes(value)
     elif kind == 1:
