@@ -97,7 +97,7 @@ def _swap_for_pipe(path: Path) -> None:
 
 
 def _of_another_version(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 1', 1))
+    path.write_bytes(path.read_bytes().replace(b'"format": ', b'"format": 1', 1))
 
 
 def _of_another_store(path: Path) -> None:
