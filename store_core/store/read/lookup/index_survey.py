@@ -224,6 +224,11 @@ def _unled(entries: npt.NDArray[np.void], number: int, file: ListedIndexFile) ->
 
     It is that of weight * (p(number) - p(previous)), where p(x) = x * (x + c), so that the second factor is
     (number - previous) * (number + previous + c).
+
+    Raises
+    ------
+    IndexDoubtError
+        If an entry leads to itself, or to a later one.
     """
     slots, hashes = np.uint32(file.slots), entries["key_hash"].astype(np.uint32)
     quotients = hashes // slots  # a remainder takes ten times as long

@@ -189,15 +189,19 @@ def _share_out(one: Path, two: Path, random: Random) -> None:
     if one == two:
         return
     file_size = next(one.iterdir()).stat().st_size
-    queues = [_units_in(directory) for directory in (one, two)]
-    cuts = [random.randrange(len(units) + 1) for units in queues]
-    moved = sorted(unit for units, cut in zip(queues, cuts, strict=True) for unit in units[cut:])
-    is_first = [random.random() < random.choice([0, 0.1, 0.5]) for _ in moved]
-    for directory, units, cut, mine in zip((one, two), queues, cuts, (True, False), strict=True):
+    queues = {directory: _units_in(directory) for directory in (one, two)}
+    moved: list[bytes] = []
+    for units in queues.values():
+        cut = random.randrange(len(units) + 1)
+        moved += units[cut:]
+        del units[cut:]
+    share = random.choice([0, 0.1, 0.5])
+    for stored in sorted(moved):
+        queues[one if random.random() < share else two].append(stored)
+    for directory, units in queues.items():
         shutil.rmtree(directory)
         directory.mkdir()
-        rest = [unit for unit, is_mine in zip(moved, is_first, strict=True) if is_mine == mine]
-        _write_units(directory, [*units[:cut], *rest] or [bytes(UNIT.size)], file_size)
+        _write_units(directory, units or [bytes(UNIT.size)], file_size)
 
 
 def _units_in(directory: Path) -> list[bytes]:
