@@ -82,6 +82,12 @@ def test_read_messages_gives_what_rocketmq_reads(golden_store: UnpackedStore, de
     assert_same_rows(golden_store.expected(decompress=decompress), table_rows(table))
 
 
+def test_only_the_end_of_a_torn_log_is_warned_of(golden_store: UnpackedStore, caplog: pytest.LogCaptureFixture) -> None:
+    read_messages(golden_store.root, release=golden_store.golden.release).read_all()
+
+    assert ["the log ends"] * golden_store.golden.is_torn == [text.split(" at ")[0] for text in caplog.messages]
+
+
 def test_small_batches_give_the_same_rows(golden_store: UnpackedStore) -> None:
     reader = read_messages(golden_store.root, max_records_per_batch=50)
     batches = list(reader)

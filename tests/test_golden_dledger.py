@@ -36,9 +36,12 @@ def view(store: UnpackedStore, name: str, *columns: str) -> list[dict[str, Any]]
 
 
 @pytest.mark.parametrize("size", [None, 20_000])
-def test_every_message_is_as_rocketmq_reads_it(store: UnpackedStore, size: int | None) -> None:
+def test_every_message_is_as_rocketmq_reads_it(
+    store: UnpackedStore, size: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
     table = read_messages(store.root, columns=ALL, max_partition_bytes=size).read_all()
     table.validate(full=True)
+    assert not caplog.messages
     expected, actual = store.expected(), table_rows(table)
 
     for row, other in zip(expected, actual, strict=False):

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound
@@ -159,8 +157,13 @@ def _ends_sound(chain: Chain) -> bool:
 
     An earlier record whose parts do not add up has a size that led on to others, so it does not change the end.
     """
-    segment, starts = chain.segment, chain.kept[-1].starts[-_LAST_RECORDS:] if chain.kept else np.empty(0, np.int64)
-    return count_sound(segment.raw, starts, segment.start_offset, segment.framing) == starts.size
+    if not chain.kept:
+        return True
+    segment, starts = chain.segment, chain.kept[-1].starts
+    first = max(starts.size - _LAST_RECORDS, 0)
+    previous = int(starts[first - 1]) if first else replace(chain, kept=chain.kept[:-1]).place.last_sound
+    last = starts[first:]
+    return count_sound(segment.raw, last, segment.start_offset, segment.framing, previous=previous) == last.size
 
 
 def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:

@@ -236,7 +236,7 @@ class _RangeReader:
 
     def _note_covered(self) -> None:
         """Say that a blank record hides sound ones; only the range that has the first of these does."""
-        if self._begin <= self._salvage.covered < self._limit:
+        if max(self._begin, 0) <= self._salvage.covered < self._limit:
             blank, covered = (self._start_offset + at for at in (self._salvage.stop, self._salvage.covered))
             _log.warning("%s", covered_note(self._range.segment.path, blank, covered))
 

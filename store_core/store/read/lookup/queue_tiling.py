@@ -24,7 +24,8 @@ from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE
-from store_core.format.record.framing import check_frame, frame_size
+from store_core.format.record.dledger_entry import ENTRY_HEAD_SIZE
+from store_core.format.record.framing import Framing, check_frame, frame_size
 from store_core.format.record.scan import StopReason
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.store.memory import keep_freed_memory
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.format.record.framing import Framing
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.proofs import ProofsOfStore
     from store_core.store.read.lookup.store_queues import StoreQueues
@@ -391,11 +391,21 @@ def _known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> tu
         return _NOWHERE
     first, framing = segment.start_offset, segment.framing
     last, stop = path.last_start - first - framing.lead, path.offset - first
+    previous = _entry_before(tiling, segment, path) if framing is Framing.ENTRIES else -1
     with tiling.opened.opened(segment) as opened:
-        opened.load(last, stop)
-        check = check_frame(opened.raw.data, last, first, framing, verify_crc=verify_crc)
+        opened.load(last if previous < 0 else previous, stop)
+        check = check_frame(opened.raw.data, last, first, framing, verify_crc=verify_crc, previous=previous)
     is_sound = check.reason is None and check.size == stop - last
     return (stop, last) if is_sound else _NOWHERE
+
+
+def _entry_before(tiling: QueueTiling, segment: Segment, path: PathEnd) -> int:
+    """Return the position of the entry before a path's last one; -1 if there is none.
+
+    With it, the last one is checked as part of the sequence: one of an earlier term does not count.
+    """
+    starts = [int(starts[-1]) for starts in tiling.starts_in(segment, path.last_start)]
+    return max(starts) - segment.start_offset - ENTRY_HEAD_SIZE if starts else -1
 
 
 def _closes(raw: npt.NDArray[np.uint8], position: int, framing: Framing) -> bool:

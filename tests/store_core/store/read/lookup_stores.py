@@ -36,6 +36,7 @@ __all__ = [
     "ACCESSES",
     "ALWAYS",
     "OPTIONS",
+    "ROLLBACK",
     "UNIT",
     "lie_in_queues",
     "questions_about",
@@ -56,8 +57,10 @@ ACCESSES: Final = ("mapped", "read")
 """Ways to get at the bytes of a segment."""
 
 UNIT: Final = struct.Struct(">qiq")
+ROLLBACK: Final = 0x0C
+"""System flag of a rolled-back record, which has no unit."""
+
 _FAR_FUTURE_MS: Final = 10**14
-_ROLLBACK: Final = 0x0C
 _SEGMENT: Final = 1024
 _DAMAGED_SEGMENT: Final = 8192
 _BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
@@ -109,7 +112,7 @@ def small_store(root: Path, *, segments: int = 4) -> LogBuilder:
         topic, queue_id = f"t{number % 3}", number // 3 % 2
         log.append(b"x" * (number % 5), topic=topic, queue_id=queue_id, properties={"KEYS": f"k{number}"})
         if number % 7 == 0:
-            log.append(b"gone", topic=topic, queue_id=queue_id, sys_flag=_ROLLBACK, queue_offset=0)
+            log.append(b"gone", topic=topic, queue_id=queue_id, sys_flag=ROLLBACK, queue_offset=0)
             log._next[topic, queue_id] -= 1
         number += 1
     log.write(root)
@@ -143,7 +146,7 @@ def stored_queues(
     units: dict[bytes, bytes] = {}
     bounds = {bound_key("CHECKPOINT_TOPIC", b"max", 0): flushed.to_bytes(8)}
     for record, size in zip(records, sizes or [record.size for record in records], strict=True):
-        if record.sys_flag & _ROLLBACK != _ROLLBACK and record.physical_offset < flushed:
+        if record.sys_flag & ROLLBACK != ROLLBACK and record.physical_offset < flushed:
             topic, place = str(record.topic), (record.queue_id, record.queue_offset)
             units[unit_key(topic, *place)] = unit(record.physical_offset, size)
             bounds[bound_key(topic, b"max", record.queue_id)] = bound(record.queue_offset, record.physical_offset)
@@ -214,7 +217,7 @@ def write_queues(root: Path, records: Iterable[Record], *, units_per_file: int =
     """Write the consume queues of records, in files of a few units."""
     units: dict[tuple[str, int], list[bytes]] = {}
     for record in records:
-        if record.sys_flag & _ROLLBACK != _ROLLBACK:
+        if record.sys_flag & ROLLBACK != ROLLBACK:
             unit = UNIT.pack(record.physical_offset, record.size, 0)
             units.setdefault((str(record.topic), record.queue_id), []).append(unit)
     size = units_per_file * UNIT.size

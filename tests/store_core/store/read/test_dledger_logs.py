@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,17 @@ def test_every_record_is_a_row_with_its_entry(tmp_path: Path, below: str) -> Non
     log.write(tmp_path)
 
     assert expected(log, 39) == rows(tmp_path / below)
+
+
+def test_a_sound_log_is_read_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old = LogBuilder(segment_size=FILE_SIZE)
+    old.append_all(b"old")
+    old.roll()
+    old.write(tmp_path)
+    filled(start_offset=FILE_SIZE).write(tmp_path)
+
+    assert len(rows(tmp_path)) == 41
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_one_file_is_read_by_its_name(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.budgets import budget
-from tests.dledger_logs import BODY_LENGTH_AT, HEAD_SIZE, INDEX_AT, MAGIC_AT, POSITION_AT, SIZE_AT
+from tests.dledger_logs import BODY_LENGTH_AT, HEAD_SIZE, INDEX_AT, MAGIC_AT, POSITION_AT, SIZE_AT, TERM_AT, DLedgerLog
 from tests.golden_stores import stores_of_kind, unpack
 from tests.store_core.store.read.lookup_stores import (
     ACCESSES,
     OPTIONS,
+    ROLLBACK,
     UNIT,
     same_as_scan,
     small_dledger_store,
@@ -79,6 +80,26 @@ def test_an_entry_that_is_asked_for_is_checked_with_its_head(at: int, tmp_path: 
     assert same_as_scan(tmp_path, topic="t2").explanation.plan == "queues"
 
 
+@pytest.mark.parametrize("is_queued", [True, False], ids=["queued", "rolled back"])
+@pytest.mark.parametrize(("entry", "at"), [(-1, INDEX_AT), (-2, TERM_AT)])
+def test_a_log_ends_before_a_last_entry_that_does_not_continue_the_one_before(
+    entry: int, at: int, tmp_path: Path, *, is_queued: bool
+) -> None:
+    log = DLedgerLog(1024)
+    for number in range(30):
+        log.append(b"x", topic=f"t{number % 3}", queue_offset=number // 3)
+    last = log.append(b"last", topic="t0", queue_offset=10, sys_flag=0 if is_queued else ROLLBACK)
+    log.put(entry, at, ">q", 10**6).write(tmp_path)
+    write_queues(tmp_path, log.records)
+
+    assert same_as_scan(tmp_path, physical_offset=last.physical_offset).ranges == ()
+    for access in ACCESSES:
+        plan = same_as_scan(tmp_path, topic="t0", segment_access=access)
+        assert plan.explanation.plan == "queues"
+        assert plan.end is not None
+        assert plan.end.end_offset == log.entries[-1]
+
+
 def _lie(root: Path, drawn: random.Random) -> None:
     """Change the unit of a queue, or the head of an entry."""
     queues = sorted(path for path in root.joinpath("consumequeue").rglob("0*") if path.is_file())
@@ -99,7 +120,7 @@ def _lie(root: Path, drawn: random.Random) -> None:
     else:
         path = drawn.choice(sorted(root.glob("dledger-n0/data/*")))
         data = bytearray(path.read_bytes())
-        struct.pack_into(">B", data, drawn.randrange(200), drawn.choice([0, 0xFF]))
+        struct.pack_into(">B", data, drawn.randrange(drawn.choice([200, 400])), drawn.choice([0, 1, 2, 0xFF]))
     path.write_bytes(data)
 
 
