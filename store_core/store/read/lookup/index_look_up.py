@@ -33,9 +33,10 @@ from store_core.store.read.lookup.index_entries import (
     offsets_of,
 )
 from store_core.store.read.lookup.index_survey import IndexFileInStore, survey_index
+from store_core.store.read.lookup.known_end import known_end
 from store_core.store.read.lookup.opened_segments import threads_for
 from store_core.store.read.lookup.queue_look_up import Unsuitable
-from store_core.store.read.lookup.queue_tiling import UnaccountedError, known_end, whole_tiling
+from store_core.store.read.lookup.queue_tiling import UnaccountedError, whole_tiling
 from store_core.store.read.lookup.remote_costs import is_far, price_of_proof
 from store_core.store.read.lookup.store_queues import StoreQueues
 

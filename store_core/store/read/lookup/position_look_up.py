@@ -19,8 +19,9 @@ from store_core.format.record.record_head import head_reader
 from store_core.queue.queue_path import CONSUME_QUEUE, refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
 from store_core.store.read.lookup.filed_proofs import FiledProofs, proofs_of
+from store_core.store.read.lookup.known_end import known_end
 from store_core.store.read.lookup.opened_segments import OpenedSegments
-from store_core.store.read.lookup.queue_tiling import known_end, whole_tiling
+from store_core.store.read.lookup.queue_tiling import whole_tiling
 from store_core.store.read.lookup.store_queues import StoreQueues, open_database
 from store_core.store.read.picks import Picks
 from store_core.store.read.segment_start import load_frame

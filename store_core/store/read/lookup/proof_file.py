@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UnusableProofsError", "read_proof_file", "write_proof_file"]
 
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 """To be raised with every change of what a proof means, or of how it is written."""
 
 _LARGEST: Final = 16 << 20

@@ -12,8 +12,9 @@ from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.store_kind import has_queues
 from store_core.files.store_path import store_roots
 from store_core.store.read.lookup.filed_proofs import proofs_of
+from store_core.store.read.lookup.known_end import known_end
 from store_core.store.read.lookup.opened_segments import threads_for
-from store_core.store.read.lookup.queue_tiling import QueueTiling, UnaccountedError, known_end
+from store_core.store.read.lookup.queue_tiling import QueueTiling, UnaccountedError
 from store_core.store.read.lookup.remote_costs import price_of_picks, price_of_proof
 from store_core.store.read.lookup.store_queues import StoreQueues
 from store_core.store.read.pick_windows import PickWindows

@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE
-from store_core.format.record.dledger_entry import ENTRY_HEAD_SIZE
-from store_core.format.record.framing import Framing, check_frame, frame_size
+from store_core.format.record.framing import check_frame, frame_size
 from store_core.format.record.scan import StopReason
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.store.memory import keep_freed_memory
@@ -47,18 +45,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
+    from store_core.format.record.framing import Framing
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.proofs import ProofsOfStore
     from store_core.store.read.lookup.store_queues import StoreQueues
     from store_core.store.read.lookup.survey import IndexBounds, Span, Survey
     from store_core.store.read.lookup.unit_block import QueueUnits, UnitBlock
 
-__all__ = ["PathEnd", "QueueTiling", "UnaccountedError", "ask_nothing", "known_end", "whole_tiling"]
+__all__ = ["PathEnd", "QueueTiling", "UnaccountedError", "ask_nothing", "whole_tiling"]
 
 _PIECES: Final = 64
 """Into how many pieces queues are divided among threads."""
-
-_NOWHERE: Final = (Place().position, Place().last_sound)
 
 _SHARE_SIZE: Final = 1 << 10
 """Bytes of memory that what a queue says about a segment takes, about, with its place in a table."""
@@ -370,42 +367,6 @@ def whole_tiling(
 
 def _weight(summary: TilingSummary) -> int:
     return sum(_TEXT_SIZE + len(text) for text in (*summary.topics, *summary.notes))
-
-
-def known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> Place:
-    """Return up to where the records of the log's last segment are known, and where the last of them starts.
-
-    It is the segment's first byte if the units are not one path, and if the last of its records is not sound: a torn
-    tail may begin before it.
-    """
-    name = "known end", *tiling.extent, segment.start_offset, verify_crc
-    try:
-        return Place(*tiling.proofs.fact(name, lambda: _known_end(tiling, segment, verify_crc=verify_crc)))
-    except OSError:  # a queue file that is gone since it was listed: who reads its records will say so
-        return Place(*_NOWHERE)
-
-
-def _known_end(tiling: QueueTiling, segment: Segment, *, verify_crc: bool) -> tuple[int, int]:
-    path = tiling.path_end(segment)
-    if path is None:
-        return _NOWHERE
-    first, framing = segment.start_offset, segment.framing
-    last, stop = path.last_start - first - framing.lead, path.offset - first
-    previous = _entry_before(tiling, segment, path) if framing is Framing.ENTRIES else -1
-    with tiling.opened.opened(segment) as opened:
-        opened.load(last if previous < 0 else previous, stop)
-        check = check_frame(opened.raw.data, last, first, framing, verify_crc=verify_crc, previous=previous)
-    is_sound = check.reason is None and check.size == stop - last
-    return (stop, last) if is_sound else _NOWHERE
-
-
-def _entry_before(tiling: QueueTiling, segment: Segment, path: PathEnd) -> int:
-    """Return the position of the entry before a path's last one; -1 if there is none.
-
-    With it, the last one is checked as part of the sequence: one of an earlier term does not count.
-    """
-    starts = [int(starts[-1]) for starts in tiling.starts_in(segment, path.last_start)]
-    return max(starts) - segment.start_offset - ENTRY_HEAD_SIZE if starts else -1
 
 
 def _closes(raw: npt.NDArray[np.uint8], position: int, framing: Framing) -> bool:
