@@ -44,15 +44,24 @@ class CommitLogReader(DataSourceReader):
     schema : ReadSchema
     times : SessionTimes, optional
         What tasks make their options from, if those depend on the session's time zone.
+    is_followed : bool
+        Whether ranges are those of a stream, which begins where its checkpoint says: no time is then compared.
     """
 
     def __init__(
-        self, paths: Sequence[str], options: ReadOptions, schema: ReadSchema, times: SessionTimes | None = None
+        self,
+        paths: Sequence[str],
+        options: ReadOptions,
+        schema: ReadSchema,
+        times: SessionTimes | None = None,
+        *,
+        is_followed: bool = False,
     ) -> None:
         self._paths = tuple(paths)
         self._options = replace(options, columns=schema.columns)
         self._schema = schema
         self._times = times
+        self._is_followed = is_followed
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
@@ -103,6 +112,7 @@ class CommitLogReader(DataSourceReader):
             raise error.with_traceback(None) from None
 
     def _task_options(self) -> ReadOptions:
-        if self._times is None:
-            return self._options
-        return replace(self._times.for_task(), columns=self._options.columns)
+        found = self._options
+        if self._times is not None:
+            found = replace(self._times.for_task(), columns=self._options.columns)
+        return replace(found, starting_timestamp=None) if self._is_followed else found

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from store_core.errors import CorruptRecordError, StoreAccessError
+from store_core.files.archive_listing import is_archive
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.views.config_table import find_config
 
@@ -43,6 +44,8 @@ def config_or_note(
     tuple of str
         A note if they are broken, or may not be read.
     """
+    if is_archive(root):
+        return None, (f"{what} is not known: {root} is an archive, of which only the messages are read",)
     try:
         return find_config(root, name, decode), ()
     except (CorruptRecordError, StoreAccessError) as error:

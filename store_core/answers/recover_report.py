@@ -166,13 +166,17 @@ class RecoverReport(Report[RecoverFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        if found.words:
-            yield from found.words.split("\n")
-        else:
-            yield found.store
-            yield "the store was closed" if found.was_closed else "the store was not closed (there is an abort file)"
-            yield f"the last sound record ends at {found.end_offset}"
+        yield from found.words.split("\n") if found.words else self._of_several()
         if found.truncated_messages:
             yield f"{counted(found.truncated_messages, 'sound message')} would be truncated"
             if not found.are_all_messages_listed:
                 yield f"the first {self.tables['messages'].num_rows:,} of them are listed; --messages lists all"
+
+    def _of_several(self) -> Iterator[str]:
+        """Yield what several releases find alike, and why those that can't open the store refuse it."""
+        found, refusals = self.found, self.tables["releases"]["refusal"].to_pylist()
+        yield found.store
+        yield "the store was closed" if found.was_closed else "the store was not closed (there is an abort file)"
+        if not all(refusals):
+            yield f"the last sound record ends at {found.end_offset}"
+        yield from (f"refused: {refusal}" for refusal in dict.fromkeys(filter(None, refusals)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.report import RebuildReport
 
 __all__ = ["CheckedStore", "check", "check_by", "checked_by"]
+
+
+_NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
 
 
 def check(
@@ -196,6 +199,7 @@ class _Check:
         tally.add_all(checkpoint_findings(store, rules.release, reach, is_open=is_open))
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
         notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
+        notes += () if self.plan.rules.has_index else (_NO_INDEX,)
         certificates = list(judged.certificates())
         facts = CheckFacts(
             store=str(store),
@@ -281,7 +285,9 @@ class _Check:
         return LostBytes(segments, [np.array(ranges, np.int64).tobytes()])
 
     def _add_index(self, index: StoredIndex, judged: JudgedLog, bounds: LogBounds, tally: Tally) -> None:
-        """Add what is wrong with the index."""
+        """Add what is wrong with the index, if the broker keeps one."""
+        if not self.plan.rules.has_index:
+            return
         files, rules = tuple(file.path for file in index.loaded), self.plan.rules.queue_rules
         checks = self.engine.run(ChainJob(files, rules, self.plan.store, judged.report.end_offset))
         directory = self.plan.store / INDEX_DIRECTORY

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,12 +17,16 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.recover_report import RecoverFacts, RecoverReport
 from store_core.answers.verdict import Verdict
 from store_core.errors import UnsupportedStoreError
+from store_core.files.dledger_log import dledger_logs
+from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
-from store_core.files.store_path import path_of
+from store_core.files.store_parts import is_root
+from store_core.files.store_path import nothing_at, path_of
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages
+from store_core.store.store_layout import log_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,6 +99,8 @@ def recover(  # noqa: PLR0913 -- what is run, by how many processes, and who is 
 
     Raises
     ------
+    StoreNotFoundError
+        If a directory has no part of a store.
     StoreError
         As for `store_core.DefaultMessageStore.dry_run`.
 
@@ -121,6 +128,7 @@ def recover_by(
             f"{path}: what a broker's start would do is found out with files on a local disk, on which nothing is "
             f"changed. Copy the store there, or mount it; whether it is whole, a check of the URL says"
         )
+    _check_is_store(Path(path), config or MessageStoreConfig())
     runs = engine.run(_DryRuns(os.fspath(path), config or MessageStoreConfig(), tuple(releases)))
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]
@@ -146,6 +154,15 @@ def recover_by(
         "changes": list(chain.from_iterable(map(_change_rows, runs))),
     }
     return RecoverReport.of(facts, rows)
+
+
+def _check_is_store(path: Path, config: MessageStoreConfig) -> None:
+    """Refuse a directory that has no part of a store: opening it would make a new one."""
+    files = OsFileSystem()
+    is_store = is_root(path, files) or any(dledger_logs(path, files))
+    is_elsewhere = any(files.status(each) is not None for each in log_paths(path, config).all_paths)
+    if path.is_dir() and not is_store and not is_elsewhere:
+        raise nothing_at([path], ())
 
 
 def _release_row(run: RecoveryReport, truncated: int | None) -> dict[str, Any]:

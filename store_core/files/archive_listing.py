@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tarfile import TarInfo
     from typing import IO
 
-__all__ = ["Archive", "archive_at", "archive_codec", "archive_segments"]
+__all__ = ["Archive", "archive_at", "archive_codec", "archive_segments", "is_archive"]
 
 _ENDS: Final = {".tar": None, ".tgz": "gzip", **{f".tar{end}": codec for end, codec in CODECS.items()}}
 """How the names of archives end, and the codecs."""
@@ -97,6 +97,11 @@ def archive_codec(name: str) -> tuple[str | None] | None:
     ((None,), ('zstd',), None)
     """
     return next(((codec,) for end, codec in _ENDS.items() if name.endswith(end)), None)
+
+
+def is_archive(place: Path) -> bool:
+    """Return whether a path is an archive, by its name: beside its log, nothing of the store in it is read."""
+    return archive_codec(place.name) is not None and place.is_file()
 
 
 def archive_at(place: Path) -> Archive | None:

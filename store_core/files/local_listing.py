@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.errors import SegmentLayoutError, StoreNotFoundError
+from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.compressed_bytes import codec_of
 from store_core.files.remote.remote_file import RemoteFile
 from store_core.files.remote.url_path import UrlPath, remote_file_of
@@ -25,6 +25,8 @@ __all__ = ["segments_in", "single_file"]
 _FIRST_RECORD: Final = 8 << 20
 """Bytes at the beginning of a file that are looked at for a sound record."""
 
+_COMPRESSED: Final = "it is compressed, and segments are expected as RocketMQ writes them. Expand it first"
+
 _read_offset: Final = head_reader("physical_offset")
 
 
@@ -34,12 +36,14 @@ def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) 
     Compressed ones are yielded if the caller reads them, with the size of the file.
     """
     for entry in _listed(directory):
-        stem, codec = (codec_of(entry.name) if compressed else None) or (entry.name, None)
+        stem, codec = codec_of(entry.name) or (entry.name, None)
         start_offset = start_offset_of(stem)
-        if start_offset is not None and entry.kind == "file" and start_offset + entry.size <= LAST_OFFSET:
-            yield Segment(entry.path, start_offset, entry.size, remote=entry.remote, codec=codec)
-        else:
+        if start_offset is None or entry.kind != "file" or start_offset + entry.size > LAST_OFFSET:
             notes.append(f"ignored the {entry.kind} {entry.path}: {NAME_RULE}.{advice_on_name(entry.name)}")
+        elif codec is not None and not compressed:
+            notes.append(f"ignored the file {entry.path}: {_COMPRESSED}.")
+        else:
+            yield Segment(entry.path, start_offset, entry.size, remote=entry.remote, codec=codec)
 
 
 class _Entry(NamedTuple):
@@ -77,9 +81,13 @@ def single_file(path: Path, *, compressed: bool = False) -> Segment:
         If it does not exist.
     SegmentLayoutError
         If it is not named like a segment; with the right name, if its first record tells.
+    UnsupportedStoreError
+        If it is compressed, and the caller does not read such segments.
     """
-    stem, codec = (codec_of(path.name) if compressed else None) or (path.name, None)
+    stem, codec = codec_of(path.name) or (path.name, None)
     start_offset = start_offset_of(stem)
+    if codec is not None and start_offset is not None and not compressed:
+        raise UnsupportedStoreError(f"{path} can't be read: {_COMPRESSED}")
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:

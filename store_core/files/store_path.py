@@ -16,7 +16,7 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
-from store_core.files.archive_listing import archive_at, archive_segments
+from store_core.files.archive_listing import archive_at, archive_segments, is_archive
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.dledger_log import (
     data_directory,
@@ -48,6 +48,7 @@ __all__ = [
     "list_segments",
     "located",
     "located_now",
+    "nothing_at",
     "path_of",
     "store_roots",
     "usual_size",
@@ -122,7 +123,7 @@ def list_segments(
             key=_order,
         )
     if not found:
-        raise _nothing_at(places, notes)
+        raise nothing_at(places, notes)
     segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
     for note in notes:
         _log.warning(note)
@@ -183,17 +184,21 @@ def _of_url(text: str, storage: StorageSettings) -> UrlPath | None:
 def store_roots(paths: StorePaths) -> tuple[Path, ...]:
     """Return the directories that may be the roots of the stores at some paths, with queues and configuration.
 
+    An archive is its own root, below which there is nothing: what lies beside it is not of its store.
+
     Raises
     ------
     StoreNotFoundError
         If nothing exists at a path.
     """
-    directories = [place if place.is_dir() else place.parent for place in places_of(paths)]
-    return tuple(dict.fromkeys(map(_root_at, directories)))
+    return tuple(dict.fromkeys(map(_root_at, places_of(paths))))
 
 
-def _root_at(directory: Path) -> Path:
-    """Return the root that a directory is, or is a log of."""
+def _root_at(place: Path) -> Path:
+    """Return the root that a place is, or is a log of, or a segment."""
+    if is_archive(place):
+        return place
+    directory = place if place.is_dir() else place.parent
     is_root = (directory / COMMIT_LOG).is_dir() or any(dledger_logs(directory, OsFileSystem()))
     return directory if is_root else root_of_member(directory) or directory.parent
 
@@ -220,7 +225,7 @@ def _there(path: UrlPath) -> UrlPath:
     return path
 
 
-def _nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
+def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
     """Return the error that there is no segment, with stores nearby, or else the first entries that were skipped."""
     text = (
         f"nothing to read: no segment file in {', '.join(map(str, places))} ({NAME_RULE}; a store root has them in "
@@ -298,9 +303,11 @@ def _without_scheme(text: str) -> str:
 
 
 def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
-    archive = archive_at(place) if compressed else None
-    if archive is not None:
+    archive = archive_at(place)
+    if archive is not None and compressed:
         return archive_segments(archive, notes)
+    if archive is not None:
+        raise UnsupportedStoreError(f"{place} is an archive: expected a store. Unpack it, and give the directory")
     data = data_directory(place, OsFileSystem()) if reads_entries else None
     if data is not None:
         entries = entry_log_of(data, notes)

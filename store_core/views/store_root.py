@@ -6,9 +6,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store_core.errors import InvalidOptionError, StoreNotFoundError
+from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.archive_listing import is_archive
 from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
+from store_core.files.local_listing import single_file
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, is_root
@@ -37,12 +39,17 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
     ------
     StoreNotFoundError
         If nothing exists at a path.
+    SegmentLayoutError
+        If a path is a file that is no segment.
     InvalidOptionError
         If the paths have several roots, or one is another part of a store.
     UnsupportedStoreError
-        As of `store_core.files.store_kind.check_store_kind`.
+        If it is an archive, and as of `store_core.files.store_kind.check_store_kind`.
     """
-    roots = tuple(dict.fromkeys(map(_root_at, places_of(paths))))
+    places = places_of(paths)
+    for place in places:
+        _check_place(place)
+    roots = tuple(dict.fromkeys(map(_root_at, places)))
     if len(roots) > 1:
         raise InvalidOptionError(
             f"expected the root of one store, found {', '.join(map(str, roots))}: queues, index and configuration are "
@@ -53,10 +60,21 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
     return roots[0]
 
 
+def _check_place(place: Path) -> None:
+    """Refuse a file beside which the rest of its store can't be."""
+    if is_archive(place):
+        raise UnsupportedStoreError(
+            f"{place} is an archive: only the messages in it can be read, and this needs the store's queues, index or "
+            f"configuration. Unpack it, and give the directory"
+        )
+    if not place.is_dir():
+        single_file(place, compressed=True)
+
+
 def queue_notes(paths: StorePaths) -> tuple[str, ...]:
     """Return notes on what is beside the log of a store, or of stores, and that listing the log does not tell."""
     notes: list[str] = []
-    for root in dict.fromkeys(map(_root_at, places_of(paths))):
+    for root in dict.fromkeys(_root_at(place) for place in places_of(paths) if not is_archive(place)):
         with suppress(OSError):  # who lists the log need not be allowed to look elsewhere
             told, known = (
                 check_store_kind(root, OsFileSystem(), use, reads_entries=True)

@@ -183,6 +183,13 @@ def test_a_stream_begins_where_it_is_told(growing: Store, kind: str) -> None:
     assert rows(reader, reader.initialOffset(), latest) == growing.offsets[20:]
 
 
+def test_a_query_that_goes_on_where_it_was_compares_no_time(growing: Store) -> None:
+    later = growing.log.records[-1].store_timestamp + 10**6
+    start, latest = growing.reader().initialOffset(), growing.reader(startingOffsets="latest").initialOffset()
+
+    assert rows(growing.reader(startingTimestamp=str(later)), start, latest) == growing.offsets
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

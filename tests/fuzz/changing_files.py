@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes a segment at random moments while another process reads it, and says how the reads ended.
+"""Changes a file at random moments while another process reads the store, and says how the reads ended.
 
 Usage: python -m tests.fuzz.changing_files [--times N] [--seed SEED] [--access read|mapped] [--kinds truncate,...]
-           [--look-up]
+           [--look-up] [--file segment|queue]
 
-The reader scans the log, or looks up a topic by its queues. Where the program runs as root, the reader does not, since
-that may read any file.
+The reader scans the log, or looks up a topic by its queues. What is changed is a segment, or the file of a queue: that
+is derived from the log, so each look-up has all rows of the topic, whatever becomes of it. Where the program runs as
+root, the reader does not, since that may read any file.
 """
 
 from __future__ import annotations
@@ -28,33 +29,41 @@ from store_core import ReadOptions, read_range
 from store_core.errors import SegmentVanishedError, StoreError
 from store_core.store.read.read_plan import plan_and_walk
 from tests.builders import LogBuilder
-from tests.store_core.store.read.lookup_stores import ALWAYS, write_queues
+from tests.store_core.store.read.lookup_stores import ALWAYS, UNIT, write_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-__all__ = ["FOREIGN", "KINDS", "SIGBUS", "WRONG", "campaign"]
+__all__ = ["KINDS", "bad_ends", "campaign"]
 
 Access = Literal["read", "mapped"]
+Changed = Literal["segment", "queue"]
 
+ROWS: Final = "rows that were there"
 SIGBUS: Final = "SIGBUS"
 FOREIGN: Final = "another exception"
 WRONG: Final = "a row that was never there"
+MISSING: Final = "a row is missing"
+NEVER: Final = "never ended"
 
 _SEGMENT: Final = 16 << 20
 _TOPICS: Final = 8
+_TOPIC: Final = "t3"
+"""The topic that is looked up."""
+
 _NOBODY: Final = 65534
 """A user who owns no file."""
 
 _MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
-_VALID, _NAMED, _OTHER, _FOREIGN, _WRONG = 0, 10, 11, 12, 13
+_VALID, _NAMED, _OTHER, _FOREIGN, _WRONG, _MISSING = 0, 10, 11, 12, 13, 14
 _ENDS: Final = {
-    _VALID: "rows that were there",
+    _VALID: ROWS,
     _NAMED: "SegmentVanishedError",
     _OTHER: "another error of this package",
     _WRONG: WRONG,
+    _MISSING: MISSING,
     -signal.SIGBUS: SIGBUS,
 }
 _READS_AFTER: Final = 2
@@ -82,7 +91,7 @@ def _unlink(path: Path, at: int) -> None:
 def _overwrite(path: Path, at: int) -> None:
     with path.open("r+b") as file:
         file.seek(at)
-        file.write(Random(at).randbytes(min(1 << 20, _SEGMENT - at)))
+        file.write(Random(at).randbytes(min(1 << 20, path.stat().st_size - at)))
 
 
 def _punch(path: Path, at: int) -> None:
@@ -122,7 +131,7 @@ KINDS: Final[dict[str, Callable[[Path, int], None]]] = {
     "forbid": _forbid,
     "close": _close,
 }
-"""What is done to the segment, at a position."""
+"""What is done to the file, at a position."""
 
 
 def _read(log: _Log, mode: str, access: Access) -> None:
@@ -134,8 +143,12 @@ def _read(log: _Log, mode: str, access: Access) -> None:
         after = 0
         while after < _READS_AFTER:
             after += log.changed.exists()
+            count = 0
             for batch in log.batches(mode, access):
                 _check(batch.to_pydict(), log.bodies)
+                count += batch.num_rows
+            if count < log.least_rows:
+                sys.exit(_MISSING)
     except SegmentVanishedError:
         sys.exit(_NAMED)
     except StoreError:
@@ -155,17 +168,29 @@ def _check(rows: dict[str, list[object]], expected: dict[int, bytes]) -> None:
 class _Log:
     """A log with one full segment, and its queues.
 
+    Parameters
+    ----------
+    root : Path
+    is_look_up : bool
+        Whether a topic is looked up.
+    of : str
+        What is changed.
+
     Attributes
     ----------
     path : Path
-        The full segment.
+        The file that is changed.
+    size : int
+        Bytes of it that are not zeros behind its content.
     changed : Path
         Is there when a change is over.
     bodies : dict of int to bytes
         By physical offset.
+    least_rows : int
+        How many rows each read has to have.
     """
 
-    def __init__(self, root: Path, *, is_look_up: bool) -> None:
+    def __init__(self, root: Path, *, is_look_up: bool, of: Changed) -> None:
         log = LogBuilder(_SEGMENT)
         while log.end < _SEGMENT:
             log.append(b"x" * 500, topic=f"t{len(log.records) % _TOPICS}")
@@ -174,13 +199,18 @@ class _Log:
         (root / "lock").touch()
         root.chmod(0o755)
         self._root, self._is_look_up = root, is_look_up
-        self.path, self.changed = root / "commitlog" / f"{0:020d}", root / "changed"
+        rows = sum(record.topic == _TOPIC for record in log.records)
+        is_segment = of == "segment"
+        self.path = root / ("commitlog" if is_segment else f"consumequeue/{_TOPIC}/0") / f"{0:020d}"
+        self.size = _SEGMENT if is_segment else rows * UNIT.size
+        self.least_rows = 0 if is_segment else rows
+        self.changed = root / "changed"
         self._whole = self.path.read_bytes()
         self.bodies = {record.physical_offset: record.body for record in log.records}
 
     def batches(self, mode: str, access: Access) -> Iterator[pa.RecordBatch]:
         """Yield all messages, or those of a topic by its queue; only FAILFAST looks anything up."""
-        topic = "t3" if self._is_look_up else None
+        topic = _TOPIC if self._is_look_up else None
         options = ReadOptions.parse(
             columns=["physical_offset", "body"],
             topic=topic,
@@ -201,12 +231,12 @@ class _Log:
 
 
 def campaign(
-    times: int, seed: int, access: Access, kinds: list[str], *, is_look_up: bool = False
+    times: int, seed: int, access: Access, kinds: list[str], *, is_look_up: bool = False, of: Changed = "segment"
 ) -> Counter[tuple[str, str]]:
-    """Change the full segment of a log `times` times for each kind; return how often the reads ended how."""
+    """Change a file of a store `times` times for each kind; return how often the reads ended how."""
     random, ends = Random(seed), Counter[tuple[str, str]]()
     with tempfile.TemporaryDirectory(prefix="changing-files-") as name:
-        log = _Log(Path(name), is_look_up=is_look_up)
+        log = _Log(Path(name), is_look_up=is_look_up, of=of)
         for kind in kinds:
             for number in range(times):
                 ends[kind, _tried(log, random, kind, _MODES[number % len(_MODES)], access)] += 1
@@ -217,31 +247,39 @@ def _tried(log: _Log, random: Random, kind: str, mode: str, access: Access) -> s
     reader = multiprocessing.get_context("fork").Process(target=_read, args=(log, mode, access))
     reader.start()
     time.sleep(0.05 + random.random() * 0.2)
-    KINDS[kind](log.path, random.randrange(_SEGMENT))
+    KINDS[kind](log.path, random.randrange(log.size))
     log.changed.touch()
     reader.join(60)
     log.restore()
     if reader.is_alive():
         reader.kill()
         reader.join()
-        return "never ended"
+        return NEVER
     return _ENDS.get(_VALID if reader.exitcode is None else reader.exitcode, FOREIGN)
 
 
 def main() -> int:
     """Run the program; return 1 if a read ended in a way that its access rules out."""
-    parser = argparse.ArgumentParser(description="Change a segment while it is read.")
+    parser = argparse.ArgumentParser(description="Change a file of a store while it is read.")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--access", choices=("read", "mapped"), default="read")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--look-up", action="store_true", help="read a topic by its queues")
+    parser.add_argument("--file", choices=("segment", "queue"), default="segment", help="what is changed")
     asked = parser.parse_args()
-    ends = campaign(asked.times, asked.seed, asked.access, asked.kinds.split(","), is_look_up=asked.look_up)
+    kinds, is_look_up = asked.kinds.split(","), asked.look_up or asked.file == "queue"
+    ends = campaign(asked.times, asked.seed, asked.access, kinds, is_look_up=is_look_up, of=asked.file)
     for (kind, end), count in sorted(ends.items()):
         print(f"{count:6} {kind:10} {end}")
-    bad = {FOREIGN, WRONG, "never ended"} | ({SIGBUS} if asked.access == "read" else set())
-    return int(any(end in bad for _, end in ends))
+    return int(any(end in bad_ends(asked.access, asked.file) for _, end in ends))
+
+
+def bad_ends(access: Access, of: Changed) -> set[str]:
+    """Return how no read may end whose bytes are got at in a way, while a file is changed."""
+    if of == "queue":
+        return {*_ENDS.values(), FOREIGN, NEVER} - {ROWS}
+    return {FOREIGN, WRONG, NEVER} | ({SIGBUS} if access == "read" else set())
 
 
 if __name__ == "__main__":

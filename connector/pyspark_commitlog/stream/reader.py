@@ -55,7 +55,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         common = options.common
         self._options = options
         self._paths = common.paths
-        self._rows = CommitLogReader(common.paths, common.read, schema, common.times)
+        self._rows = CommitLogReader(common.paths, common.read, schema, common.times, is_followed=True)
         self._follower = LogFollower(common.paths, common.read)
         self._clock = clock
         self._last_batch: float | None = None

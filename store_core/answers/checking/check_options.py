@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.options import RebuildOptions
 
 if TYPE_CHECKING:
     import os
+
+    from store_core.format.releases.release import Release
 
 __all__ = ["CheckOptions"]
 
@@ -47,6 +50,14 @@ class CheckOptions:
     index_num: int | None = None
     max_queues: int | None = None
 
+    @property
+    def is_index_checked(self) -> bool:
+        """Whether the broker keeps an index, so that one can be missing (RocketMQ: ``messageIndexEnable``)."""
+        if self.broker_config is None:
+            return True
+        release = cast("Release", self.release)
+        return MessageStoreConfig.from_properties(self.broker_config, release=release).message_index_enable
+
     def as_comparison(self) -> RebuildOptions:
         """Return the options of the comparison of queues and index with the log.
 
@@ -57,7 +68,7 @@ class CheckOptions:
         """
         return RebuildOptions(
             verify=True,
-            with_index=True,
+            with_index=self.is_index_checked,
             topic=self.topic,
             release=self.release,
             broker_config=self.broker_config,

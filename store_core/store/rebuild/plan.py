@@ -200,6 +200,7 @@ def _queue_rules(store: Path, options: RebuildOptions, found: DerivedSizes, conf
         told = {name: getattr(found, name) for name in (*names, "max_hash_slot_num", "max_index_num")}
         told |= {"is_ext_enabled": found.has_ext, **_light_switches(is_on=rules.features.has_light_queues)}
     told |= {"is_ext_enabled": True} if options.ext else {}
+    told |= {"is_index_enabled": True} if options.with_index else {}  # whoever asks for an index gets one
     values = {name: value for name, value in (*told.items(), *explicit.items()) if value is not None}
     batch_topics = found.batch_topics | frozenset(options.batch_topic) | configured(store, rules.release)
     return replace(rules, **values, batch_topics=batch_topics if rules.features.has_batch_queues else frozenset())

@@ -359,17 +359,18 @@ class StoreRecovery:
         self._note(confirm_offset=self._checkpoint.confirm_physical_offset if features.keeps_confirmed_offset else -1)
         if not len(self._queues):
             return
-        where = self._log.mapped_file_queue.paths.paths[0]
         if last_exit_ok and not features.deletes_queues_of_lost_log:
             self._decide(
                 f"kept {counted(len(self._queues), 'queue')}",
-                where,
+                "consumequeue",
                 f"the log is gone; release {self._rules.release} does not look at that",
             )
             return
         self._queues.destroy_all()
         self._decide(
-            f"deleted {counted(len(self._queues), 'queue')}", where, "the log has no segments, so they point nowhere"
+            f"deleted {counted(len(self._queues), 'queue')}",
+            "consumequeue",
+            "the log has no segments, so they point nowhere",
         )
 
     # ---- the queues

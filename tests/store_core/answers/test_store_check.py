@@ -63,6 +63,17 @@ def test_nothing_is_found_in_a_store_that_rocketmq_wrote(golden_store: UnpackedS
     assert before == every_file(golden_store.root)
 
 
+def test_no_index_is_missing_where_the_broker_keeps_none(store: Path, tmp_path: Path) -> None:
+    shutil.rmtree(store / "index")
+    config = tmp_path / "broker.conf"
+    config.write_text("messageIndexEnable=false\nmappedFileSizeCommitLog=131072\nmappedFileSizeConsumeQueue=800\n")
+    report = check(store, CheckOptions(release="5.3", broker_config=config))
+
+    assert Verdict.CLEAN is report.verdict
+    assert any("messageIndexEnable=false" in note for note in report.found.notes)
+    assert FindingKind.INDEX_MISSING in check(store, CheckOptions(release="5.3")).counts
+
+
 def test_a_missing_segment_explains_the_units_and_entries_of_its_records(store: Path) -> None:
     sorted((store / "commitlog").iterdir())[1].unlink()
 

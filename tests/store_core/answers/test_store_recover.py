@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from store_core import DefaultMessageStore, MessageStoreConfig
+import pytest
+
+from store_core import DefaultMessageStore, MessageStoreConfig, StoreNotFoundError
 from store_core.answers import recover
 from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.verdict import Verdict
@@ -25,6 +27,13 @@ def test_the_json_has_what_its_schema_says(tmp_path: Path) -> None:
 
     assert ["schema", "verdict", *(fact.name for fact in RECOVER_SCHEMA.facts), "tables"] == list(found)
     assert [table.name for table in RECOVER_SCHEMA.tables] == list(found["tables"])
+
+
+def test_a_directory_without_any_part_of_a_store_is_no_store(tmp_path: Path) -> None:
+    store = LogBuilder().write(tmp_path / "above" / "store")
+
+    with pytest.raises(StoreNotFoundError, match=f"A store may be at {store}"):
+        recover(tmp_path / "above", SMALL)
 
 
 def test_one_release_is_told_in_the_words_of_its_recovery(tmp_path: Path) -> None:

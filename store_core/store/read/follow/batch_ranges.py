@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.files.store_path import layout_problems, usual_size
 from store_core.store.read.range_splits import split_ranges
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["batch_ranges"]
+
+_log: Final = logging.getLogger("store_core")
 
 
 def batch_ranges(
@@ -49,8 +52,10 @@ def batch_ranges(
         for each in log.segments
         if each.end_offset > start.physical_offset and each.start_offset < end.physical_offset
     ]
-    for problem in layout_problems(segments) if options.is_strict else ():
-        raise problem
+    for problem in layout_problems(segments):
+        if options.is_strict:
+            raise problem
+        _log.warning("%s", problem)
     usual = usual_size(log.segments)
     parts = split_ranges(list(_whole(segments, start, end, usual)), options)
     return (

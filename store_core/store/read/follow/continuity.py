@@ -51,7 +51,10 @@ def find_continuation(log: LogSegments, known: LogPosition, *, verify_crc: bool)
         log. If it is another log: its first byte.
     """
     if log.is_proven(known):
-        return Continuation(known)
+        is_next_missing = (
+            log.find(known.physical_offset) is None and log.segments[-1].start_offset > known.physical_offset
+        )
+        return _expired(log, known) if is_next_missing else Continuation(known)
     last = known.last_record
     if last is None or last.physical_offset < log.segments[0].start_offset:
         return _without_proof(log, known, verify_crc=verify_crc)

@@ -69,7 +69,7 @@ class LogFollower:
         Parameters
         ----------
         at_end : bool
-            Whether it begins at the log's end.
+            Whether it begins at the log's end, if no time says otherwise.
 
         Raises
         ------
@@ -79,10 +79,10 @@ class LogFollower:
 
         def find(log: LogSegments) -> LogPosition:
             time, offset = self._options.starting_timestamp, self._options.start.physical
-            if at_end:
-                return self._latest(log)
             if time is not None:
                 return log.first_since(time, self._latest(log))
+            if at_end:
+                return self._latest(log)
             return log.earliest if offset is None else log.first_at(offset, self._latest(log))
 
         return self._retried(find)

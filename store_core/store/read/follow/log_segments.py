@@ -244,7 +244,10 @@ def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:
 
 
 def _is_finished(view: SegmentView, start: int, end: int) -> bool:
-    """Return whether the last byte of a record's properties has been written."""
+    """Return whether the last byte of a record that is not always the same has been written."""
     load_record(view, start)
     spans = check_record(view.raw.data, start, view.start_offset).spans
-    return spans is None or spans.properties_start == spans.properties_stop or bool(view.raw[end - 1])
+    if spans is None:
+        return True
+    has_properties = spans.properties_start < spans.properties_stop
+    return bool(view.raw[end - 1 if has_properties else spans.topic_stop - 1])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.files.segment_source import open_pages
 from store_core.store.read.follow.sound_walk import FIRST_STEP
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ def limited_end(
         return end
     if last is None:
         return start
-    stretch, count = last
-    return log.position_after(stretch.segment, stretch.view, int(stretch.run.starts[count - 1]))
+    (stretch, count), segment = last, last[0].segment
+    with open_pages(segment) as opened:  # that of the stretch is closed if the walk has gone on to the next segment
+        return log.position_after(segment, segment.view(opened), int(stretch.run.starts[count - 1]))
 
 
 def _first_step(limits: ReadLimits) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pytest
 
-from store_core import read_messages
+from store_core import read_messages, read_view, store_at
+from store_core.answers import bill
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import archive_listing, compressed_bytes
 from store_core.files.compressed_bytes import CODECS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.files.store_path import StorePaths
     from tests.golden_stores import UnpackedStore
     from tests.object_store import ObjectStore
 
@@ -94,6 +96,20 @@ def test_names_and_formats_of_archives_do_not_matter(root: Path, form: int, name
         name = name[:60]
     assert rows(root) == rows(packed(root, tmp_path / "copy.tar", name, form))
     assert rows(root) == rows(packed(root / "commitlog", tmp_path / "log.tar", ".", form))
+
+
+@pytest.mark.parametrize("is_url", [False, True])
+def test_what_lies_beside_an_archive_is_not_of_its_store(root: Path, is_url: bool, server: ObjectStore) -> None:
+    path: StorePaths = packed(root, root / "backup.tar")
+    if is_url:
+        server.upload(root, "store")
+        path = store_at(f"s3://{server.bucket}/store/backup.tar", server.settings)
+
+    for view in ("topics", "consumer_offsets", "index", "segments"):
+        with pytest.raises(UnsupportedStoreError, match="backup.tar is an archive"):
+            read_view(path, view)
+    notes = bill(path).to_json()["notes"]
+    assert any("is an archive, of which only the messages are read" in note for note in notes)
 
 
 @pytest.mark.parametrize("end", [".tar", ".tar.zst"])

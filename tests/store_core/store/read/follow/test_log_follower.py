@@ -184,6 +184,21 @@ def test_a_record_that_is_half_written_is_not_there_yet(followed: Followed, writ
     assert followed.drain(before)[0] == [[record.physical_offset]]
 
 
+@pytest.mark.parametrize("missing", [3, 5, 7])
+def test_a_record_without_the_end_of_its_topic_is_not_there_yet(followed: Followed, missing: int) -> None:
+    before = followed.advance(followed.first())
+    record = followed.log.append(b"body", topic="a-topic", properties={})
+    whole = followed.log.segments()
+    followed.log.patch(record.end - missing, bytes(missing))
+    followed.write()
+    torn = followed.advance(before)
+    for name, data in whole.items():
+        (followed.root / "commitlog" / name).write_bytes(data)
+
+    assert torn == before
+    assert followed.drain(before)[0] == [[record.physical_offset]]
+
+
 @pytest.mark.parametrize("missing", [1, 2, 5])
 def test_a_record_without_the_end_of_its_properties_is_not_there_yet(followed: Followed, missing: int) -> None:
     before = followed.advance(followed.first())
@@ -258,6 +273,13 @@ def test_a_stream_from_a_time_has_what_was_stored_since(followed: Followed, numb
     ]
 
 
+def test_a_time_takes_precedence_over_the_latest_offset(followed: Followed) -> None:
+    time = followed.log.records[4].store_timestamp
+    followed.restart(starting_timestamp=time)
+
+    assert followed.first(at_end=True) == followed.first() != followed.advance(followed.first())
+
+
 def test_a_stream_from_the_future_starts_at_the_end(followed: Followed) -> None:
     followed.restart(starting_timestamp=FIRST_STORE_TIMESTAMP * 2)
 
@@ -286,6 +308,17 @@ def test_a_batch_has_no_more_bytes_than_allowed_but_a_record(followed: Followed,
         assert end.last_record is not None
         assert end.last_record.end_offset - position.physical_offset <= max(size, longest)
         position = end
+
+
+@pytest.mark.parametrize("most", [1, 7, 60])
+def test_a_batch_may_end_with_a_segment_of_which_little_was_loaded(tmp_path: Path, most: int) -> None:
+    followed = Followed(tmp_path / "store")
+    followed.log = LogBuilder(1 << 16)
+    followed.log.append_all(*[b"x" * 400] * 300)
+    followed.write(preallocated=1)
+    batches, _ = followed.drain(followed.first(), ReadLimits(max_records=most))
+
+    assert [offset for batch in batches for offset in batch] == followed.offsets
 
 
 def test_records_that_wait_are_counted_up_to_what_is_enough(followed: Followed) -> None:
@@ -423,6 +456,32 @@ def test_a_stream_that_may_lose_data_goes_on_at_the_first_segment_left(
     assert batches == [[offset for offset in followed.offsets if offset >= 2 * SIZE]]
     (warning,) = [record.getMessage() for record in caplog.records]
     assert f"from offset {start.physical_offset} to {2 * SIZE} are lost" in warning
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_segment_that_is_missing_at_the_position_is_not_skipped(
+    followed: Followed, is_cut: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_first = [offset for offset in followed.offsets if offset < 2 * SIZE]
+    start = followed.advance(followed.first(), ReadLimits(max_records=len(in_first) - is_cut))
+    if is_cut:
+        with (followed.root / "commitlog" / f"{SIZE:020d}").open("r+b") as file:
+            file.truncate(start.physical_offset - SIZE)
+    else:
+        (followed.root / "commitlog" / f"{2 * SIZE:020d}").unlink()
+
+    with pytest.raises(ExpiredSegmentsError, match=f"expected offset {start.physical_offset} in segment"):
+        followed.restart().advance(start)
+    batches, _ = followed.restart(fail_on_data_loss=False).drain(start)
+    assert batches == [[offset for offset in followed.offsets if offset >= (2 if is_cut else 3) * SIZE]]
+    assert "are lost" in caplog.text
+
+
+def test_a_segment_that_is_missing_in_a_batch_is_logged(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+    (followed.root / "commitlog" / f"{2 * SIZE:020d}").unlink()
+    followed.restart(fail_on_data_loss=False).drain(followed.first())
+
+    assert f"segment {2 * SIZE:020d} is missing" in caplog.text
 
 
 def truncate(followed: Followed, number: int, *bodies: bytes) -> None:
