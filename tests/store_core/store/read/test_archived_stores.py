@@ -106,7 +106,7 @@ def test_what_lies_beside_an_archive_is_not_of_its_store(root: Path, is_url: boo
         path = store_at(f"s3://{server.bucket}/store/backup.tar", server.settings)
 
     for view in ("topics", "consumer_offsets", "index", "segments"):
-        with pytest.raises(UnsupportedStoreError, match="backup.tar is an archive"):
+        with pytest.raises(UnsupportedStoreError, match=r"backup\.tar is an archive"):
             read_view(path, view)
     notes = bill(path).to_json()["notes"]
     assert any("is an archive, of which only the messages are read" in note for note in notes)
