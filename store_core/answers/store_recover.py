@@ -23,6 +23,7 @@ from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_parts import is_root
 from store_core.files.store_path import nothing_at, path_of
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.checked_config import check_is_there
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages
@@ -159,9 +160,10 @@ def recover_by(
 def _check_is_store(path: Path, config: MessageStoreConfig) -> None:
     """Refuse a directory that has no part of a store: opening it would make a new one."""
     files = OsFileSystem()
+    check_is_there(path, config, files)  # it names the root, if the path is a part of a store
     is_store = is_root(path, files) or any(dledger_logs(path, files))
     is_elsewhere = any(files.status(each) is not None for each in log_paths(path, config).all_paths)
-    if path.is_dir() and not is_store and not is_elsewhere:
+    if not is_store and not is_elsewhere:
         raise nothing_at([path], ())
 
 

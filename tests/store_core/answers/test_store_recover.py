@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig, StoreNotFoundError
+from store_core import DefaultMessageStore, InvalidOptionError, MessageStoreConfig, StoreNotFoundError
 from store_core.answers import recover
 from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.verdict import Verdict
@@ -34,6 +34,13 @@ def test_a_directory_without_any_part_of_a_store_is_no_store(tmp_path: Path) -> 
 
     with pytest.raises(StoreNotFoundError, match=f"A store may be at {store}"):
         recover(tmp_path / "above", SMALL)
+
+
+def test_a_part_of_a_store_is_told_with_its_root(tmp_path: Path) -> None:
+    store = LogBuilder().write(tmp_path / "store")
+
+    with pytest.raises(InvalidOptionError, match=f"the commit log of the store at {store}"):
+        recover(store / "commitlog", SMALL)
 
 
 def test_one_release_is_told_in_the_words_of_its_recovery(tmp_path: Path) -> None:
