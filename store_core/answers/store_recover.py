@@ -129,8 +129,9 @@ def recover_by(
             f"{path}: what a broker's start would do is found out with files on a local disk, on which nothing is "
             f"changed. Copy the store there, or mount it; whether it is whole, a check of the URL says"
         )
-    _check_is_store(Path(path), config or MessageStoreConfig())
-    runs = engine.run(_DryRuns(os.fspath(path), config or MessageStoreConfig(), tuple(releases)))
+    config = config or MessageStoreConfig()
+    _check_is_store(Path(path), config)
+    runs = engine.run(_DryRuns(os.fspath(path), config, tuple(releases)))
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]
     facts = RecoverFacts(

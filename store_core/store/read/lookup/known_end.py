@@ -50,5 +50,5 @@ def _entry_before(tiling: QueueTiling, segment: Segment, path: PathEnd) -> int:
 
     With it, the last one is checked as part of the sequence: one of an earlier term does not count.
     """
-    starts = [int(starts[-1]) for starts in tiling.starts_in(segment, path.last_start)]
-    return max(starts) - segment.start_offset - ENTRY_HEAD_SIZE if starts else -1
+    last_of_each = [int(starts[-1]) for starts in tiling.starts_in(segment, path.last_start)]
+    return max(last_of_each) - segment.start_offset - ENTRY_HEAD_SIZE if last_of_each else -1

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from store_core.format.record.framing import Framing
     from store_core.format.record.scan import Scan
     from store_core.format.segment_view import SegmentView
+    from tests.builders import Record
 
 SIZE = 1024
 ALL = ReadLimits()
@@ -169,34 +170,36 @@ def test_the_end_is_not_searched_for_from_the_segment_s_start_again(
     assert min(begins) >= followed.log.records[-6].end % SIZE
 
 
-@pytest.mark.parametrize("written", [1, 8, 40, 88, 95, 110])
-def test_a_record_that_is_half_written_is_not_there_yet(followed: Followed, written: int) -> None:
+def finished_later(followed: Followed, record: Record, missing: int) -> tuple[LogPosition, list[list[int]]]:
+    """Write a record without its last bytes, then with them; return how far it was read, and what is read then."""
     before = followed.advance(followed.first())
-    record = followed.log.append(b"y" * 60, properties={"TAGS": "a", "b": "c"})
-    whole = followed.log.segments()
-    followed.log.patch(record.physical_offset + written, bytes(record.size - written))
-    followed.write()
-    torn = followed.advance(before)
-    for name, data in whole.items():
-        (followed.root / "commitlog" / name).write_bytes(data)
-
-    assert torn == before
-    assert followed.drain(before)[0] == [[record.physical_offset]]
-
-
-@pytest.mark.parametrize("missing", [3, 5, 7])
-def test_a_record_without_the_end_of_its_topic_is_not_there_yet(followed: Followed, missing: int) -> None:
-    before = followed.advance(followed.first())
-    record = followed.log.append(b"body", topic="a-topic", properties={})
     whole = followed.log.segments()
     followed.log.patch(record.end - missing, bytes(missing))
     followed.write()
     torn = followed.advance(before)
     for name, data in whole.items():
         (followed.root / "commitlog" / name).write_bytes(data)
+    return torn, followed.drain(before)[0]
+
+
+@pytest.mark.parametrize("written", [1, 8, 40, 88, 95, 110])
+def test_a_record_that_is_half_written_is_not_there_yet(followed: Followed, written: int) -> None:
+    before = followed.advance(followed.first())
+    record = followed.log.append(b"y" * 60, properties={"TAGS": "a", "b": "c"})
+    torn, then = finished_later(followed, record, record.size - written)
 
     assert torn == before
-    assert followed.drain(before)[0] == [[record.physical_offset]]
+    assert then == [[record.physical_offset]]
+
+
+@pytest.mark.parametrize("missing", [3, 5, 7])
+def test_a_record_without_the_end_of_its_topic_is_not_there_yet(followed: Followed, missing: int) -> None:
+    before = followed.advance(followed.first())
+    record = followed.log.append(b"body", topic="a-topic", properties={})
+    torn, then = finished_later(followed, record, missing)
+
+    assert torn == before
+    assert then == [[record.physical_offset]]
 
 
 @pytest.mark.parametrize("missing", [1, 2, 5])
