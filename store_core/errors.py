@@ -5,13 +5,14 @@
 
     StoreError                          anything this package refuses or finds wrong
     ├── StoreNotFoundError              no store, directory or segment there   (FileNotFoundError)
-    ├── SegmentVanishedError            a segment was deleted while it was read (FileNotFoundError)
     ├── DataLossError                   what a follower of the log has not read is gone, or what it read changed
     │   ├── ExpiredSegmentsError        segments were deleted before they were read
     │   ├── TruncatedLogError           a recovery truncated the log behind the position that was read
     │   └── ReplacedStoreError          another log is there
-    ├── SegmentLayoutError              the set of files is wrong: gap, size, name (ValueError)
-    │   └── CorruptDatabaseError        files of a RocksDB are damaged or missing
+    ├── TolerableError                  what an option turns into a warning
+    │   ├── SegmentVanishedError        a segment was deleted while it was read (FileNotFoundError)
+    │   └── SegmentLayoutError          the set of files is wrong: gap, size, name (ValueError)
+    │       └── CorruptDatabaseError    files of a RocksDB are damaged or missing
     ├── CorruptRecordError              bytes that are not what the format says  (ValueError)
     │   └── UnsafeSizeError             a length or count too large to be trusted
     ├── StoreAccessError                a path in a store may not be used, or is the wrong kind of file (OSError)
@@ -31,9 +32,13 @@ Expected outcomes (a full file, a message refused, the end of the log) are value
 from __future__ import annotations
 
 from signal import Signals
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = [
+    "WITHOUT_SEGMENT",
     "CorruptDatabaseError",
     "CorruptRecordError",
     "DataLossError",
@@ -49,10 +54,14 @@ __all__ = [
     "StoreError",
     "StoreLockedError",
     "StoreNotFoundError",
+    "TolerableError",
     "TruncatedLogError",
     "UnsafeSizeError",
     "UnsupportedStoreError",
 ]
+
+WITHOUT_SEGMENT: Final = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
+"""What to do about a segment that is gone."""
 
 _SHOWN_CHARACTERS: Final = 60
 """How many characters of a filter are shown before and after the place where it is wrong."""
@@ -66,7 +75,26 @@ class StoreNotFoundError(StoreError, FileNotFoundError):
     """There is nothing to read at the path."""
 
 
-class SegmentVanishedError(StoreError, FileNotFoundError):
+class TolerableError(StoreError):
+    """An error that an option turns into a warning."""
+
+    advice: str = ""
+
+    def advised(self, advice: str) -> Self:
+        """Return this error with what the user can do about it."""
+        self.advice = advice
+        return self
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, for a warning: without the advice to do what has been done."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.problem}. {self.advice}" if self.advice else self.problem
+
+
+class SegmentVanishedError(TolerableError, FileNotFoundError):
     """A segment file that was listed is gone, as happens when a broker's retention deletes it."""
 
 
@@ -109,7 +137,7 @@ class ReplacedStoreError(DataLossError):
     """The log at this path is not the one that a follower has read."""
 
 
-class SegmentLayoutError(StoreError, ValueError):
+class SegmentLayoutError(TolerableError, ValueError):
     """The files of a store do not form one log: a gap, unequal sizes, a wrong name."""
 
 

@@ -198,6 +198,14 @@ class LogBuilder:
         self.records = [record for record in self.records if record.physical_offset < physical_offset]
         return behind
 
+    def expire(self) -> str:
+        """Leave out the first segment from now on, as retention does, and return its name."""
+        name = f"{self.start_offset:020d}"
+        del self._data[: self.segment_size]
+        self.start_offset += self.segment_size
+        self.records = [record for record in self.records if record.physical_offset >= self.start_offset]
+        return name
+
     def segments(self) -> dict[str, bytes]:
         """Return file names and contents; the last segment is filled up with zeros."""
         size = self.segment_size

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from store_core.errors import SegmentVanishedError, StoreNotFoundError
+from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.local_file import LocalBytes, LocalFile
@@ -57,8 +57,6 @@ _HEAD = 4 << 10
 _DISK_BLOCK = 512
 _LITTLE_DATA = 64 << 10
 """Bytes before a hole up to which a file is read page by page, as the queues of most topics are."""
-
-_DATA_LOSS_ADVICE = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,5 +371,5 @@ def _check_directory(segment: Segment) -> None:
 def _vanished(segment: Segment, found: str) -> SegmentVanishedError:
     return SegmentVanishedError(
         f"segment {segment.path} (offset {segment.start_offset}, {segment.size} bytes) was there when the read was "
-        f"planned, and {found}: a broker's retention deletes old segments. {_DATA_LOSS_ADVICE}"
-    )
+        f"planned, and {found}: a broker's retention deletes old segments"
+    ).advised(WITHOUT_SEGMENT)

@@ -197,6 +197,7 @@ def test_a_query_that_goes_on_where_it_was_compares_no_time(growing: Store) -> N
         ({"endingTimestamp": "2024-01-01T00:00Z"}, "option endingTimestamp: a stream has no end"),
         ({"asOf": "2024-01-01T00:00Z"}, "option asOf: a stream has no end"),
         ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "expected at most maxOffsetsPerTrigger, 5"),
+        ({"maxTriggerDelay": "1h"}, "option maxTriggerDelay: expected minOffsetsPerTrigger as well"),
     ],
 )
 def test_what_a_stream_can_not_do_is_refused_when_it_starts(growing: Store, options: dict[str, str], says: str) -> None:
@@ -222,6 +223,7 @@ def test_a_stream_of_another_view_is_refused_when_it_starts(growing: Store) -> N
     [
         ({"maxOffsetsPerTrigger": "0"}, "expected a number of 1 or more"),
         ({"maxBytesPerTrigger": "many"}, "expected a number of bytes of 1 or more"),
+        ({"startingOffsets": "newest"}, r"a physical offset, earliest \(of a stream also latest\), or queue offsets"),
         ({"maxTriggerDelay": "soon"}, "expected a time such as 30s, 15m or 1h, found 'soon'"),
         ({"maxOffsetPerTrigger": "1"}, "unknown option 'maxoffsetpertrigger'"),
     ],

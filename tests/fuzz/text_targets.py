@@ -174,7 +174,7 @@ def _ledgers(directory: Path) -> Case:
         "appended": {"first_offset": 0, "end_offset": 500, "records": 3},
     })  # fmt: skip
     record = dict.fromkeys(("physicalOffset", "size", "storeTimestamp", "headCrc"), 7)
-    place = {"physicalOffset": 90, "segment": "0" * 20, "lastRecord": record, "anchorRecord": None}
+    place = {"physicalOffset": 90, "segment": "0" * 20, "lastRecord": record, "anchorRecords": [record]}
     position = json.dumps(place)
     file = {"path": "topic=a/day=2026-01-01/0-9.parquet", "staged": "0" * 32 + ".parquet"}
     export = json.dumps({

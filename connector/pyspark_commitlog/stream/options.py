@@ -24,7 +24,7 @@ STREAM_OPTIONS: Final = (
         "earliest",
         "rows",
         "as for a batch, and `latest`: only what is stored after the query began. This and `startingTimestamp` apply "
-        "to a new query; one with a checkpoint goes on where it was",
+        "to a new query; one with a checkpoint goes on where it was. Queue offsets select rows, of all batches",
     ),
     Option(
         "maxOffsetsPerTrigger",
@@ -49,7 +49,7 @@ STREAM_OPTIONS: Final = (
         "maxTriggerDelay",
         "15m",
         "speed",
-        "how long `minOffsetsPerTrigger` may hold back a batch: a number and `ms`, `s`, `m` or `h`",
+        "how long `minOffsetsPerTrigger` may hold back a batch: a number and `ms`, `s`, `m`, `min` or `h`",
     ),
     Option(
         "failOnDataLoss",
@@ -68,7 +68,7 @@ _START: Final = "startingoffsets"
 _LATEST: Final = "latest"
 _DELAY: Final = re.compile(r"([0-9]{1,9})\s*(ms|s|m|min|h)", re.IGNORECASE)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_DEFAULT_DELAY: Final = "15m"
+_DEFAULT_DELAY: Final = 15 * 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class StreamOptions:
         Most that a batch may have.
     min_records : int or None
         Fewest new records of a batch; None for any number.
-    max_delay : float
-        How long `min_records` may hold back a batch, in seconds.
+    max_delay : float or None
+        How long `min_records` may hold back a batch, in seconds, if an option says so.
     end : str
         The name of an option that sets an end, if there is one: a stream has none.
     """
@@ -95,7 +95,7 @@ class StreamOptions:
     starts_at_end: bool = False
     limits: ReadLimits = NO_LIMITS
     min_records: int | None = None
-    max_delay: float = 900.0
+    max_delay: float | None = None
     end: str = ""
 
     @classmethod
@@ -117,7 +117,7 @@ class StreamOptions:
             starts_at_end,
             ReadLimits(_count(own, "maxOffsetsPerTrigger"), _bytes(own, "maxBytesPerTrigger")),
             _count(own, "minOffsetsPerTrigger"),
-            _delay(own.get("maxtriggerdelay", _DEFAULT_DELAY)),
+            _delay(own.get("maxtriggerdelay")),
             next((name for key, name in _ENDS.items() if key in given), ""),
         )
 
@@ -125,6 +125,11 @@ class StreamOptions:
     def has_limits(self) -> bool:
         """Whether batches have a limit, or have to wait for one."""
         return self.limits != NO_LIMITS or self.min_records is not None
+
+    @property
+    def delay(self) -> float:
+        """How long `min_records` may hold back a batch, in seconds."""
+        return _DEFAULT_DELAY if self.max_delay is None else self.max_delay
 
     def check_stream(self, *, can_limit: bool) -> None:
         """Refuse what a stream can't do.
@@ -137,7 +142,8 @@ class StreamOptions:
         Raises
         ------
         InvalidOptionError
-            If an end is set, if a limit is set that this PySpark can't keep, or if limits contradict each other.
+            If an end is set, if a limit is set that this PySpark can't keep, if limits contradict each other, or if
+            nothing is there to be delayed.
         """
         if self.end:
             raise InvalidOptionError(
@@ -153,6 +159,11 @@ class StreamOptions:
         if most is not None and fewest is not None and fewest > most:
             raise InvalidOptionError(
                 f"option minOffsetsPerTrigger: expected at most maxOffsetsPerTrigger, {most}, found {fewest}"
+            )
+        if self.max_delay is not None and fewest is None:
+            raise InvalidOptionError(
+                "option maxTriggerDelay: expected minOffsetsPerTrigger as well, found none: only a batch that waits "
+                "for a number of records is delayed. For a batch every so often: trigger(processingTime=...)"
             )
 
 
@@ -171,7 +182,9 @@ def _parsed(own: Mapping[str, str], name: str, like: str) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _delay(text: str) -> float:
+def _delay(text: str | None) -> float | None:
+    if text is None:
+        return None
     match = _DELAY.fullmatch(text.strip())
     if match is None:
         raise InvalidOptionError(f"option maxTriggerDelay: expected a time such as 30s, 15m or 1h, found {text!r}")

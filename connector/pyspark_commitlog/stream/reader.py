@@ -59,7 +59,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._follower = LogFollower(common.paths, common.read)
         self._clock = clock
         self._last_batch: float | None = None
-        self._target: LogPosition | None = None
+        self._is_available_now = False
 
     @without_traceback_at_the_end
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
@@ -114,7 +114,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if is_limited and self._has_to_wait(position):
             return start
         limits = self._options.limits if is_limited else NO_LIMITS
-        end = self._follower.advance(position, limits, self._target)
+        end = self._follower.advance(position, limits)
         if end == position:
             return start
         self._last_batch = self._clock()
@@ -132,7 +132,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         PySpark 4.1 asks once for the latest offset instead, and reads up to it in one batch.
         """
         self._check()
-        self._target = self._follower.latest()
+        self._follower.fix_end()
+        self._is_available_now = True
 
     @without_traceback_at_the_end
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -161,8 +162,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _has_to_wait(self, position: LogPosition) -> bool:
         """Return whether a batch has to wait for more records."""
         fewest = self._options.min_records
-        if fewest is None or self._target is not None or self._last_batch is None:
+        if fewest is None or self._is_available_now or self._last_batch is None:
             return False
-        if self._clock() - self._last_batch >= self._options.max_delay:
+        if self._clock() - self._last_batch >= self._options.delay:
             return False
         return self._follower.waiting_records(position, fewest) < fewest

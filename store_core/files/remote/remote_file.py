@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.errors import SegmentVanishedError
+from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError
 from store_core.files.clock import SystemClock
 from store_core.files.remote.attempts import Attempts
 
@@ -31,8 +31,6 @@ _MARKS: Final = ("ETag", "generation")
 
 _OF_PYTHON: Final = "py::"
 """What the names of pyarrow's file systems begin with that are written in Python."""
-
-_DATA_LOSS_ADVICE: Final = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
 
 _MARKED: Final = 16
 """Bytes at the end of a range that show whether an answer reached it."""
@@ -190,9 +188,8 @@ class RemoteReader:
 
     def _vanished(self) -> SegmentVanishedError:
         return SegmentVanishedError(
-            f"segment {self._file.path.url} ({self._file.size} bytes) was there when the read was planned, and is "
-            f"gone. {_DATA_LOSS_ADVICE}"
-        )
+            f"segment {self._file.path.url} ({self._file.size} bytes) was there when the read was planned, and is gone"
+        ).advised(WITHOUT_SEGMENT)
 
     def _replaced(self, found: str) -> SegmentVanishedError:
         return SegmentVanishedError(

@@ -84,7 +84,7 @@ def read_range(
     except SegmentVanishedError as error:
         if options.fail_on_data_loss:
             raise
-        _log.warning("%s", error)
+        _log.warning("%s. What it had from offset %d to %d is lost", error.problem, part.begin, part.end)
         return
     with opened:
         if isinstance(opened, PickWindows):

@@ -329,7 +329,7 @@ def _ledgers(directory: Path) -> Judge:
 
 def _ledger_seeds(_: Path) -> list[bytes]:
     record = dict.fromkeys(("physicalOffset", "size", "storeTimestamp", "headCrc"), 7)
-    place = {"physicalOffset": 90, "segment": "0" * 20, "lastRecord": record, "anchorRecord": None}
+    place = {"physicalOffset": 90, "segment": "0" * 20, "lastRecord": record, "anchorRecords": [record]}
     file = {"path": "topic=a/day=2026-01-01/0-9.parquet", "staged": "0" * 32 + ".parquet"}
     export = {
         "schema": "commitlog-export-entry/1", "number": 1, "begin": place, "end": place, "topics": ["a"],

@@ -55,7 +55,7 @@ def batch_ranges(
     for problem in layout_problems(segments):
         if options.is_strict:
             raise problem
-        _log.warning("%s", problem)
+        _log.warning("%s", problem.problem)
     usual = usual_size(log.segments)
     parts = split_ranges(list(_whole(segments, start, end, usual)), options)
     return (

@@ -85,10 +85,10 @@ def _expired(log: LogSegments, known: LogPosition) -> Continuation:
 
 
 def _changed(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Continuation:
-    """Tell a truncated log from another one: the anchor stays when a log is truncated."""
-    anchor, last = known.anchor_record, known.last_record
+    """Tell a truncated log from another one: anchors before the cut stay when a log is truncated."""
+    last = known.last_record
     end = log.latest(log.earliest, verify_crc=verify_crc)
-    if anchor is None or last is None or log.record_at(anchor.physical_offset) != anchor:
+    if last is None or not any(log.record_at(each.physical_offset) == each for each in known.anchor_records):
         return _replaced(log, known, end)
     position = log.first_since(last.store_timestamp + 1, end)
     begin, lost_end = position.physical_offset, known.physical_offset

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from store_core.errors import SegmentVanishedError
+from store_core.errors import InvalidOptionError, ReplacedStoreError, SegmentVanishedError, TruncatedLogError
 from store_core.store.read.follow.batch_ranges import batch_ranges
 from store_core.store.read.follow.continuity import find_continuation
 from store_core.store.read.follow.log_position import RecordVanishedError
@@ -15,11 +15,15 @@ from store_core.store.read.follow.read_limits import count_records, limited_end
 from store_core.store.read.follow.waypoints import Waypoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from store_core.errors import DataLossError
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.store.read.follow.continuity import Continuation
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.follow.read_limits import ReadLimits
+    from store_core.store.read.follow.record_proof import RecordProof
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
@@ -37,8 +41,9 @@ class LogFollower:
     """Follows the log at some paths.
 
     Between two calls it remembers only where the log ended last, so that its end is not searched for from the start of
-    a segment again; some records of the batch that it limited last, so that tasks need not walk to theirs; and which
-    losses it has reported. All else follows from the positions that a caller passes.
+    a segment again; some records of the batch that it limited last, so that tasks need not walk to theirs; the first
+    records of segments; which losses it has reported; and where reading ends altogether, once that is fixed. All else
+    follows from the positions that a caller passes.
 
     Parameters
     ----------
@@ -57,6 +62,8 @@ class LogFollower:
         self._end: LogPosition | None = None
         self._walked: tuple[LogPosition, LogPosition, Waypoints] | None = None
         self._reported: set[str] = set()
+        self._firsts: dict[Segment, RecordProof] = {}
+        self._stop: LogPosition | None = None
 
     @property
     def end(self) -> LogPosition | None:
@@ -75,6 +82,8 @@ class LogFollower:
         ------
         StoreNotFoundError
             If there is no segment yet.
+        InvalidOptionError
+            If the log ends before the offset at which reading is to begin.
         """
 
         def find(log: LogSegments) -> LogPosition:
@@ -83,9 +92,19 @@ class LogFollower:
                 return log.first_since(time, self._latest(log))
             if at_end:
                 return self._latest(log)
-            return log.earliest if offset is None else log.first_at(offset, self._latest(log))
+            return log.earliest if offset is None else self._first_at(log, offset)
 
         return self._retried(find)
+
+    def _first_at(self, log: LogSegments, offset: int) -> LogPosition:
+        end = self._latest(log)
+        if offset > end.physical_offset:
+            raise InvalidOptionError(
+                f"option starting_offsets (startingOffsets in Spark): expected at most {end.physical_offset}, where "
+                f"the log ends in {log.segments[-1].path}, found {offset}. To read what is stored from now on, begin "
+                f"at the log's end (in Spark latest)"
+            )
+        return log.first_at(offset, end)
 
     def latest(self, known: LogPosition | None = None) -> LogPosition:
         """Return where the log ends now.
@@ -97,15 +116,20 @@ class LogFollower:
         """
         return self._retried(lambda log: self._latest(log, known))
 
-    def advance(self, start: LogPosition, limits: ReadLimits, until: LogPosition | None = None) -> LogPosition:
+    def fix_end(self) -> None:
+        """Let reading end, for good, where the log ends now.
+
+        If that place is cut off later, by a recovery or with the whole log, reading ends where the log then ends.
+        """
+        self._stop = self.latest()
+
+    def advance(self, start: LogPosition, limits: ReadLimits) -> LogPosition:
         """Return where the batch ends that begins at a position; `start` itself if there is nothing new.
 
         Parameters
         ----------
         start : LogPosition
         limits : ReadLimits
-        until : LogPosition, optional
-            Where reading ends altogether; where the log ends now, if not given.
 
         Raises
         ------
@@ -115,7 +139,7 @@ class LogFollower:
 
         def find(log: LogSegments) -> LogPosition:
             resumed = self._resumed(log, start)
-            end = self._until(log, resumed, until)
+            end = self._end_of_reading(log, resumed)
             return self._limited(log, resumed, end, limits) if _is_before(resumed, end) else resumed
 
         return self._retried(find)
@@ -141,7 +165,9 @@ class LogFollower:
         """
 
         def plan(log: LogSegments) -> list[ReadRange]:
-            begin, stop = self._resumed(log, start), self._resumed(log, end)
+            found = self._continued(log, start), self._continued(log, end)
+            self._face_losses(found)
+            begin, stop = (each.position for each in found)
             if not _is_before(begin, stop):
                 return []
             return batch_ranges(log, begin, stop, self._options, self._waypoints(begin, stop))
@@ -160,10 +186,12 @@ class LogFollower:
             return None
         return self._walked[2]
 
-    def _until(self, log: LogSegments, start: LogPosition, until: LogPosition | None) -> LogPosition:
-        if until is None:
+    def _end_of_reading(self, log: LogSegments, start: LogPosition) -> LogPosition:
+        if self._stop is None:
             return self._latest(log, start)
-        return until if log.is_proven(until) else self._latest(log, start)
+        if isinstance(self._continued(log, self._stop).loss, TruncatedLogError | ReplacedStoreError):
+            self._stop = self._latest(log, start)
+        return self._stop
 
     def _latest(self, log: LogSegments, known: LogPosition | None = None) -> LogPosition:
         """Find the end from the later of two proven positions."""
@@ -174,26 +202,46 @@ class LogFollower:
 
     def _resumed(self, log: LogSegments, position: LogPosition) -> LogPosition:
         """Return where reading goes on; raise or report what is lost."""
-        found = find_continuation(log, position, verify_crc=self._options.verify_crc)
-        if found.loss is None:
-            return found.position
-        if self._options.fail_on_data_loss:
-            raise found.loss
-        text = found.loss.problem
-        if text not in self._reported:
-            self._reported.add(text)
-            _log.warning("%s. Reading goes on at offset %d", text, found.position.physical_offset)
+        found = self._continued(log, position)
+        self._face_losses([found])
         return found.position
+
+    def _continued(self, log: LogSegments, position: LogPosition) -> Continuation:
+        return find_continuation(log, position, verify_crc=self._options.verify_crc)
+
+    def _face_losses(self, found: Sequence[Continuation]) -> None:
+        """Raise or report what is lost at some positions; nothing twice, as one loss has bytes of another."""
+        losses = sorted((each.loss for each in found if each.loss is not None), key=_length, reverse=True)
+        told: list[DataLossError] = []
+        for loss in losses:
+            if self._options.fail_on_data_loss:
+                raise loss
+            if not any(other.begin <= loss.begin and loss.end <= other.end for other in told):
+                told.append(loss)
+                self._report(loss)
+
+    def _report(self, loss: DataLossError) -> None:
+        self._firsts.clear()  # of another log, it may be
+        if loss.problem not in self._reported:
+            self._reported.add(loss.problem)
+            _log.warning("%s. Reading goes on at offset %d", loss.problem, loss.resume_offset)
 
     def _retried(self, step: Callable[[LogSegments], T]) -> T:
         for attempt in range(_ATTEMPTS):
             try:
-                log = LogSegments.of(self._paths, self._options.storage, compressed=self._compressed)
-                return step(log)
+                return step(self._listed())
             except (SegmentVanishedError, RecordVanishedError):
                 if attempt + 1 == _ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
+
+    def _listed(self) -> LogSegments:
+        storage = self._options.storage
+        return LogSegments.of(self._paths, storage, compressed=self._compressed, known_firsts=self._firsts)
+
+
+def _length(loss: DataLossError) -> int:
+    return loss.end - loss.begin
 
 
 def _is_before(start: LogPosition, end: LogPosition) -> bool:

@@ -13,6 +13,7 @@ from store_core.format.record.scan import StopReason, check_record
 from store_core.store.read.follow.record_proof import RecordProof, json_integer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from store_core.files.segment_source import Segment
@@ -42,15 +43,16 @@ class LogPosition:
     last_record : RecordProof or None
         The record before the position: if it is still there, the log is the one that was read. None at the start of a
         log.
-    anchor_record : RecordProof or None
-        The first record of the segment before that of the last record, or of its own if there was none before. A log
-        that a recovery truncated still has it, and another log does not.
+    anchor_records : tuple of RecordProof
+        The first records of the segment of the last record, of the one before it, and of those 2, 4, 8 and so on
+        before it, and of the log's first one. A log that a recovery truncated still has those before the cut, and
+        another log has none.
     """
 
     physical_offset: int
     segment: str
     last_record: RecordProof | None = None
-    anchor_record: RecordProof | None = None
+    anchor_records: tuple[RecordProof, ...] = ()
 
     @classmethod
     def at_start(cls, segment: Segment) -> Self:
@@ -58,7 +60,7 @@ class LogPosition:
         return cls(segment.start_offset, segment.name)
 
     @classmethod
-    def after(cls, segment: Segment, view: SegmentView, last_start: int, anchor: RecordProof | None) -> Self:
+    def after(cls, segment: Segment, view: SegmentView, last_start: int, anchors: tuple[RecordProof, ...]) -> Self:
         """Return the position after a record; if that closes the segment, it is the next segment's first byte.
 
         Parameters
@@ -68,8 +70,8 @@ class LogPosition:
             Its bytes.
         last_start : int
             Where the record starts, in bytes from the segment's start.
-        anchor : RecordProof or None
-            As `anchor_record`.
+        anchors : tuple of RecordProof
+            As `anchor_records`.
 
         Raises
         ------
@@ -83,7 +85,7 @@ class LogPosition:
         end = last.end_offset
         is_closed = _is_closed(view, end - view.start_offset)
         name = f"{segment.end_offset:020d}" if is_closed else segment.name
-        return cls(segment.end_offset if is_closed else end, name, last, anchor)
+        return cls(segment.end_offset if is_closed else end, name, last, anchors)
 
     def place_in(self, segment: Segment) -> Place:
         """Return where a walk through a segment goes on from this position."""
@@ -98,17 +100,17 @@ class LogPosition:
 
     def as_json(self) -> dict[str, object]:
         """Return the position as values for JSON, for people to read, too."""
-        last, anchor = self.last_record, self.anchor_record
+        last = self.last_record
         return {
             "physicalOffset": self.physical_offset,
             "segment": self.segment,
             "lastRecord": None if last is None else last.as_json(),
-            "anchorRecord": None if anchor is None else anchor.as_json(),
+            "anchorRecords": [anchor.as_json() for anchor in self.anchor_records],
         }
 
     @classmethod
     def from_json(cls, found: object) -> Self:
-        """Return what `as_json` made.
+        """Return what `as_json` made, also from older checkpoints, which have one anchor.
 
         Raises
         ------
@@ -118,13 +120,18 @@ class LogPosition:
         physical_offset = json_integer(_NAME, found, "physicalOffset")
         found = found if isinstance(found, dict) else {}
         segment = found.get("segment")
-        last, anchor = (RecordProof.from_json(f"{key} in {_NAME}", found.get(key)) for key in _PROOFS)
+        last = RecordProof.from_json(f"lastRecord in {_NAME}", found.get("lastRecord"))
         if not isinstance(segment, str) or (last is not None and last.end_offset > physical_offset):
             raise InvalidOptionError(f"{_NAME}: expected a segment's name, and a record before it, found {found!r}")
-        return cls(physical_offset, segment, last, anchor)
+        return cls(physical_offset, segment, last, _anchors(found))
 
 
-_PROOFS: Final = ("lastRecord", "anchorRecord")
+def _anchors(found: Mapping[str, object]) -> tuple[RecordProof, ...]:
+    anchors = found.get("anchorRecords", [found.get("anchorRecord")])
+    if not isinstance(anchors, list):
+        raise InvalidOptionError(f"{_NAME}: expected a list anchorRecords, found {anchors!r}")
+    proofs = (RecordProof.from_json(f"anchorRecords in {_NAME}", anchor) for anchor in anchors)
+    return tuple(proof for proof in proofs if proof is not None)
 
 
 def _is_closed(view: SegmentView, position: int) -> bool:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -66,12 +69,22 @@ class LogSegments:
     ----------
     segments : tuple of Segment
         In order of their offsets; at least one.
+    known_firsts : dict
+        The first records of segments that have been looked at, which a caller may keep.
     """
 
     segments: tuple[Segment, ...]
+    known_firsts: dict[Segment, RecordProof] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, paths: StorePaths, storage: StorageSettings = NO_SETTINGS, *, compressed: bool = False) -> LogSegments:
+    def of(
+        cls,
+        paths: StorePaths,
+        storage: StorageSettings = NO_SETTINGS,
+        *,
+        compressed: bool = False,
+        known_firsts: dict[Segment, RecordProof] | None = None,
+    ) -> LogSegments:
         """List the segments now; errors as of `store_core.files.store_path.list_segments`.
 
         Parameters
@@ -81,9 +94,11 @@ class LogSegments:
             For paths that are URLs.
         compressed : bool
             Whether segments that are compressed as a whole are among them.
+        known_firsts : dict, optional
+            As the attribute, to share it with later listings of the same log.
         """
         found = list_segments(located_now(paths, storage), storage=storage if compressed else None).segments
-        return cls(tuple(segment.copied() for segment in found))
+        return cls(tuple(segment.copied() for segment in found), {} if known_firsts is None else known_firsts)
 
     @property
     def earliest(self) -> LogPosition:
@@ -97,10 +112,27 @@ class LogSegments:
 
     def position_after(self, segment: Segment, view: SegmentView, last_start: int) -> LogPosition:
         """Return the position after a record; parameters and errors as of `LogPosition.after`."""
-        before = [each for each in self.segments if each.start_offset < segment.start_offset][-1:]
-        with open_pages(before[0] if before else segment) as opened:
-            anchor = RecordProof.of((before[0] if before else segment).view(opened), 0)
-        return LogPosition.after(segment, view, last_start, anchor or RecordProof.of(view, 0))
+        return LogPosition.after(segment, view, last_start, tuple(self._anchors(segment)))
+
+    def _anchors(self, segment: Segment) -> Iterator[RecordProof]:
+        """Yield the anchors of a position in a segment."""
+        number = bisect_left(self.segments, segment.start_offset, key=attrgetter("start_offset"))
+        back = (1 << power for power in count())
+        before = takewhile(lambda index: index > 0, (number - distance for distance in back))
+        for index in dict.fromkeys((number, *before, 0)):
+            first = self._first_record(self.segments[index])
+            if first is not None:
+                yield first
+
+    def _first_record(self, segment: Segment) -> RecordProof | None:
+        """Return the record that a segment begins with; None if there is none."""
+        if segment not in self.known_firsts:
+            with open_pages(segment) as opened:
+                found = RecordProof.of(segment.view(opened), 0)
+            if found is None:
+                return None
+            self.known_firsts[segment] = found
+        return self.known_firsts[segment]
 
     def record_at(self, physical_offset: int) -> RecordProof | None:
         """Return the record at a physical offset; None if there is none."""

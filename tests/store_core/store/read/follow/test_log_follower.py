@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -23,14 +22,12 @@ from store_core.errors import (
 )
 from store_core.format.columnar import lockstep
 from store_core.store.read.follow import log_segments, waypoints
-from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.read_limits import ReadLimits
-from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_messages import read_messages
-from store_core.store.read.read_options import ReadOptions
 from tests.budgets import budget
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+from tests.store_core.store.read.follow.followed import SIZE, Followed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,59 +39,7 @@ if TYPE_CHECKING:
     from store_core.format.segment_view import SegmentView
     from tests.builders import Record
 
-SIZE = 1024
-ALL = ReadLimits()
 TEN = ReadLimits(max_records=10)
-
-
-class Followed:
-    """A store on disk, and a stream that follows it; positions pass through JSON, as in a checkpoint."""
-
-    def __init__(self, root: Path, start_offset: int = 0) -> None:
-        self.root = root
-        self.log = LogBuilder(SIZE, start_offset)
-        self.options: dict[str, Any] = {}
-        self.restart()
-
-    def restart(self, **options: Any) -> Followed:  # noqa: ANN401 -- those of reading
-        """Forget what a process remembers."""
-        self.options |= options
-        self.parsed = ReadOptions.parse(**self.options)
-        self.follower = LogFollower(self.root, self.parsed)
-        return self
-
-    def write(self, *, preallocated: int = 0) -> None:
-        self.log.write(self.root, preallocated=preallocated)
-
-    def first(self, *, at_end: bool = False) -> LogPosition:
-        return through_json(self.follower.initial(at_end=at_end))
-
-    def advance(self, start: LogPosition, limits: ReadLimits = ALL) -> LogPosition:
-        return through_json(self.follower.advance(start, limits))
-
-    def read(self, start: LogPosition, end: LogPosition) -> list[int]:
-        """Return the physical offsets of a batch's rows, in order."""
-        batches = (batch for part in self.follower.ranges(start, end) for batch in read_range(part, self.parsed))
-        return [offset for batch in batches for offset in batch["physical_offset"].to_pylist()]
-
-    def drain(self, start: LogPosition, limits: ReadLimits = ALL) -> tuple[list[list[int]], LogPosition]:
-        """Read batches until nothing is new."""
-        batches = []
-        while (end := self.advance(start, limits)) != start:
-            batches.append(self.read(start, end))
-            start = end
-        return batches, start
-
-    @property
-    def offsets(self) -> list[int]:
-        return [record.physical_offset for record in self.log.records]
-
-    def delete_first(self) -> None:
-        min((self.root / "commitlog").iterdir()).unlink()
-
-
-def through_json(position: LogPosition) -> LogPosition:
-    return LogPosition.from_json(json.loads(json.dumps(position.as_json())))
 
 
 @pytest.fixture
@@ -266,6 +211,16 @@ def test_a_stream_from_an_offset_starts_at_the_next_record(followed: Followed, n
     assert followed.drain(followed.first())[0] == [[each for each in followed.offsets if each >= offset]]
 
 
+@pytest.mark.parametrize("is_preallocated", [False, True])
+def test_a_stream_from_an_offset_after_the_end_is_refused(followed: Followed, is_preallocated: bool) -> None:
+    followed.write(preallocated=is_preallocated)
+    end = followed.log.end
+
+    with pytest.raises(InvalidOptionError, match=rf"expected at most {end}, where the log ends in .*, found {end + 1}"):
+        followed.restart(starting_offsets=end + 1).first()
+    assert followed.restart(starting_offsets=end).first() == followed.first(at_end=True)
+
+
 @pytest.mark.parametrize("number", [0, 3, 7, 8, 15, -1])
 def test_a_stream_from_a_time_has_what_was_stored_since(followed: Followed, number: int) -> None:
     time = followed.log.records[number].store_timestamp
@@ -365,6 +320,51 @@ def test_batches_together_are_the_log(
 
 def is_sound(followed: Followed, offset: int) -> bool:
     return offset in read_messages(followed.root, mode="DROPMALFORMED").read_all()["physical_offset"].to_pylist()
+
+
+# ----------------------------------------------------------------------------------------------------------- fixed ends
+
+
+def test_reading_that_ends_with_an_empty_log_has_nothing(tmp_path: Path) -> None:
+    followed = Followed(tmp_path / "store", SIZE)
+    followed.write(preallocated=1)
+    followed.follower.fix_end()
+    start = followed.first()
+    followed.log.append(b"later")
+    followed.write()
+
+    assert followed.drain(start)[0] == []
+
+
+def test_reading_ends_where_it_was_fixed_though_that_segment_has_expired(followed: Followed) -> None:
+    followed.restart(fail_on_data_loss=False)
+    start = followed.advance(followed.first(), TEN)
+    followed.follower.fix_end()
+    followed.log.fill(2)
+    followed.log.append(b"later")
+    followed.write()
+    for _ in range(5):
+        followed.delete_first()
+
+    assert sum(map(len, followed.drain(start)[0])) == 0
+
+
+@pytest.mark.parametrize("is_all_read", [False, True])
+def test_reading_to_an_end_that_was_truncated_ends_where_the_log_then_ends(
+    followed: Followed, is_all_read: bool
+) -> None:
+    followed.restart(fail_on_data_loss=False)
+    middle = followed.advance(followed.first(), TEN)
+    start = followed.advance(middle) if is_all_read else middle
+    followed.follower.fix_end()
+    followed.truncate(-2, b"new")
+    first = followed.drain(start, ReadLimits(max_records=1 if is_all_read else 100))
+    record = followed.log.append(b"newer")
+    followed.write()
+
+    assert first[0] == [followed.offsets[-2:-1] if is_all_read else followed.offsets[10:-1]]
+    assert followed.drain(first[1])[0] == []
+    assert followed.restart().drain(first[1])[0] == [[record.physical_offset]]
 
 
 # ------------------------------------------------------------------------------------------------------------- replays
@@ -487,18 +487,10 @@ def test_a_segment_that_is_missing_in_a_batch_is_logged(followed: Followed, capl
     assert f"segment {2 * SIZE:020d} is missing" in caplog.text
 
 
-def truncate(followed: Followed, number: int, *bodies: bytes) -> None:
-    """Move the log's end back to a record, as recovery does, and write others from there on, after a restart."""
-    followed.log.truncate(followed.offsets[number])
-    for body in bodies:
-        followed.log.append(body)
-    followed.write()
-
-
 def test_a_log_that_was_truncated_behind_the_position_is_an_error(followed: Followed) -> None:
     end = followed.advance(followed.first())
     cut = followed.offsets[-2]
-    truncate(followed, -2)
+    followed.truncate(-2)
 
     with pytest.raises(TruncatedLogError) as error:
         followed.advance(end)
@@ -511,7 +503,7 @@ def test_records_written_after_a_truncation_are_read_once(
 ) -> None:
     followed.restart(fail_on_data_loss=False)
     end = followed.advance(followed.first())
-    truncate(followed, -2, *bodies)
+    followed.truncate(-2, *bodies)
     written = followed.offsets[-len(bodies) :]
 
     assert followed.drain(end)[0] == [written]
@@ -522,11 +514,51 @@ def test_records_written_after_a_truncation_are_read_once(
 def test_a_truncation_at_the_start_of_a_segment_is_no_other_log(followed: Followed) -> None:
     end = followed.advance(followed.first())
     first = next(number for number, offset in enumerate(followed.offsets) if offset == 4 * SIZE)
-    truncate(followed, first - 1, b"x", b"y" * 300, b"z")
+    followed.truncate(first - 1, b"x", b"y" * 300, b"z")
 
     with pytest.raises(TruncatedLogError):
         followed.advance(end)
     assert followed.restart(fail_on_data_loss=False).drain(end)[0] == [followed.offsets[-3:]]
+
+
+@pytest.mark.parametrize(("before", "expired"), [(12, 0), (11, 5), (9, 0), (7, 0), (7, 4), (2, 0)])
+def test_a_truncation_by_many_segments_is_no_other_log(tmp_path: Path, before: int, expired: int) -> None:
+    followed = Followed(tmp_path / "store")
+    followed.log = LogBuilder(SIZE)
+    followed.log.fill(12)
+    followed.log.append(b"the last one")
+    followed.write()
+    end = followed.advance(followed.first())
+    followed.truncate(sum(offset < before * SIZE for offset in followed.offsets) - 1, b"a" * 400, b"b" * 400)
+    for number, path in enumerate(sorted((followed.root / "commitlog").iterdir())):
+        if number < expired or path.name not in followed.log.segments():
+            path.unlink()  # a recovery deletes the segments after the cut
+
+    with pytest.raises(TruncatedLogError):
+        followed.restart().advance(end)
+    assert followed.restart(fail_on_data_loss=False).drain(end)[0] == [followed.offsets[-2:]]
+
+
+def test_a_log_has_anchors_at_doubling_distances(tmp_path: Path) -> None:
+    followed = Followed(tmp_path / "store", SIZE)
+    followed.log.fill(21)
+    followed.log.append(b"the last one")
+    followed.write()
+    position = followed.advance(followed.first())
+
+    assert [each.physical_offset // SIZE for each in position.anchor_records] == [22, 21, 20, 18, 14, 6, 1]
+
+
+def test_a_position_with_one_anchor_goes_on(followed: Followed) -> None:
+    end = followed.advance(followed.first())
+    found = end.as_json()
+    old = {name: value for name, value in found.items() if name != "anchorRecords"}
+    position = LogPosition.from_json(old | {"anchorRecord": end.anchor_records[1].as_json()})
+    followed.truncate(-2)
+
+    assert LogPosition.from_json(old | {"anchorRecord": None}).anchor_records == ()
+    with pytest.raises(TruncatedLogError):
+        followed.advance(position)
 
 
 def test_a_truncation_while_the_end_is_looked_for_is_recognised(
@@ -539,7 +571,7 @@ def test_a_truncation_while_the_end_is_looked_for_is_recognised(
 
     def cut_and_see(view: SegmentView, start: int, stop: int) -> bool:
         if followed.offsets[-1] == cut:
-            truncate(followed, -1)
+            followed.truncate(-1)
         return is_finished(view, start, stop)
 
     monkeypatch.setattr(log_segments, "_is_finished", cut_and_see)
@@ -553,7 +585,7 @@ def test_a_truncation_while_the_end_is_looked_for_is_recognised(
 def test_a_truncated_log_goes_on_where_it_ends(followed: Followed) -> None:
     followed.restart(fail_on_data_loss=False)
     end = followed.advance(followed.first())
-    truncate(followed, -2)
+    followed.truncate(-2)
     shorter = followed.advance(end)
     record = followed.log.append(b"new")
     followed.write()
@@ -566,12 +598,34 @@ def test_a_truncated_log_goes_on_where_it_ends(followed: Followed) -> None:
 def test_a_batch_whose_end_was_truncated_is_not_replayed_as_if_it_were_whole(followed: Followed) -> None:
     start, middle = followed.first(), followed.advance(followed.first(), TEN)
     end = followed.advance(middle)
-    truncate(followed, -2, b"four")
+    followed.truncate(-2, b"four")
 
     with pytest.raises(TruncatedLogError):
         followed.read(middle, end)
     assert followed.read(start, middle) == followed.offsets[:10]
     assert followed.restart(fail_on_data_loss=False).read(middle, end) == followed.offsets[10:-1]
+
+
+@pytest.mark.parametrize("kind", ["expired", "truncated", "replaced"])
+def test_a_loss_of_a_whole_batch_is_told_once(
+    followed: Followed, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = followed.advance(followed.first(), ReadLimits(max_records=2))
+    end = followed.advance(start, ReadLimits(max_records=2))
+    if kind == "expired":
+        followed.delete_first()
+    elif kind == "truncated":
+        followed.truncate(1, b"other")
+    else:
+        followed = Followed(tmp_path / "other", SIZE)
+        followed.log.append_all(*[b"other"] * 30, topic="others")
+        followed.write()
+    followed.restart(fail_on_data_loss=False)
+
+    followed.follower.ranges(start, end)
+    followed.follower.ranges(start, end)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert f"{end.physical_offset if kind == 'truncated' else start.physical_offset}" in warning
 
 
 def test_another_store_at_the_path_is_an_error(followed: Followed, tmp_path: Path) -> None:
@@ -597,6 +651,8 @@ def test_another_store_at_the_path_is_an_error(followed: Followed, tmp_path: Pat
         {"physicalOffset": 2**63, "segment": "0"},
         {"physicalOffset": 5, "segment": 0},
         {"physicalOffset": 5, "segment": "0", "lastRecord": {"physicalOffset": 0, "size": "9"}},
+        {"physicalOffset": 5, "segment": "0", "anchorRecords": {}},
+        {"physicalOffset": 5, "segment": "0", "anchorRecords": [{"physicalOffset": 0, "size": "9"}]},
         {
             "physicalOffset": 5,
             "segment": "0",
