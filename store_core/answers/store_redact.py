@@ -18,6 +18,7 @@ from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedS
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
+from store_core.files.store_path import check_plain, list_segments
 from store_core.store.new_directory import NewDirectory, named_places, places_beside
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -53,6 +54,7 @@ def redact_by(
     check_is_no_url(Path(store))
     root = Path(store).resolve()
     check_is_root(root, OsFileSystem())
+    list_segments(root, reads_entries=True, needs_plain=True)  # refuses before it copies
     _check_unlocked(root)
     with NewDirectory(*places_beside(Path(into), "redact", str(root))) as copy, named_places(copy, root):
         copy_store(root, copy.work)
@@ -142,8 +144,7 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
     for part in ranges:
         if part.segment.entries is not None:
             raise UnsupportedStoreError(f"{root} has a DLedger log, which can't be redacted: its entries have digests")
-        if part.segment.codec is not None:
-            raise UnsupportedStoreError(f"{part.segment.path} is compressed: expand it in a copy of the store first")
+    check_plain(part.segment for part in ranges)
     segments = {part.segment: work / Path(part.segment.path).resolve().relative_to(root) for part in ranges}
     return tuple(replace(part, segment=replace(part.segment, path=str(segments[part.segment]))) for part in ranges)
 

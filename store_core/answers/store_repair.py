@@ -21,7 +21,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_parts import check_is_no_url
+from store_core.files.store_parts import check_is_no_url, check_is_root
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
@@ -161,6 +161,7 @@ def repair_by(
     check_is_no_url(Path(path))
     store, signed = Path(path).absolute(), SignedPlan.read(plan)
     files, clock = file_system or OsFileSystem(), clock or SystemClock()
+    check_is_root(store, files)
     with explained_access(store), locked_for_swap(store, files) as resumed:
         checked, deeds, now = _planned(engine, store, signed.options, clock, is_ours=True)
         swap = None

@@ -8,7 +8,8 @@ import tarfile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.compressed_bytes import CODECS, LARGEST_SEGMENT, CompressedFile, read_piece
+from store_core.files.archive_name import archive_codec
+from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, read_piece
 from store_core.files.remote.remote_file import RemoteFile, RemoteReader
 from store_core.files.remote.storage import local_file
 from store_core.files.remote.url_path import remote_file_of
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from tarfile import TarInfo
     from typing import IO
 
-__all__ = ["Archive", "archive_at", "archive_codec", "archive_segments", "is_archive"]
-
-_ENDS: Final = {".tar": None, ".tgz": "gzip", **{f".tar{end}": codec for end, codec in CODECS.items()}}
-"""How the names of archives end, and the codecs."""
+__all__ = ["Archive", "archive_at", "archive_segments", "is_archive"]
 
 _BLOCK: Final = 512
 """Bytes of a header."""
@@ -86,17 +84,6 @@ class Archive(NamedTuple):
         return Segment(
             path, start_offset, size, remote=remote_or_none, codec=self.codec, archive=self.path, begin=begin
         )
-
-
-def archive_codec(name: str) -> tuple[str | None] | None:
-    """Return the codec of an archive by the end of its name, None for a plain one; None for other files.
-
-    Examples
-    --------
-    >>> archive_codec("store.tar"), archive_codec("store.tar.zst"), archive_codec("store.zip")
-    ((None,), ('zstd',), None)
-    """
-    return next(((codec,) for end, codec in _ENDS.items() if name.endswith(end)), None)
 
 
 def is_archive(place: Path) -> bool:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from store_core.errors import SegmentLayoutError, SegmentVanishedError
+from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.filled_memory import FilledMemory
+from store_core.format.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +22,26 @@ if TYPE_CHECKING:
     from store_core.files.remote.remote_file import RemoteFile
     from store_core.format.segment_view import Frames
 
-__all__ = ["CODECS", "LARGEST_SEGMENT", "CompressedBytes", "CompressedFile", "codec_of", "expanded_size", "read_piece"]
+__all__ = [
+    "CODECS",
+    "LARGEST_SEGMENT",
+    "TO_EXPAND",
+    "CompressedBytes",
+    "CompressedFile",
+    "codec_of",
+    "compressed_error",
+    "expanded_size",
+    "read_piece",
+]
 
 CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".lz4": "lz4"}
 """The codecs of pyarrow, by the ends of the names of the files that the usual programs make."""
+
+TO_EXPAND: Final = (
+    "In a copy of the store, put what it expands to in its place (gunzip, unzstd or unlz4); as it is, only its "
+    "messages can be read"
+)
+"""What to do about a compressed segment where one is needed as RocketMQ writes it."""
 
 LARGEST_SEGMENT: Final = 2**31 - 1
 """Bytes of the largest segment that RocketMQ can map (``MappedFile``: sizes are Java's int)."""
@@ -70,9 +87,8 @@ class CompressedFile(NamedTuple):
             with explained_access(Path(self.path)):
                 return pa.CompressedInputStream(self._stream(), self.codec)
         except FileNotFoundError:
-            raise SegmentVanishedError(
-                f"segment {self.path} was there when the read was planned, and is gone. To continue without it: "
-                f"fail_on_data_loss=false (failOnDataLoss in Spark)."
+            raise SegmentVanishedError(f"segment {self.path} was there when the read was planned, and is gone").advised(
+                WITHOUT_SEGMENT
             ) from None
 
     def identity(self) -> tuple[int, ...]:
@@ -97,6 +113,22 @@ def codec_of(name: str) -> tuple[str, str] | None:
     stem, dot, end = name.rpartition(".")
     codec = CODECS.get(dot + end)
     return None if codec is None else (stem, codec)
+
+
+def compressed_error(path: str, *, more: int = 0) -> UnsupportedStoreError:
+    """Return the error for a compressed segment where segments are needed as RocketMQ writes them.
+
+    Parameters
+    ----------
+    path : str
+        Path or URL.
+    more : int
+        How many others there are.
+    """
+    others = f", and so {'are' if more > 1 else 'is'} {counted(more, 'more segment')}" if more else ""
+    return UnsupportedStoreError(
+        f"{path} is compressed{others}: expected segments as RocketMQ writes them. Nothing was changed. {TO_EXPAND}"
+    )
 
 
 def expanded_size(file: CompressedFile) -> int:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.compressed_bytes import codec_of
+from store_core.errors import SegmentLayoutError, StoreNotFoundError
+from store_core.files.compressed_bytes import codec_of, compressed_error
 from store_core.files.remote.remote_file import RemoteFile
 from store_core.files.remote.url_path import UrlPath, remote_file_of
 from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of
@@ -87,7 +87,7 @@ def single_file(path: Path, *, compressed: bool = False) -> Segment:
     stem, codec = codec_of(path.name) or (path.name, None)
     start_offset = start_offset_of(stem)
     if codec is not None and start_offset is not None and not compressed:
-        raise UnsupportedStoreError(f"{path} can't be read: {_COMPRESSED}")
+        raise compressed_error(str(path))
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:
@@ -109,6 +109,6 @@ def _name_it_should_have(path: Path, size: int) -> str:
         return (
             " Its first bytes are not a sound record, so the name can't be derived from them. Give the root of "
             "a store, its "
-            f"{COMMIT_LOG} directory, or a segment file."
+            f"{COMMIT_LOG} directory, or a segment file; if a store was packed into this one, unpack it."
         )
     return f" Its first record was written at offset {offset}: rename it to {offset:020d}."

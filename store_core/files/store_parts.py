@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
+from store_core.files.archive_name import archive_codec, archive_error
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import names_in
 
@@ -76,7 +77,7 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
     InvalidOptionError
         With the path, what it is, and the root.
     UnsupportedStoreError
-        If it is a URL.
+        If it is a URL, or an archive.
     """
     path = path.absolute()
     if file_system.status(path) is None:
@@ -91,7 +92,12 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
         )
     status = file_system.status(path)
     if status is not None and not status.is_directory:
-        raise InvalidOptionError(f"{path} is a file: expected a store's root, a directory with {COMMIT_LOG}/ in it")
+        if archive_codec(path.name) is not None:
+            raise archive_error(path)
+        raise InvalidOptionError(
+            f"{path} is a file: expected a store's root, a directory with {COMMIT_LOG}/ in it. If a store was packed "
+            f"into it, unpack it"
+        )
     segment = _segment_in(path, file_system)
     if segment is not None and path not in {each.absolute() for each in log_paths}:
         raise InvalidOptionError(

@@ -17,7 +17,8 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
-from store_core.files.compressed_bytes import CompressedFile, expanded_size
+from store_core.files.archive_name import archive_error
+from store_core.files.compressed_bytes import CompressedFile, compressed_error, expanded_size
 from store_core.files.dledger_log import (
     data_directory,
     dledger_logs,
@@ -44,6 +45,7 @@ __all__ = [
     "SegmentListing",
     "StorePaths",
     "absolute_path_of",
+    "check_plain",
     "layout_problems",
     "list_segments",
     "located",
@@ -78,7 +80,11 @@ class SegmentListing(NamedTuple):
 
 
 def list_segments(
-    paths: StorePaths, *, reads_entries: bool = False, storage: StorageSettings | None = None
+    paths: StorePaths,
+    *,
+    reads_entries: bool = False,
+    storage: StorageSettings | None = None,
+    needs_plain: bool = False,
 ) -> SegmentListing:
     """Return the segment files that one path or several stand for.
 
@@ -92,7 +98,10 @@ def list_segments(
         Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``, or what is in it.
     storage : StorageSettings, optional
         Settings of object stores and other file systems, for paths that are URLs as text. Callers that give them read
-        segments that are compressed as a whole, too; others leave them out.
+        archives and segments that are compressed as a whole, too; others refuse archives, and leave such segments out.
+    needs_plain : bool
+        Whether the caller answers for the whole log and needs its segments as RocketMQ writes them: compressed ones are
+        then refused, as what is left out would count as lost, or at either end of the log as never written.
 
     Returns
     -------
@@ -106,14 +115,17 @@ def list_segments(
     SegmentLayoutError
         If a file given by its own name is not named like a segment, or two files claim the same offset.
     UnsupportedStoreError
-        If a path is a URL of another scheme, or a store that is not supported, see `store_core.files.store_kind`.
+        If a path is a URL of another scheme, or a store that is not supported, see `store_core.files.store_kind`; also
+        for an archive, or a compressed segment, that the caller does not read.
     StoreAccessError
         If a directory may not be read.
     """
     notes: list[str] = []
     places = places_of(located(paths, storage or NO_SETTINGS))
     with explained_access(places[0]):
-        compressed = storage is not None
+        if storage is None:
+            _check_no_archive(places)
+        compressed = storage is not None or needs_plain
         found = sorted(
             (
                 segment
@@ -124,6 +136,8 @@ def list_segments(
         )
     if not found:
         raise nothing_at(places, notes)
+    if needs_plain:
+        check_plain(found)
     segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
     for note in notes:
         _log.warning(note)
@@ -304,10 +318,8 @@ def _without_scheme(text: str) -> str:
 
 def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
     archive = archive_at(place)
-    if archive is not None and compressed:
-        return archive_segments(archive, notes)
     if archive is not None:
-        raise UnsupportedStoreError(f"{place} is an archive: expected a store. Unpack it, and give the directory")
+        return archive_segments(archive, notes)
     data = data_directory(place, OsFileSystem()) if reads_entries else None
     if data is not None:
         entries = entry_log_of(data, notes)
@@ -332,6 +344,25 @@ def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compress
         ]
     check_log_place(place, OsFileSystem())
     return list(segments_in(place, notes, compressed=compressed))
+
+
+def _check_no_archive(places: Iterable[Path]) -> None:
+    for place in places:
+        if is_archive(place):
+            raise archive_error(place)
+
+
+def check_plain(segments: Iterable[Segment]) -> None:
+    """Refuse segments that are compressed as a whole.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        With the first of them, and what to do.
+    """
+    names = [segment.path for segment in segments if segment.codec is not None]
+    if names:
+        raise compressed_error(names[0], more=len(names) - 1)
 
 
 def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
@@ -425,4 +456,4 @@ def _shown(segment: Segment) -> str:
 
 
 def _error(problem: str) -> SegmentLayoutError:
-    return SegmentLayoutError(f"{problem}. {_WAY_ON}")
+    return SegmentLayoutError(problem).advised(_WAY_ON)

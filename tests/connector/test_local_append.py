@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -233,6 +235,21 @@ def test_a_large_store_is_not_small(tmp_path: Path) -> None:
         segment.truncate(1 << 30)
     assert not is_small(source)
     assert not is_small(AppendSource("store", "s3://bucket/store", {}))
+
+
+def test_an_archive_and_a_compressed_log_are_appended_as_the_store_is(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append(b"a"), log.append(b"b")
+    root = log.write(tmp_path / "source")
+    with tarfile.open(tmp_path / "backup.tar", "w") as backup:
+        backup.add(root, "store")
+    (segment,) = (root / "commitlog").iterdir()
+    segment.with_name(f"{segment.name}.gz").write_bytes(gzip.compress(segment.read_bytes()))
+    segment.unlink()
+
+    for source in (root, tmp_path / "backup.tar"):
+        into = tmp_path / f"into-{source.name}"
+        assert 2 == appended(into, "auto", "--from-store", str(source))["records"]
 
 
 def test_small_work_starts_no_spark(tmp_path: Path) -> None:

@@ -231,6 +231,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: Path, capsys:
     assert "queue files of 800 bytes" in told
     assert "index files of 100 slots and 400 entries" in told
     assert "in place of the old files" in told
+    assert told.endswith("nothing was changed: this is what would be done without --dry-run\n")
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
     for line in plan.describe():
         say(line)
     if options.dry_run:
+        say("nothing was changed: this is what would be done without --dry-run")
         return ExitCode.DONE
     check_report("--json", options.json)
     if not plan.is_verified:

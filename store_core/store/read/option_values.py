@@ -24,7 +24,7 @@ from store_core.store.read.store_time import parse_zone, store_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OPTION_PARSERS", "OffsetBound", "OptionParser", "ReadMode", "parse_names"]
+__all__ = ["OPTION_PARSERS", "OffsetBound", "OptionParser", "ReadMode", "checked_text", "parse_names"]
 
 OptionParser: TypeAlias = "Callable[[str, object], object]"
 """Takes an option's name and raw value; returns the parsed value, or raises InvalidOptionError."""
@@ -33,6 +33,7 @@ OptionParser: TypeAlias = "Callable[[str, object], object]"
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _EDGES: Final = {_EARLIEST: "earliest", _LATEST: "latest"}
+_IN_STREAMS: Final = {_EARLIEST: " (of a stream also latest)", _LATEST: ""}
 _LONG: Final = 2**63 - 1
 _INT: Final = 2**31 - 1
 _BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -82,6 +83,45 @@ def parse_names(name: str, value: object) -> tuple[str, ...]:
     return texts
 
 
+def _topics(name: str, value: object) -> tuple[str, ...]:
+    return tuple(_checked_topic(name, topic) for topic in parse_names(name, value))
+
+
+def _checked_topic(name: str, topic: str) -> str:
+    """Refuse what no topic is called; bytes of a queue's directory that are not UTF-8 are in it as `os.fsdecode` does.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it has other surrogates.
+    """
+    return checked_text(name, topic, errors="surrogateescape")
+
+
+def checked_text(name: str, text: str, errors: str = "strict") -> str:
+    """Return a text that an option has, unless it can't be encoded.
+
+    Parameters
+    ----------
+    name : str
+        The option's.
+    text : str
+    errors : str
+        As of `str.encode`.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it has lone surrogates.
+    """
+    try:
+        text.encode(errors=errors)
+    except UnicodeEncodeError as error:
+        found = f"{text!r}, with a surrogate at index {error.start}"
+        raise InvalidOptionError(f"{shown_option(name)}: expected characters, found {found}") from error
+    return text
+
+
 def _columns(name: str, value: object) -> tuple[str, ...]:
     return resolve_columns(parse_names(name, value))
 
@@ -114,13 +154,14 @@ def _tags(name: str, value: object) -> tuple[str, ...]:
     tags = tuple(tag.strip() for tag in value.split(_TAG_SEPARATOR) if tag.strip())
     if not tags:
         refuse_value(name, value, "a tag expression such as 'TagA || TagB', or '*' for all")
+    checked_text(name, value)
     return () if value.strip() == _ALL_TAGS else tags
 
 
 def _key(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         refuse_value(name, value, "one key")
-    return value
+    return checked_text(name, value)
 
 
 def _msg_id(name: str, value: object) -> str:
@@ -152,14 +193,15 @@ def _directory(name: str, value: object) -> str:
 def _filter(name: str, value: object) -> str:
     if not isinstance(value, str):
         refuse_value(name, value, "a consumer's filter: tags such as 'TagA || TagB', or an SQL92 expression")
-    return value
+    return checked_text(name, value)
 
 
 def _offsets(edge: int) -> Callable[[str, object], OffsetBound]:
     """Make the parser of the bound at one edge of the log; the opposite edge would leave no rows, and is refused."""
 
     def parse(name: str, value: object) -> OffsetBound:
-        expected = f'a physical offset, {_EDGES[edge]}, or queue offsets as JSON such as {{"topic":{{"0":12}}}}'
+        ends = f"{_EDGES[edge]}{_IN_STREAMS[edge]}"
+        expected = f'a physical offset, {ends}, or queue offsets as JSON such as {{"topic":{{"0":12}}}}'
         text = value.strip() if isinstance(value, str) else value
         if isinstance(text, str) and text.lower() == _EDGES[edge]:
             return OffsetBound()
@@ -186,6 +228,7 @@ def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> lis
     for topic, queues in topics.items():
         if not isinstance(topic, str) or not isinstance(queues, Mapping):
             refuse_value(name, topics, 'queue offsets as {"topic":{"0":12}}')
+        _checked_topic(name, topic)
         for queue, offset in queues.items():
             queue_id = parse_integer(name, queue, -_INT - 1, _INT, "a queue id")
             bound = parse_integer(name, offset, _EARLIEST, _LONG, expected)
@@ -263,7 +306,7 @@ def _storage(name: str, value: object) -> StorageSettings:
 
 OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "columns": _columns,
-    "topic": parse_names,
+    "topic": _topics,
     "topics_pattern": _pattern,
     "queue_id": _queue_ids,
     "tag": _tags,

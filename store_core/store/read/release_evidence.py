@@ -102,9 +102,9 @@ def release_note(segments: Sequence[Segment], release: str) -> str | None:
 
 def _note(evidence: str, writer: str, release: str, other: str) -> str:
     return (
-        f"the store looks as if {writer} had written it: {evidence}. It is read with release={release}, but releases "
-        f"up to 4.9.0 read some properties differently from later ones: they lose a value that holds the byte 1, "
-        f"wholly or from that byte on, and keep a property without a name. To read it as {writer} does, write "
+        f"the store looks as if {writer} had written it: {evidence}. It is read as RocketMQ {release} reads it, but "
+        f"releases up to 4.9.0 read some properties differently from later ones: they lose a value that holds the "
+        f"byte 1, wholly or from that byte on, and keep a property without a name. To read it as {writer} does, write "
         f"release={other}."
     )
 

@@ -15,6 +15,7 @@ from store_core.format.counted import counted
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_failure import failure_of
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.store.read.option_values import checked_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +53,11 @@ class RowFilter:
         Rows that pass all other filters, but on which the consumer's SQL92 expression failed; they are left out.
     first_error : str
         Where and why the first of these failed; empty if there is none.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a topic is not UTF-8, so that no record can have it; only a queue's directory can.
     """
 
     def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:
@@ -107,7 +113,7 @@ class RowFilter:
 def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
     """Yield each rule with the columns it needs."""
     if options.topic:
-        yield ("topic",), _one_of("topic", texts(options.topic))
+        yield ("topic",), _one_of("topic", texts([checked_text("topic", topic) for topic in options.topic]))
     if options.topics_pattern is not None:
         yield ("topic",), _topic_matches(re.compile(options.topics_pattern))
     if options.queue_id:

@@ -106,7 +106,7 @@ class RebuildPlan:
         check_is_root(store, OsFileSystem())
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
-        segments = list_segments(store).segments
+        segments = list_segments(store, needs_plain=True).segments
         if not (store / COMMIT_LOG).is_dir():
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100
@@ -228,13 +228,13 @@ def _assumptions(store: Path, options: RebuildOptions, found: DerivedSizes) -> I
         return
     if not options.ext and not found.has_ext:
         yield (
-            "queues are rebuilt without an extension, because nothing is left that shows whether the broker had one "
-            "(enableConsumeQueueExt); records do not. Queues work without it. To have it, add --ext"
+            "queues are expected without an extension, because nothing is left that shows whether the broker had one "
+            "(enableConsumeQueueExt); records do not. Queues work without it. If it had one, give its configuration"
         )
     if options.consume_queue_file_size is None:
         yield (
-            "the size of queue files is not known, so RocketMQ's default was used. A broker refuses files of another "
-            "size than its own (mappedFileSizeConsumeQueue): set it with --broker-config or --consume-queue-file-size"
+            "the size of queue files is not known, so RocketMQ's default is assumed. A broker refuses files of another "
+            "size than its own (mappedFileSizeConsumeQueue): if it has another one, give its configuration"
         )
 
 

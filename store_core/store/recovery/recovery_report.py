@@ -128,7 +128,9 @@ class RecoveryReport:
 
     def __str__(self) -> str:
         exit_ = "closed" if self.last_exit_ok else "not closed (there is an abort file)"
-        lines = [f"RocketMQ {self.release}: the store was {exit_}", *map(str, self.decisions), *self.notes]
+        lines = [f"RocketMQ {self.release}: the store was {exit_}"]
+        lines += ["nothing was changed: opening the store for writing would do this"] * bool(self.changes)
+        lines += [*map(str, self.decisions), *self.notes]
         if self.refusal:
             return "\n".join([*lines, f"refused: {self.refusal}"])
         lines += [*map(str, self.end.tails), *self._lost()]

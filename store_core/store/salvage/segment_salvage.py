@@ -167,7 +167,7 @@ class SegmentSalvage:
     def _tile_rest(self, opened: SegmentBytes, position: int) -> None:
         """Note what follows the records: the rest of a closed file, a torn tail, older records, or nothing."""
         part, first, size = self.part, self.part.segment.start_offset, self.part.segment.end_offset
-        check = check_record(opened.raw.data, position, first)
+        check = check_record(opened.raw.data, position, first, verify_crc=True)
         if check.reason is StopReason.END_OF_FILE:
             self.tiles.add(Tile(first + position, size, TileKind.FILLER))
             self.covered = _count_covered(part.segment.view(opened), position + BLANK_SIZE)

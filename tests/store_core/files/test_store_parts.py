@@ -82,6 +82,14 @@ def test_a_file_is_no_root(tmp_path: Path) -> None:
         check_is_root(tmp_path / "file", OsFileSystem())
 
 
+@pytest.mark.parametrize("name", ["store.tar", "store.tar.gz", "store.tgz", "store.tar.zst", "store.tar.lz4"])
+def test_an_archive_is_no_root_and_is_to_be_unpacked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+
+    with pytest.raises(UnsupportedStoreError, match=f"{name} is an archive: expected a store's directory.* Unpack it"):
+        check_is_root(tmp_path / name, OsFileSystem())
+
+
 @pytest.mark.parametrize("name", ["", "new", "index", "config", "commitlog", "consumequeue", "a/b/c"])
 def test_a_root_may_have_any_name_and_need_not_be_there(tmp_path: Path, name: str) -> None:
     check_is_root(tmp_path / name, OsFileSystem())

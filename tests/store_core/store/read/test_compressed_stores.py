@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages
-from store_core.errors import SegmentLayoutError, StoreNotFoundError
+from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import compressed_bytes
 from store_core.files.store_path import list_segments
 
@@ -115,3 +115,23 @@ def test_callers_that_map_files_leave_compressed_ones_out(root: Path) -> None:
         path.unlink()
     with pytest.raises(StoreNotFoundError):
         list_segments(root)
+
+
+@pytest.mark.parametrize("which", [slice(0, 1), slice(1, 2), slice(-1, None)])
+def test_callers_that_answer_for_the_whole_log_refuse_compressed_ones(root: Path, which: slice) -> None:
+    (target,) = (compress(path, ".zst") for path in segments(root)[which])
+    with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed: expected"):
+        list_segments(root, needs_plain=True)
+
+
+def test_the_error_of_a_compressed_segment_counts_the_others(root: Path) -> None:
+    first, _ = (compress(path, ".gz") for path in segments(root))
+    with pytest.raises(UnsupportedStoreError, match=f"{first} is compressed, and so is 1 more segment:"):
+        list_segments(root, needs_plain=True)
+
+
+def test_a_compressed_segment_that_is_given_by_its_name_is_refused(root: Path) -> None:
+    target = compress(segments(root)[0], ".gz")
+    for needs_plain in (True, False):
+        with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed"):
+            list_segments(target, needs_plain=needs_plain)

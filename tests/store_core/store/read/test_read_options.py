@@ -16,6 +16,7 @@ from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, ReadMode
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.row_filter import RowFilter
 
 parse = ReadOptions.parse
 
@@ -102,7 +103,7 @@ def test_text_and_values_mean_the_same(name: str, text: str, value: object) -> N
         ("filter", "TAGS is  not null", "which looks like SQL92"),
         ("filter_type", "SQL", "one of TAG, SQL92"),
         ("filter_type", 92, "one of TAG, SQL92"),
-        ("starting_offsets", "latest", "a physical offset, earliest,"),
+        ("starting_offsets", "latest", "a physical offset, earliest (of a stream also latest),"),
         ("starting_offsets", "-1", "a physical offset"),
         ("starting_offsets", -1, "a physical offset"),
         ("starting_offsets", "1.5", "a physical offset"),
@@ -241,3 +242,27 @@ def test_the_release_chooses_the_parser_of_properties() -> None:
     assert parse(release="4.3").property_parser is PropertyParser.EXACT_PAIR
     assert parse(release="4.9").property_parser is PropertyParser.FIRST_SEPARATOR
     assert parse().property_parser is PropertyParser.FIRST_SEPARATOR
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "b\udcff"])
+@pytest.mark.parametrize("name", ["tag", "key", "unique_key", "filter"])
+def test_a_lone_surrogate_is_refused_by_the_name_of_the_option(name: str, text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=rf"option {name}.*: expected characters, found .*, with a surrogate"):
+        parse(**{name: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("topic", "a,\ud800"), ("topic", ["\udbff"]), ("starting_offsets", {"\ud800": {0: 1}})],
+)
+def test_a_topic_with_a_lone_surrogate_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InvalidOptionError, match=rf"option {name}.*: expected characters, found .*, with a surrogate"):
+        parse(**{name: value})
+
+
+def test_a_topic_of_a_directory_that_is_not_utf_8_is_accepted_but_no_record_has_it() -> None:
+    options = parse(topic="a,\udcff")
+
+    assert ("a", "\udcff") == options.topic
+    with pytest.raises(InvalidOptionError, match="option topic: expected characters, found"):
+        RowFilter(options)
