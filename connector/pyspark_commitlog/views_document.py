@@ -51,7 +51,9 @@ for row in reader.read_all().to_pylist():
 _RULES: Final = (
     (
         "Name the columns that you need, by option `columns` or by a schema: only these are computed. Without "
-        "`messages` and its neighbours, `segments` reads at most first records; `topics` never walks the log."
+        "`messages` and its neighbours, `segments` reads at most first records. Of the "
+        "log, `topics` and `consumer_offsets` read first and last records of queues, and walk its last file only if "
+        "a last one is not there."
     ),
     (
         "Every view takes the options ALWAYS. Others are those of [messages](options.md) that have a meaning for the "

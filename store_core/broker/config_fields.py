@@ -16,14 +16,22 @@ if TYPE_CHECKING:
 
     from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
 
-__all__ = ["ConfigFields"]
+__all__ = ["ConfigFields", "ConfigValueError"]
 
 Kind = TypeVar("Kind", bool, str)
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _I32: Final = range(-(1 << 31), 1 << 31)
 _I64: Final = range(-(1 << 63), 1 << 63)
-_ADVICE: Final = "Correct the file by hand, or replace it with its .bak"
+_ADVICE: Final = "Correct the file by hand"
+
+
+class ConfigValueError(CorruptRecordError):
+    """A value of a configuration file, or a key, is not as required; its offset in the file is not known."""
+
+    def __str__(self) -> str:
+        text = f"{self.problem} in {self.file}: expected {self.expected}, found {self.found}"
+        return f"{text}. {self.advice}" if self.advice else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,7 @@ class ConfigFields:
     def error(self, key: JsonKey, expected: str) -> CorruptRecordError:
         """Return the error for a member that is not as expected."""
         found = repr(self.members.get(key))
-        return CorruptRecordError(
+        return ConfigValueError(
             f"bad value of {without_controls(self._path(key))}", self.file, 0, expected, found[:100], b"", _ADVICE
         )
 
@@ -122,8 +130,14 @@ class ConfigFields:
     def _index(self, key: JsonKey) -> int:
         value = int(key) if isinstance(key, int) or _INTEGER.fullmatch(key) else None
         if value is None or value not in _I32:
-            raise CorruptRecordError(
-                f"bad key in {self.name}", self.file, 0, "an integer of 32 bits", repr(key)[:100], b"", _ADVICE
+            raise ConfigValueError(
+                f"bad key of {without_controls(self.name)}",
+                self.file,
+                0,
+                "an integer of 32 bits",
+                repr(key)[:100],
+                b"",
+                _ADVICE,
             )
         return value
 

@@ -68,7 +68,7 @@ def read_config(
     Raises
     ------
     CorruptRecordError
-        If the file is broken, and the backup is missing, empty or broken, too.
+        If the file is broken, and the backup is missing, empty or broken, too; if both are broken it names both.
     OSError
         As raised by the system.
     """
@@ -78,16 +78,31 @@ def read_config(
             return ReadConfig(path)
     except CorruptRecordError as error:
         broken = error
-    if _read(backup_of(path), decode, file_system, largest):
-        return ReadConfig(backup_of(path), () if broken is None else (_note(path, broken),))
-    if broken is not None:
-        raise broken
-    return ReadConfig(None)
+    backup = backup_of(path)
+    try:
+        has_backup = _read(backup, decode, file_system, largest)
+    except CorruptRecordError as error:
+        if broken is None:
+            raise
+        reason = _advised(error, "")
+        raise _advised(broken, f"Its backup is broken, too: {reason}. Correct one of them by hand") from error
+    if broken is None:
+        return ReadConfig(backup if has_backup else None)
+    if not has_backup:
+        raise _advised(broken, f"Correct the file by hand: {backup} is missing or empty")
+    return ReadConfig(backup, (_note(path, broken),))
+
+
+def _advised(error: CorruptRecordError, advice: str) -> CorruptRecordError:
+    """Return an error with other advice."""
+    facts = error.problem, error.file, error.offset, error.expected, error.found, error.next_bytes
+    return type(error)(*facts, advice)
 
 
 def _note(path: Path, broken: CorruptRecordError) -> str:
     """Return what is said, and logged, of a file whose backup was loaded."""
-    note = f"{backup_of(path)} was loaded instead: {broken}"
+    advised = _advised(broken, "Correct the file by hand, or replace it with its .bak")
+    note = f"{backup_of(path)} was loaded instead: {advised}"
     _LOG.error("%s", note)
     return note
 

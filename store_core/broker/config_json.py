@@ -31,13 +31,14 @@ _TOKEN: Final = re.compile(
       | (?P<end>\Z))""",
     re.VERBOSE,
 )
+_LONG_INTEGER: Final = re.compile(r"-?[1-9][0-9]{19,}+(?![.eE])")
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _WORDS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": None}
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _ESCAPED_BY_FEW: Final = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_ADVICE: Final = "Correct the file by hand, or replace it with its .bak"
+_ADVICE: Final = "Correct the file by hand"
 
 
 def parse_config(data: bytes, file: str) -> JsonObject:
@@ -97,7 +98,9 @@ class _Parser:
         match = _TOKEN.match(self._text, position)
         if match is None:
             blanks = _BLANKS.match(self._text, position)
-            raise self._error("JSON", blanks.end() if blanks else position)
+            start = blanks.end() if blanks else position
+            is_long = _LONG_INTEGER.match(self._text, start) is not None
+            raise self._error("an integer of at most 64 bits" if is_long else "JSON", start)
         return match
 
     def _take(self) -> str:

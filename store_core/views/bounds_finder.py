@@ -16,6 +16,7 @@ from store_core.files.store_kind import queue_database
 from store_core.format.sys_flag import TransactionType
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.store.read.read_messages import read_messages
+from store_core.views.log_bound import bounding_segments
 from store_core.views.queue_bounds import EMPTY, QueueBounds, find_bounds
 from store_core.views.queue_listing import QueueKind, queue_in_files
 
@@ -62,6 +63,8 @@ class QueueSource(NamedTuple):
         By topic and queue id: what only the log has, as of planning.
     log : tuple of str
         Paths of the log, if records in it may not be in the RocksDB.
+    segments : tuple of Segment
+        As of `store_core.views.log_bound.bounding_segments`.
     """
 
     root: Path
@@ -69,6 +72,7 @@ class QueueSource(NamedTuple):
     database: Path | None = None
     unflushed: dict[tuple[str, int], Unflushed] = {}  # noqa: RUF012 -- never changed
     log: tuple[str, ...] = ()
+    segments: tuple[Segment, ...] = ()
 
     @classmethod
     def of(cls, root: Path, segments: Sequence[Segment]) -> Self:
@@ -82,13 +86,13 @@ class QueueSource(NamedTuple):
         start = segments[0].start_offset if segments else 0
         database = queue_database(root, OsFileSystem())
         if database is None:
-            return cls(root, start)
+            return cls(root, start, segments=bounding_segments(root, segments))
         with RocksdbQueues.open(database) as queues:
             flushed = max(queues.dispatched_offset, start)
         paths = [segment.path for segment in segments]
         is_below = any(Path(path).is_relative_to(root) for path in paths)
         log = (str(root),) if is_below else tuple(paths)
-        return cls(root, start, database, _unflushed(log, flushed), log)
+        return cls(root, start, database, _unflushed(log, flushed), log, bounding_segments(root, segments))
 
 
 class BoundsFinder:

@@ -134,7 +134,7 @@ class UnitsPart:
                 except SegmentVanishedError as error:
                     if options.read.fail_on_data_loss:
                         raise
-                    _log.warning("%s", error)
+                    _log.warning("%s", error.problem)
 
 
 def plan(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:

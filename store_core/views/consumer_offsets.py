@@ -84,7 +84,7 @@ def _bounds(spans: QueueSpans, topic: str, queue_id: int, *, fail_on_data_loss: 
     except SegmentVanishedError as error:
         if fail_on_data_loss:
             raise
-        _log.warning("%s", error)
+        _log.warning("%s", error.problem)
         return None
 
 
@@ -129,6 +129,8 @@ def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None
     Parameters
     ----------
     committed : int
+        Below 0 it counts as 0: a broker answers that nothing is committed
+        (``ConsumerManageProcessor.queryConsumerOffset``).
     bounds : QueueBounds or None
         The queue now.
     then : QueueBounds or None
@@ -143,11 +145,13 @@ def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None
     (4, None)
     >>> compare(7, QueueBounds(5, 9), QueueBounds(5, 6)).behind
     0
+    >>> compare(-1, QueueBounds(0, 9))
+    Comparison(min_offset=0, max_offset=9, behind=9, state='ok')
     """
     if bounds is None:
         return Comparison(None, None, None, "no_queue")
     first, end = bounds.min_offset, bounds.max_offset
     head = end if then is None else then.max_offset
-    state = "beyond_end" if committed > end else "below_min" if committed < first else "ok"
+    state = "beyond_end" if committed > end else "below_min" if max(committed, 0) < first else "ok"
     behind = None if committed > end else max(head - max(committed, first), 0)
     return Comparison(first, head, behind, state)

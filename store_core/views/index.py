@@ -77,7 +77,7 @@ class EntriesPart:
         except SegmentVanishedError as error:
             if options.read.fail_on_data_loss:
                 raise
-            _log.warning("%s", error)
+            _log.warning("%s", error.problem)
             return
         with opened:
             begin = INDEX_HEADER_SIZE + _SLOT_BYTES * self.slots

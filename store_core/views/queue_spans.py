@@ -10,6 +10,7 @@ import numpy as np
 
 from store_core.files.segment_source import open_pages
 from store_core.views.bounds_finder import BoundsFinder, unflushed_rows
+from store_core.views.log_bound import LogBound
 from store_core.views.queue_bounds import QueueBounds
 from store_core.views.queue_listing import QueueKind, queue_in_files
 from store_core.views.queue_units import fillers, units_of_file
@@ -68,6 +69,7 @@ class QueueSpans:
     def __init__(self, source: QueueSource) -> None:
         self._source = source
         self._finder = BoundsFinder(source)
+        self._log = LogBound(source.root, source.segments)
         self._listed: dict[tuple[str, int], ListedQueue | None] = {}
 
     def __enter__(self) -> Self:
@@ -80,13 +82,26 @@ class QueueSpans:
         self._finder.__exit__(kind, error, trace)
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds | None:
-        """Return where a queue begins and ends; None if there is none. Errors as of `BoundsFinder.of`."""
-        return self._finder.find(topic, queue_id)
+        """Return where a queue begins and ends; None if there is none. Errors as of `BoundsFinder.of`.
+
+        Units of records that the log does not have, because they begin at or after its end, are left out.
+        """
+        return self._in_log(topic, queue_id, self._finder.find(topic, queue_id))
 
     def of(self, queue: ListedQueue, log_end: int | None = None) -> QueueBounds:
         """Return where a listed queue begins, and where it ended when the log ended at a position; None for now."""
-        bounds = self._finder.of(queue)
-        return self.before(queue.topic, queue.queue_id, bounds, log_end) or bounds
+        name, found = (queue.topic, queue.queue_id), self._finder.of(queue)
+        bounds = self._in_log(*name, found) or found
+        return self.before(*name, bounds, log_end) or bounds
+
+    def _in_log(self, topic: str, queue_id: int, bounds: QueueBounds | None) -> QueueBounds | None:
+        """Return the bounds of a queue as a broker that loads the store has them.
+
+        RocketMQ: ``ConsumeQueue.truncateDirtyLogicFiles``, after the log is recovered.
+        """
+        if bounds is None or bounds.last is None:
+            return bounds
+        return self.before(topic, queue_id, bounds, self._log.end_before(*bounds.last))
 
     def before(self, topic: str, queue_id: int, bounds: QueueBounds | None, log_end: int | None) -> QueueBounds | None:
         """Return the bounds of a queue without the units of records from a position in the log on.
@@ -128,7 +143,8 @@ class QueueSpans:
             return next((_first_in(run, position) for run in rest if run.positions[-1] >= position), end)
 
         def position_of(offset: int) -> int:
-            run = next(self.units(topic, queue_id, offset, offset + 1), None)
+            ranges = (offset, offset + 1), (offset, end)  # the second one where a unit was lost
+            run = next((run for each in ranges for run in self.units(topic, queue_id, *each)), None)
             return position if run is None else int(run.positions[0])
 
         return bisect_left(range(end), position, begin, end, key=position_of) if begin < end else end

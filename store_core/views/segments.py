@@ -77,7 +77,7 @@ class SegmentsPart:
             except SegmentVanishedError as error:
                 if options.read.fail_on_data_loss:
                     raise
-                _log.warning("%s", error)
+                _log.warning("%s", error.problem)
         return row_batches(options, rows)
 
     def _row(self, segment: Segment, options: ViewOptions, *, is_first: bool) -> dict[str, object]:
@@ -119,7 +119,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
     """
     segments = list_segments(paths, reads_entries=True).segments
     for problem in layout_problems(segments):
-        _log.warning("%s", problem)
+        _log.warning("%s", problem.problem)
     is_walked = options.asks_for(*_WALKED)
     segments = tuple(each for each in segments if options.log_end is None or each.start_offset < options.log_end)
     last = _last_segment(segments, options.read) if segments and (is_walked or options.asks_for("is_last")) else ""
@@ -131,6 +131,8 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
 
 def _is_wanted(segment: Segment, read: ReadOptions) -> bool:
     start, end = read.starting_offsets.physical, read.ending_offsets.physical
+    if start is not None and start == end:
+        return False
     return (start is None or segment.end_offset > start) and (end is None or segment.start_offset < end)
 
 

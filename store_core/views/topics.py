@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view ``topics``: queues beside the topics that the broker has configured; the log is not walked."""
+"""The view ``topics``: queues beside the topics that the broker has configured; of the log, single records are read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.broker.topic_config import TopicConfig
 from store_core.errors import SegmentVanishedError
-from store_core.files.config_paths import TOPICS_FILE
+from store_core.files.config_paths import CONFIG_DIRECTORY, TOPICS_FILE
 from store_core.files.store_kind import StoreUse
 from store_core.format.table_time import table_time
 from store_core.store.read.record_times import RecordTimes
@@ -98,7 +98,7 @@ class TopicsPart:
                 except SegmentVanishedError as error:
                     if options.read.fail_on_data_loss:
                         raise
-                    _log.warning("%s", error)
+                    _log.warning("%s", error.problem)
         yield from row_batches(options, rows)
 
     def _row(self, entry: _Entry, spans: QueueSpans | None, options: ViewOptions) -> dict[str, object]:
@@ -163,7 +163,8 @@ def _decode(fields: ConfigFields) -> dict[str, _Configured]:
 
 def _report_missing(root: Path, options: ViewOptions) -> None:
     if options.asks_for(*_CONFIGURED):
-        _log.warning("%s has no config/%s: topics are known by their queues alone", root, TOPICS_FILE)
+        path = root / CONFIG_DIRECTORY / TOPICS_FILE
+        _log.warning("%s is missing or empty: topics are known by their queues alone", path)
     if not has_queues(root):
         without_file(missing_queues(root), options)
 

@@ -150,8 +150,10 @@ _SEGMENTS: Final = View(
 
 _TOPICS: Final = View(
     "topics",
-    "A row is a queue of a topic, or a topic of `config/topics.json` that has no queue. The log is not read, except, "
-    "for the two store times, the first and the last record of a queue.",
+    "A row is a queue of a topic, or a topic of `config/topics.json` that has no queue. Messages at or past the log's "
+    "end are not counted, since a broker drops them when it loads the store; those of a store that is open, or not on "
+    "this machine, are. For that the last records of some queues are read, and only if one is not there the log's end "
+    "is looked for, in its last file; the two store times are those of the first and the last record of a queue.",
     (
         _sure("topic", _TEXT, "name of the topic"),
         _maybe("queue_id", _INT, "null for a topic that has no queue"),
@@ -166,7 +168,7 @@ _TOPICS: Final = View(
         _maybe("write_queue_nums", _INT, "queues that producers see"),
         _maybe("perm", _INT, "bits: 1 inherit, 2 write, 4 read, 8 priority"),
         _maybe("attributes", MAP_TYPE, "such as `queue.type`; null in files of 4.x, which have none"),
-        _maybe("in_config", _FLAG, "whether `config/topics.json` has the topic; null if there is no such file"),
+        _maybe("in_config", _FLAG, "whether `config/topics.json` has the topic; null if that file is missing or empty"),
         _sure("in_queues", _FLAG, "whether the topic has queues"),
     ),
     (*_QUEUES, *_AS_OF),
@@ -181,7 +183,12 @@ _CONSUMER_OFFSETS: Final = View(
         _sure("consumer_group", _TEXT, "name of the group"),
         _sure("topic", _TEXT, "name of the topic"),
         _sure("queue_id", _INT, "queue of the topic"),
-        _sure("committed_offset", _LONG, "queue offset of the next message to consume"),
+        _sure(
+            "committed_offset",
+            _LONG,
+            "queue offset of the next message to consume; one below 0 counts as 0, since a broker then answers that "
+            "nothing is committed, and the consumer starts anew",
+        ),
         _maybe("min_offset", _LONG, "as in the view `topics`; null without such a queue"),
         _maybe("max_offset", _LONG, "as in the view `topics`; null without such a queue"),
         _maybe(

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import resolve_columns
 from store_core.store.read.option_checks import shown_option
+from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.option_values import OPTION_PARSERS, parse_names
 from store_core.store.read.read_options import ReadOptions
 from store_core.views.view_columns import View, find_view
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["ViewOptions"]
+
+_SPARK_NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,13 @@ class ViewOptions:
 
 
 def _refuse(view: View, name: str) -> NoReturn:
-    taken = ", ".join(option for option in view.options if option != "columns")
+    taken = [option for option in view.options if option != "columns"]
+    spark = [_SPARK_NAMES[option] for option in taken]
+    shown = ", ".join(taken)
+    if spark != taken:
+        shown += f" (in Spark {', '.join(spark)})"
     raise InvalidOptionError(
-        f"{shown_option(name)} does not apply to view {view.name!r}, which takes {taken}; {view.hint}"
+        f"{shown_option(name)} does not apply to view {view.name!r}, which takes {shown}; {view.hint}"
     )
 
 
@@ -96,5 +103,5 @@ def _check(view: View, read: ReadOptions) -> None:
     if "key" in view.options and (read.key is None) != (not read.topic):
         missing, given = ("topic", "key") if read.key is not None else ("key", "topic")
         raise InvalidOptionError(
-            f"{shown_option(given)}: expected {missing} with it for view {view.name!r}; {view.hint}"
+            f"{shown_option(given)}: expected {shown_option(missing)} with it for view {view.name!r}; {view.hint}"
         )

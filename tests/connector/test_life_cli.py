@@ -33,7 +33,7 @@ def test_transactions_and_delays_end_with_1_where_something_is_stuck(
     assert 1 == transactions([store, "--older-than", "60", "--json", str(report)])
     assert (1, 1) == (json.loads(report.read_text())["old_pending"], json.loads(report.read_text())["exit_code"])
     assert 0 == delays([store, "--at", "2023-11-14T22:13:20Z"])
-    assert "1 wait: they are not due yet" in capsys.readouterr().out
+    assert "1 waits: it is not due yet" in capsys.readouterr().out
     assert 1 == delays([store])
     assert 0 == trace([store, "a"])
     assert "a: 1 message, 1 record" in capsys.readouterr().out

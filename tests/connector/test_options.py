@@ -74,6 +74,8 @@ def test_without_option_columns_the_schema_is_free() -> None:
         ("startingoffset", "startingOffsets"),
         ("max_partition_bytes", "maxPartitionBytes"),
         ("colums", "columns"),
+        ("maxoffsetpertrigger", "maxOffsetsPerTrigger"),
+        ("maxtriggerdelays", "maxTriggerDelay"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(wrong: str, nearest: str) -> None:

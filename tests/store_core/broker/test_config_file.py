@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,9 @@ class Counter(ConfigManager):
         return {"value": self.value}
 
     def decode(self, value: JsonObject, file: str) -> None:
-        self.value = ConfigFields(value, file).integer("value")
+        fields = ConfigFields(value, file)
+        fields.object("table").offsets()
+        self.value = fields.integer("value")
 
 
 class RenamingDisk(FaultyFileSystem):
@@ -96,6 +99,7 @@ def test_taking_the_backup_for_a_broken_file_is_told(kept: Counter) -> None:
     assert 1 == len(kept.notes)
     assert "counter.json.bak was loaded instead" in kept.notes[0]
     assert "offset 9" in kept.notes[0]
+    assert kept.notes[0].endswith("or replace it with its .bak")
 
 
 @pytest.mark.parametrize("backup", [None, ""])
@@ -103,14 +107,33 @@ def test_a_broken_file_without_a_backup_is_an_error_and_not_an_empty_table(
     kept: Counter, backup: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(kept, "{", backup)
-    with pytest.raises(CorruptRecordError, match=r"counter\.json:"):
+    with pytest.raises(CorruptRecordError, match=r"counter\.json:") as raised:
         kept.load()
+    assert f"Correct the file by hand: {kept.backup_path} is missing or empty" in str(raised.value)
     assert not caplog.records  # no backup was loaded
 
 
-def test_a_broken_backup_is_an_error(kept: Counter) -> None:
-    put(kept, "{", "}")
-    with pytest.raises(CorruptRecordError, match=r"counter\.json\.bak"):
+@pytest.mark.parametrize("text", ["{", '{"value":"x"}'])
+def test_an_error_names_a_broken_file_and_its_broken_backup_with_both_faults(kept: Counter, text: str) -> None:
+    put(kept, text, "}")
+    with pytest.raises(CorruptRecordError) as raised:
+        kept.load()
+    shown = str(raised.value)
+    fault = (
+        f"in {kept.path}: expected an integer" if "value" in text else f"line 1 at offset 1 of {kept.path}: expected"
+    )
+
+    assert fault in shown
+    assert f"Its backup is broken, too: bad JSON in line 1 at offset 0 of {kept.backup_path}: expected '{{'" in shown
+    assert shown.endswith(". Correct one of them by hand")
+    assert "replace" not in shown
+    assert shown == str(pickle.loads(pickle.dumps(raised.value)))  # noqa: S301 -- our own bytes
+
+
+@pytest.mark.parametrize("text", [None, ""])
+def test_a_broken_backup_is_not_to_be_replaced_by_itself(kept: Counter, text: str | None) -> None:
+    put(kept, text, "}")
+    with pytest.raises(CorruptRecordError, match=r"counter\.json\.bak: .* Correct the file by hand$"):
         kept.load()
 
 
@@ -120,6 +143,21 @@ def test_a_file_beyond_all_measure_is_not_read(kept: Counter) -> None:
         file.truncate((1 << 30) + 1)
     with pytest.raises(UnsafeSizeError, match="1073741825 bytes"):
         kept.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"value":"x"}', r"^bad value of value in \S+counter\.json: expected an integer from .*, found 'x'\."),
+        ('{"table":{"x":1}}', r"^bad key of table in \S+counter\.json: expected an integer of 32 bits, found 'x'\."),
+        ('{"table":{"0":null}}', r"^bad value of table\.0 in \S+counter\.json: expected an offset, found None\."),
+    ],
+)
+def test_a_wrong_value_or_key_is_named_without_an_offset_that_is_not_known(kept: Counter, text: str, says: str) -> None:
+    put(kept, text, None)
+    with pytest.raises(CorruptRecordError, match=says) as raised:
+        kept.load()
+    assert "offset 0" not in str(raised.value)
 
 
 # ---- persisting

@@ -197,3 +197,10 @@ def test_a_store_without_queues_is_an_error_unless_tolerated(store: Path, caplog
     assert isinstance(refusal(store, "consumequeue"), StoreNotFoundError)
     assert [] == offsets(store, fail_on_data_loss=False)
     assert "no consume queues" in caplog.text
+
+
+def test_a_topic_whose_directory_is_not_utf_8_can_be_selected(tmp_path: Path) -> None:
+    write_queue(tmp_path, unit(1), topic=os.fsdecode(b"t\xff"))
+    write_queue(tmp_path, unit(2))
+
+    assert [100] == column(tmp_path, "consumequeue", "physical_offset", topic=os.fsdecode(b"t\xff"))

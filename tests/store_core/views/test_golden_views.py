@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ import pytest
 from store_core import read_messages, read_view
 from store_core.format.layout import CHECKPOINT
 from tests.golden_stores import golden_stores, has_stores_beside
+from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
 
@@ -45,6 +48,9 @@ unchanged = pytest.mark.parametrize(
 )
 """With stores from which RocketMQ's recovery dropped nothing before it answered."""
 
+loaded = pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario != "crash"])
+"""And with those of which it dropped units of records that are not in the log."""
+
 
 def test_units_are_those_that_rocketmq_reads(golden_store: UnpackedStore) -> None:
     expected = {
@@ -66,7 +72,7 @@ def test_units_are_those_that_rocketmq_reads(golden_store: UnpackedStore) -> Non
     assert expected == {unit: values for unit, values in found.items() if unit not in deleted}
 
 
-@unchanged
+@loaded
 def test_topics_have_the_bounds_that_rocketmq_answers(name: str, golden: Callable[[str], UnpackedStore]) -> None:
     store = golden(name)
     answers = queues_of(store)
@@ -81,7 +87,7 @@ def test_topics_have_the_bounds_that_rocketmq_answers(name: str, golden: Callabl
     assert expected == found | dict.fromkeys(without_files, (0, 0))
 
 
-@unchanged
+@loaded
 def test_times_of_a_queue_are_those_of_its_first_and_last_message(
     name: str, golden: Callable[[str], UnpackedStore]
 ) -> None:
@@ -94,7 +100,8 @@ def test_times_of_a_queue_are_those_of_its_first_and_last_message(
     columns = ["topic", "queue_id", "oldest_store_timestamp", "newest_store_timestamp", "in_queues"]
     for row in rows_of(golden_store, "topics", columns=columns):
         stored = units.get((row["topic"], row["queue_id"]), [])
-        if row["in_queues"] and stored and row["newest_store_timestamp"] is not None:
+        is_known = golden_store.golden.is_torn or row["newest_store_timestamp"] is not None
+        if row["in_queues"] and stored and is_known:
             assert stored[0] == round(row["oldest_store_timestamp"].timestamp() * 1000)
             assert stored[-1] == round(row["newest_store_timestamp"].timestamp() * 1000)
 
@@ -110,6 +117,25 @@ def test_segments_count_the_messages_and_end_where_the_read_ends(golden_store: U
     assert expected == {row["segment"]: (row["messages"], row["data_end"]) for row in rows if row["messages"]}
     assert [max(expected)] == [row["segment"] for row in rows if row["is_last"]]
     assert {"END_OF_FILE"} >= {row["stop_reason"] for row in rows if row["segment"] < max(expected)}
+
+
+@pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.is_torn])
+def test_what_was_committed_past_the_end_of_a_torn_log_is_beyond_the_end(
+    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    store = golden(name)
+    root = shutil.copytree(store.root, tmp_path / "store")
+    torn = json.loads((store.path / "recovered.json").read_text().splitlines()[0])["afterLoad"]["maxPhyOffset"]
+    units = rows_of(store, "consumequeue", columns=["topic", "queue_id", "queue_offset", "physical_offset"])
+    unit = next(each for each in units if each["physical_offset"] == torn)
+    queue = unit["topic"], unit["queue_id"]
+    write_config(
+        root, "consumerOffset.json", f'{{"offsetTable":{{"{queue[0]}@g":{{{queue[1]}:{unit["queue_offset"] + 1}}}}}}}'
+    )
+    (row,) = read_view(root, "consumer_offsets").read_all().to_pylist()
+
+    assert ("beyond_end", None) == (row["state"], row["behind"])
+    assert queues_of(store)[queue]["maxOffset"] == unit["queue_offset"] == row["max_offset"]
 
 
 @unchanged

@@ -129,3 +129,4 @@ def test_offsets_select_segments_that_overlap(tmp_path: Path) -> None:
     assert starts[1:3] == column(
         tmp_path, "segments", "start_offset", starting_offsets=SIZE + 1, ending_offsets=2 * SIZE + 1
     )
+    assert [] == column(tmp_path, "segments", "start_offset", starting_offsets=SIZE + 1, ending_offsets=SIZE + 1)

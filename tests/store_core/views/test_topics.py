@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The views `topics` and `consumer_offsets`: bounds of queues beside the broker's files; the log is not walked."""
+"""The views `topics` and `consumer_offsets`: bounds of queues beside the broker's files; the log is seldom walked."""
 
 from __future__ import annotations
 
@@ -9,20 +9,37 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import CorruptRecordError, StoreNotFoundError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.store.read.found_end import find_end
 from store_core.views.view_options import ViewOptions
 from store_core.views.view_plan import plan_view
+from tests.builders import BODY_AT, Record
 from tests.store_core.views.asking import column, refusal, rows
 from tests.store_core.views.test_consumequeue import FILLER, UNIT, unit, write_queue
 from tests.viewed_store import CONSUMER_OFFSETS, FILE_SIZE, write_config
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from store_core.files.segment_source import Segment
+    from store_core.store.read.found_end import FoundEnd
 
 BOUNDS = "min_offset,max_offset,messages"
 
 
 def bounds(root: Path, **options: object) -> list[tuple[int, ...]]:
     return [tuple(row.values()) for row in rows(root, "topics", BOUNDS, **options)]
+
+
+def write_log(root: Path, start: int) -> None:
+    """Write a log with the records of `unit`: one each hundred bytes, from a position up to 1000."""
+    segment = root / "commitlog" / f"{start:020d}"
+    segment.parent.mkdir()
+    spare = 100 - Record().size
+    records = (Record(body=bytes(spare), physical_offset=at).encode() for at in range(start, 1000, 100))
+    segment.write_bytes(b"".join(records).ljust(4096, b"\0"))
 
 
 def test_queues_and_configuration_are_joined(pristine: Path) -> None:
@@ -36,12 +53,16 @@ def test_queues_and_configuration_are_joined(pristine: Path) -> None:
     assert (False, True, None) == (payment["in_config"], payment["in_queues"], payment["perm"])
 
 
-def test_the_log_is_not_opened_unless_times_are_asked_for(pristine: Path, opened: list[str]) -> None:
+def test_without_times_only_a_last_record_is_read_and_the_log_is_not_walked(
+    pristine: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store_core.views.log_bound.find_end", None)
     without_times = [name for name in ViewOptions.parse("topics").columns if "timestamp" not in name]
     rows(pristine, "topics", ",".join(without_times))
+    last = max((pristine / "commitlog").iterdir(), key=lambda path: path.name)
 
-    assert opened
-    assert all("consumequeue" in path for path in opened)
+    assert {str(last)} == {path for path in opened if "consumequeue" not in path}
+    assert any("consumequeue" in path for path in opened)
 
 
 def test_names_and_configuration_open_no_queue(pristine: Path, opened: list[str]) -> None:
@@ -64,7 +85,14 @@ def test_without_the_file_configuration_is_unknown_and_not_absent(
     store.joinpath("config", "topics.json").unlink()
 
     assert [None] * 3 == column(store, "topics", "in_config")
-    assert "has no config/topics.json" in caplog.text
+    assert f"{store / 'config' / 'topics.json'} is missing or empty" in caplog.text
+
+
+def test_an_empty_file_is_not_said_to_be_missing(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store.joinpath("config", "topics.json").write_text("")
+
+    assert [None] * 3 == column(store, "topics", "in_config")
+    assert f"{store / 'config' / 'topics.json'} is missing or empty" in caplog.text
 
 
 def test_without_queues_configured_topics_are_rows(store: Path) -> None:
@@ -95,11 +123,121 @@ def test_bounds_are_those_that_a_broker_finds(
 ) -> None:
     for number, units in enumerate(files):
         write_queue(tmp_path, *units, start=number * FILE_SIZE)
-    segment = tmp_path / "commitlog" / f"{log_start:020d}"
-    segment.parent.mkdir()
-    segment.write_bytes(bytes(4096))
+    write_log(tmp_path, log_start)
 
     assert [(*expected, expected[1] - expected[0])] == bounds(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([[unit(7), unit(8), unit(9), unit(10)]], (0, 3)),
+        ([[unit(9), unit(10), unit(10), unit(10)]], (0, 1)),
+        ([[FILLER, FILLER, unit(8), unit(10)]], (2, 3)),
+        ([[FILLER, FILLER, unit(10)]], (2, 2)),
+        ([[unit(10), unit(11)]], (0, 0)),
+        ([[unit(1)] * 19 + [unit(9)], [unit(10)] * 20, [unit(11)]], (0, 20)),
+        ([[unit(1)] * 3 + [bytes(20)] * 16 + [unit(2)], *[[unit(3)] * 20] * 3, [unit(9), unit(10)]], (0, 81)),
+    ],
+)
+def test_a_queue_ends_where_the_log_ends(files: list[list[bytes]], expected: tuple[int, int], tmp_path: Path) -> None:
+    for number, units in enumerate(files):
+        write_queue(tmp_path, *units, start=number * FILE_SIZE)
+    write_log(tmp_path, 0)
+
+    assert [(*expected, expected[1] - expected[0])] == bounds(tmp_path)
+
+
+def test_damage_before_the_last_record_does_not_end_a_queue(tmp_path: Path) -> None:
+    write_log(tmp_path, 0)
+    write_queue(tmp_path, unit(4), unit(5))
+    segment = next((tmp_path / "commitlog").iterdir())
+    damaged = bytearray(segment.read_bytes())
+    damaged[500:520] = bytes(20)
+    segment.write_bytes(damaged)
+
+    assert [(0, 2, 2)] == bounds(tmp_path)
+
+
+def test_a_record_whose_body_is_damaged_ends_a_queue_as_in_a_recovery(tmp_path: Path) -> None:
+    write_log(tmp_path, 0)
+    write_queue(tmp_path, unit(8), unit(9))
+    segment = next((tmp_path / "commitlog").iterdir())
+    damaged = bytearray(segment.read_bytes())
+    damaged[900 + BODY_AT] ^= 1
+    segment.write_bytes(damaged)
+
+    assert [(0, 1, 1)] == bounds(tmp_path)
+
+
+def test_a_queue_without_a_log_is_whole(tmp_path: Path) -> None:
+    write_queue(tmp_path, unit(9), unit(10))
+
+    assert [(0, 2, 2)] == bounds(tmp_path)
+
+
+def test_a_queue_of_an_open_store_is_whole(tmp_path: Path) -> None:
+    write_queue(tmp_path, unit(9), unit(10))
+    write_log(tmp_path, 0)
+    with StoreLock(tmp_path, OsFileSystem()):
+        assert [(0, 2, 2)] == bounds(tmp_path)
+
+    assert [(0, 1, 1)] == bounds(tmp_path)
+
+
+@pytest.mark.parametrize("name", [f"{4096:020d}", f"{4096:020d}.zst"])
+def test_a_queue_is_whole_if_the_log_goes_on_in_a_file_that_was_not_listed(name: str, tmp_path: Path) -> None:
+    write_queue(tmp_path, unit(9), UNIT.pack(4096, 100, 0))
+    write_log(tmp_path, 0)
+    options = ViewOptions.parse("topics", columns=BOUNDS)
+    parts = plan_view(tmp_path, options)
+    (tmp_path / "commitlog" / name).write_bytes(bytes(4096))
+    found = [tuple(row.values()) for part in parts for batch in part.batches(options) for row in batch.to_pylist()]
+
+    assert [(0, 2, 2)] == found
+
+
+def test_a_log_that_lacks_a_file_ends_no_queue(tmp_path: Path) -> None:
+    write_queue(tmp_path, unit(9), UNIT.pack(20_000, 100, 0))
+    write_log(tmp_path, 0)
+    (tmp_path / "commitlog" / f"{8192:020d}").write_bytes(bytes(4096))
+
+    assert [(0, 2, 2)] == bounds(tmp_path)
+
+
+def test_the_end_of_the_log_is_searched_once_for_all_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def counted(segments: Sequence[Segment]) -> FoundEnd:
+        searched.append(len(segments))
+        return find_end(segments)
+
+    monkeypatch.setattr("store_core.views.log_bound.find_end", counted)
+    write_log(tmp_path, 0)
+    for topic in "abc":
+        write_queue(tmp_path, unit(9), unit(10), topic=topic)
+
+    assert [(0, 1, 1)] * 3 == bounds(tmp_path)
+    assert [1] == searched
+
+
+def test_what_was_committed_past_the_end_of_the_log_is_beyond_the_end(tmp_path: Path) -> None:
+    write_log(tmp_path, 0)
+    write_queue(tmp_path, unit(8), unit(9), unit(10))
+    write_config(tmp_path, "consumerOffset.json", '{"offsetTable":{"t@a":{0:1},"t@b":{0:2},"t@c":{0:3}}}')
+    found = [tuple(row.values()) for row in rows(tmp_path, "consumer_offsets", "max_offset,behind,state")]
+
+    assert [(2, 1, "ok"), (2, 0, "ok"), (2, None, "beyond_end")] == found
+
+
+@pytest.mark.parametrize(("log_start", "state"), [(0, "ok"), (800, "below_min")])
+def test_an_offset_below_zero_counts_as_zero(log_start: int, state: str, tmp_path: Path) -> None:
+    write_log(tmp_path, log_start)
+    write_queue(tmp_path, unit(1), unit(8), unit(9))
+    write_config(tmp_path, "consumerOffset.json", '{"offsetTable":{"t@a":{0:-1},"t@b":{0:0}}}')
+    found = rows(tmp_path, "consumer_offsets", "min_offset,behind,state")
+
+    assert [{"min_offset": bool(log_start), "behind": 3 - bool(log_start), "state": state}] * 2 == found
 
 
 def test_times_of_records_that_are_not_there_are_unknown(tmp_path: Path) -> None:

@@ -105,6 +105,13 @@ def test_an_option_that_makes_no_sense_is_refused_with_those_that_do(view: str, 
     assert VIEWS[view].hint in str(error)
 
 
+def test_the_options_that_a_view_takes_are_named_as_in_python_and_as_in_spark(pristine: Path) -> None:
+    text = str(refusal(pristine, "segments", topic="x"))
+
+    assert "which takes starting_offsets, ending_offsets, as_of, time_zone, verify_crc, " in text
+    assert " (in Spark startingOffsets, endingOffsets, asOf, timeZone, verifyCrc, " in text
+
+
 @every_view
 def test_an_unknown_option_or_column_is_refused_with_the_nearest(view: str, pristine: Path) -> None:
     name = VIEWS[view].column_names[0]
@@ -145,8 +152,8 @@ def test_queue_offsets_are_refused_where_there_are_none(view: str, pristine: Pat
 
 
 def test_a_key_needs_its_topic(pristine: Path) -> None:
-    assert "expected topic with it for view 'index'" in str(refusal(pristine, "index", key="k1"))
-    assert "expected key with it for view 'index'" in str(refusal(pristine, "index", topic="orders"))
+    assert "expected option topic with it for view 'index'" in str(refusal(pristine, "index", key="k1"))
+    assert "expected option key with it for view 'index'" in str(refusal(pristine, "index", topic="orders"))
 
 
 @every_view
