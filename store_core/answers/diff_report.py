@@ -14,7 +14,7 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 from store_core.store.diff.diff_options import DiffBy
 
 if TYPE_CHECKING:
@@ -223,12 +223,15 @@ def _lines(found: DiffFacts) -> Iterator[str]:
     for side, other in (("a", "b"), ("b", "a")):
         values = asdict(found)
         if values[f"earlier_bytes_{side}"]:
-            yield f"{side} begins {values[f'earlier_bytes_{side}']:,} bytes before {other}"
+            yield f"{side} begins {counted(values[f'earlier_bytes_{side}'], 'byte')} before {other}"
         if values[f"ahead_records_{side}"]:
-            what = "older records, so they are stale" if found.stale_side == side else "records"
-            yield f"{side} has {values[f'ahead_records_{side}']:,} {what} after the end of {other}"
+            ahead = values[f"ahead_records_{side}"]
+            what = counted(ahead, "older record" if found.stale_side == side else "record")
+            stale = agreeing(ahead, ", so it is stale,", ", so they are stale,") if found.stale_side == side else ""
+            yield f"{side} has {what}{stale} after the end of {other}"
     if found.filler_bytes:
-        yield f"{found.filler_bytes:,} bytes that nobody reads differ, in the rest of closed files"
+        differ = agreeing(found.filler_bytes, "differs", "differ")
+        yield f"{counted(found.filler_bytes, 'byte')} that nobody reads {differ}, in the rest of closed files"
     yield from found.notes
 
 
@@ -236,10 +239,11 @@ def _difference_lines(found: DiffFacts) -> Iterator[str]:
     if found.first_difference is not None:
         yield f"the first difference is at offset {found.first_difference}"
     if found.differing_bytes:
-        yield f"{found.differing_bytes:,} bytes differ, in {counted(found.differing_ranges, 'range')}"
+        differ = agreeing(found.differing_bytes, "differs", "differ")
+        yield f"{counted(found.differing_bytes, 'byte')} {differ}, in {counted(found.differing_ranges, 'range')}"
     for side, missing in (("a", found.missing_bytes_a), ("b", found.missing_bytes_b)):
         if missing:
-            yield f"{side} lacks files with {missing:,} bytes"
+            yield f"{side} lacks files with {counted(missing, 'byte')}"
     counts = (
         (found.changed_records, "changed"),
         (found.only_a_records, "only in a"),

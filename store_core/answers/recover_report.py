@@ -14,7 +14,7 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,9 @@ class RecoverReport(Report[RecoverFacts]):
         if found.truncated_messages:
             yield f"{counted(found.truncated_messages, 'sound message')} would be truncated"
             if not found.are_all_messages_listed:
-                yield f"the first {self.tables['messages'].num_rows:,} of them are listed; --messages lists all"
+                first = self.tables["messages"].num_rows
+                are = agreeing(first, "the first of them is", f"the first {first:,} of them are")
+                yield f"{are} listed; --messages lists all"
 
     def _of_several(self) -> Iterator[str]:
         """Yield what several releases find alike, and why those that can't open the store refuse it."""

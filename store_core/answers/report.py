@@ -12,7 +12,7 @@ from store_core.answers.text.report_text import MOST_ROWS, report_text
 from store_core.answers.text.row_values import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -92,10 +92,18 @@ class Report(ABC, Generic[Facts]):
             "tables": {name: _rows(table) for name, table in self.tables.items()},
         }
 
-    def to_text(self, width: int = 80) -> str:
-        """Return the report for a terminal of some columns; long tables are cut, and text from stores is escaped."""
+    def to_text(self, width: int | None = 80, in_words: Callable[[str], str] = str) -> str:
+        """Return the report for a terminal of some columns; long tables are cut, and text from stores is escaped.
+
+        Parameters
+        ----------
+        width : int or None
+            Columns; with None, as for a file, tables are as wide as their rows need.
+        in_words : callable
+            What becomes of each line, such as options in the spelling of a command.
+        """
         shown = [(table.doc, self._in_text(table), self.tables[table.name].num_rows) for table in self.SCHEMA.tables]
-        return report_text(self.lines, shown, width)
+        return report_text(map(in_words, self.lines), shown, width)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return what the text for a terminal shows of a table; nothing if that has no rows."""

@@ -12,7 +12,7 @@ from store_core.answers.report import Report
 from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 from store_core.store.salvage.tile import TileKind
 
 if TYPE_CHECKING:
@@ -144,15 +144,18 @@ class SalvageReport(Report[SalvageFacts]):
 
 def _lines(found: SalvageFacts) -> Iterator[str]:
     where = f", now in {found.into}" if found.into else "; nothing was written"
-    yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes proved themselves{where}"
+    proved = agreeing(found.records, "proved itself", "proved themselves")
+    yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {proved}{where}"
     if found.after_damage:
-        yield f"{found.after_damage:,} of them are behind damage"
+        yield f"{found.after_damage:,} of them {agreeing(found.after_damage, 'is', 'are')} behind damage"
     if found.mismatched_property_crc:
-        yield f"{found.mismatched_property_crc:,} of them do not match the checksum over the whole record"
+        match = agreeing(found.mismatched_property_crc, "does not match", "do not match")
+        yield f"{found.mismatched_property_crc:,} of them {match} the checksum over the whole record"
     if found.covered_records:
+        are, were = agreeing(found.covered_records, "is", "are"), agreeing(found.covered_records, "was", "were")
         yield (
-            f"{found.covered_records:,} sound records are behind a blank record that closes their file, and were not "
-            f"salvaged: if damage put it there, overwrite its 8 bytes with zeros in a copy, and salvage that"
+            f"{counted(found.covered_records, 'sound record')} {are} behind a blank record that closes the file, and "
+            f"{were} not salvaged: if damage put it there, overwrite its 8 bytes with zeros in a copy, and salvage that"
         )
     if found.lost_ranges:
         yield f"lost: {found.lost_bytes:,} bytes in {counted(found.lost_ranges, 'place')}"

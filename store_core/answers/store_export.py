@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from store_core.answers.exporting.after_end import notes_after, notes_on_gaps
 from store_core.answers.exporting.export_job import ExportJob
 from store_core.answers.exporting.export_report import ExportFacts, ExportReport
 from store_core.answers.exporting.lake_proof import LakeProof
@@ -83,12 +84,12 @@ def export_by(  # noqa: PLR0913 -- as `export`
         files.add_directories(ledger.staged)
         exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
         if not exported:
-            return _report(store, target, entries, None)
+            return _report(store, target, entries, None, end)
         entry = _entry(number, (begin, end), topics, exported, lost, entries)
         if table is not None:
             entry = replace(entry, table=table.name)
         ledger.commit(entry)
-        return _report(store, target, (*entries, entry), entry)
+        return _report(store, target, (*entries, entry), entry, end)
 
 
 def export(  # noqa: PLR0913 -- the options of an export
@@ -245,7 +246,7 @@ def _check_topics(store: StorePaths, topics: Sequence[str]) -> None:
 
 
 def _has_messages(store: StorePaths, topics: Sequence[str]) -> bool:
-    options = replace(_READ, topic=tuple(topics), columns=("magic_code",), verify_crc=False, fail_on_data_loss=False)
+    options = replace(_READ, topic=tuple(topics), columns=("magic_code",), fail_on_data_loss=False)
     parts = plan_ranges(store, options).ranges
     return any(told_apart(batch, part)[0].num_rows for part in parts for batch in read_range(part, options))
 
@@ -290,7 +291,9 @@ def _entry(  # noqa: PLR0913 -- what an entry is made of
     )
 
 
-def _report(store: StorePaths, target: Path, entries: Sequence[ExportEntry], new: ExportEntry | None) -> ExportReport:
+def _report(
+    store: StorePaths, target: Path, entries: Sequence[ExportEntry], new: ExportEntry | None, at: LogPosition
+) -> ExportReport:
     end = entries[-1].end.physical_offset if entries else 0
     files = () if new is None or new.table else new.files
     facts = ExportFacts(
@@ -308,6 +311,8 @@ def _report(store: StorePaths, target: Path, entries: Sequence[ExportEntry], new
         lost_bytes=0 if new is None else new.lost_bytes,
         damaged_ranges=0 if new is None else new.damaged_ranges,
         damaged_bytes=0 if new is None else new.damaged_bytes,
+        notes=notes_on_gaps(store, 0 if new is None else new.begin.physical_offset, at.physical_offset)
+        + notes_after(store, at),
     )
     rows = {
         "segments": [] if new is None else [each.as_json() for each in new.segments],

@@ -118,7 +118,7 @@ class LagJob:
             then = spans.before(*name, bounds, self.log_end)
             return queue_lags(asked, bounds, then, spans, RecordTimes(self.segments))
         except SegmentVanishedError as error:
-            _log.warning("%s", error)
+            _log.warning("%s", error.problem)
             return queue_lags(asked, None, None, spans, RecordTimes(()))
 
     def merge(self, partials: Iterable[LagPartial]) -> LagReport:
@@ -197,10 +197,11 @@ def lag(
 ) -> LagReport:
     """Say how far consumer groups are behind: messages, bytes and age, by group, topic and queue.
 
-    What groups have committed is compared with the queues. The log is not read, but for the first message that is not
-    consumed of each queue, whose store time is its age, and for those messages that are to be listed. A message counts
-    as not consumed only if it is there; a committed offset that is not within its queue is named. Nothing is written
-    or locked.
+    What groups have committed is compared with the queues. Of the log only single messages are read: the first one of
+    each queue that is not consumed, whose store time is its age; the last ones of queues, unless newer ones were read
+    before; and those that are to be listed. Only if a last one is not there the log's end is looked for, in its last
+    file: what a queue has past it does not count. A message counts as not consumed only if it is there; a committed
+    offset that is not within its queue is named. Nothing is written or locked.
 
     Parameters
     ----------

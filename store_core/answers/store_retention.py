@@ -67,9 +67,12 @@ class _Log:
     @property
     def daily_growth(self) -> int:
         """Bytes a day, by the log's own store times; 0 if they don't tell."""
-        if self.first is None or self.last is None or self.last <= self.first:
-            return 0
-        return (self.end - self.begin) * DAY_MS // (self.last - self.first)
+        return (self.end - self.begin) * DAY_MS // self.span if self.span else 0
+
+    @property
+    def span(self) -> int:
+        """Milliseconds between the two store times; 0 if they don't tell."""
+        return 0 if self.first is None or self.last is None else max(self.last - self.first, 0)
 
 
 class RetentionJob:
@@ -187,10 +190,13 @@ class RetentionJob:
         if self.options.disk_size is None:
             yield (
                 "the disk is the one that this store is on now: for a copy, say what the broker's disk has "
-                "(disk_size, disk_used)"
+                "(--disk-size, --disk-used)"
             )
         if isinstance(self.root, UrlPath):
             yield "times of modification are those of the copy: files go as if the broker had written them then"
+        if self.options.daily_growth is None and self.log.daily_growth and self.log.span < DAY_MS:
+            seen = f"{self.log.span / 1000:,g} s of messages"
+            yield f"the growth is an estimate from {seen}: better give the broker's, in bytes a day (--daily-growth)"
         if self.options.daily_growth is None and not self.log.daily_growth:
             yield "the growth is not known: the log's first and last record have no store times that differ"
         if _is_rocksdb(self.root):
@@ -266,9 +272,7 @@ def _end_of(store: StorePaths, last: Segment) -> tuple[int, int | None]:
     """Return where the records of the last segment end, and the latest of their store times."""
     columns = ["physical_offset", "store_size", "store_timestamp"]
     end, latest = last.start_offset, None
-    for batch in read_messages(
-        store, columns=columns, starting_offsets=last.start_offset, mode="DROPMALFORMED", verify_crc=False
-    ):
+    for batch in read_messages(store, columns=columns, starting_offsets=last.start_offset, mode="DROPMALFORMED"):
         end = int(batch["physical_offset"][-1].as_py()) + int(batch["store_size"][-1].as_py())
         time = int(pc.max(batch["store_timestamp"].cast("int64")).as_py()) // _MICROSECONDS
         latest = time if latest is None else max(time, latest)

@@ -61,9 +61,10 @@ def lag(  # noqa: PLR0913 -- the command's own options
 ) -> ExitCode:
     """Say how far consumer groups are behind: messages, bytes and age, by group, topic and queue.
 
-    What groups have committed is compared with the queues. The log is not read, but for the first message that a group
-    has not consumed, and for those that --messages lists. The exit code is 1 if an offset is below its queue's minimum,
-    beyond its end, or of no queue: how far a group is behind is then not what a difference would say.
+    What groups have committed is compared with the queues, which end where the log ends. Of the log only single
+    messages are read: the first one that a group has not consumed, last ones of queues, and those that --messages
+    lists. The exit code is 1 if an offset is below its queue's minimum, beyond its end, or of no queue: how far a group
+    is behind is then not what a difference would say.
     """
     from store_core.answers.lagging.lag_options import LagOptions
     from store_core.answers.store_lag import lag_by

@@ -37,8 +37,10 @@ __all__ = ["explain"]
 def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """Say how `cat` with the same options would read: which plan, why, and how many bytes of the log.
 
-    The plan is scan, or a look-up by queues, index or position. Only what planning needs is read.
+    The plan is scan, or a look-up by queues, index or position. Only what planning needs is read,
+    unless neither queues nor configuration know the topic.
     """
+    from store_core.command.unknown_topic import is_nowhere
     from store_core.store.read import explain as explaining
 
     found = explaining.explain(stores, **read)
@@ -46,7 +48,7 @@ def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) ->
     with output.writer(table.schema) as writer:
         for batch in table.to_batches():
             writer.write(batch)
-    return ExitCode.DONE
+    return ExitCode.USAGE if is_nowhere(stores, read) else ExitCode.DONE
 
 
 def _as_table(found: ReadExplanation) -> pa.Table:

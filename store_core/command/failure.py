@@ -50,12 +50,14 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
 
     Any error that is neither raised on purpose nor by the system is a bug: it is `ExitCode.FAILED` with its traceback,
     because Python's own exit code, 1, stands for findings. But among `words`, the arguments, may be one with bytes that
-    are no UTF-8, which only a path may have: that is wrong usage.
+    are no UTF-8, which only a path or a topic may have: that is wrong usage.
     """
-    if not isinstance(error, StoreError | OSError):
+    is_deliberate = isinstance(error, StoreError | OSError)
+    if not is_deliberate or isinstance(error.__cause__, UnicodeEncodeError):
         odd = [word for word in words if word != word.encode("utf-8", "ignore").decode()]
         if odd:
             return ExitCode.USAGE, f"expected arguments in UTF-8, found {odd[0]!r}"
+    if not is_deliberate:
         return ExitCode.FAILED, bug_words(error)
     code = next((code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), ExitCode.FAILED)
     return code, system_words(str(error))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.command.examples import examples
+from store_core.command.exit_code import ExitCode
 from store_core.command.read_arguments import with_read_options
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
 from store_core.command.storage_arguments import with_storage
@@ -17,7 +18,6 @@ from store_core.store.read.word_kind import WordKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
     from store_core.command.storage_arguments import Store
     from store_core.format.releases.release import Release
@@ -220,7 +220,10 @@ def replay(store: str, into: str | None, read: Mapping[str, Any], output: Report
     """
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.store_replay import replay as replay_messages
+    from store_core.command.unknown_topic import has_unknown_topic
+    from store_core.store.read.read_options import ReadOptions
 
     release = read.get("release", DEFAULT_RELEASE)
     report = replay_messages(store, into or store, ReplayOptions(release=release, **given), **read)
-    return output.put(report)
+    code = output.put(report)
+    return ExitCode.USAGE if not report.found.messages and has_unknown_topic(store, ReadOptions.parse(**read)) else code

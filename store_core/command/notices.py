@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from store_core.answers.text.shown_text import escape_text
+from store_core.command.spelling import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +40,13 @@ class _Notices(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._said: set[str] = set()
+        context = click.get_current_context(silent=True)  # of this thread; warnings may come from another one
+        self._command = None if context is None else context.command
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
+        if self._command is not None:
+            text = spelled(text, self._command)
         if text not in self._said:
             self._said.add(text)
             say(f"warning: {text}")

@@ -18,6 +18,8 @@ from store_core import __version__
 from store_core.command.exit_code import ExitCode
 from store_core.command.failure import failure_of
 from store_core.command.notices import say
+from store_core.command.spelling import spelled
+from store_core.errors import StoreError
 
 __all__ = ["program"]
 
@@ -130,7 +132,8 @@ class _Program(click.Group):
             _close_output()
         except Exception as error:  # noqa: BLE001 -- a bug is not a finding
             code, text = failure_of(error, ctx.meta[_WORDS])
-            say(text)
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            say(spelled(text, command) if command is not None and isinstance(error, StoreError) else text)
         ctx.exit(int(code))
 
 
@@ -139,8 +142,8 @@ class _Program(click.Group):
 def program() -> None:
     """Look into the store of an Apache RocketMQ broker: a copy, a snapshot, or the disk of one that is running.
 
-    Nothing is written to a store, and no lock is taken, except by `repair --apply` and `replay`. Each command
-    has a --help with examples.
+    Nothing is written to a store, and no lock is taken, except by `repair --apply` and `replay`. These two,
+    `repair --plan` and `redact` need a store that no broker holds. Each command has a --help with examples.
     """
 
 

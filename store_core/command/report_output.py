@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ import click
 from store_core.answers.text.shown_text import escape_json
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
+from store_core.command.spelling import spelled
 from store_core.command.surroundings import Surroundings
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import LocalEngine
 
 __all__ = ["ReportOutput", "shown_engine", "with_processes", "with_release", "with_report"]
-
-_WIDTH: Final = 80
-"""Columns of text that goes to no terminal."""
 
 with_release: Final = click.option(
     "--release",
@@ -64,8 +62,9 @@ class ReportOutput:
         if self.is_json:
             click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
         else:
-            width = Surroundings.of(click.get_current_context()).width
-            click.echo(report.to_text(width or _WIDTH))
+            context = click.get_current_context()
+            words = partial(spelled, command=context.command)
+            click.echo(report.to_text(Surroundings.of(context).report_width, words))
         if self.html is not None:
             write_new(self.html, report.to_html())
         return ExitCode.of(report.verdict)

@@ -28,6 +28,8 @@ class Surroundings:
     ----------
     width : int or None
         Columns of the terminal that standard output is; None if it is a file or a pipe.
+    columns : int or None
+        Columns of what is no terminal, as the environment variable ``COLUMNS`` says; None if it is not set.
     progress : TextIO or None
         Where to show how far a command is: standard error, if it is a terminal.
     clock : Clock
@@ -35,6 +37,7 @@ class Surroundings:
     """
 
     width: int | None = None
+    columns: int | None = None
     progress: TextIO | None = None
     clock: Clock = field(default_factory=SystemClock)
 
@@ -44,6 +47,13 @@ class Surroundings:
         given = context.find_object(cls)
         if given is not None:
             return given
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        is_terminal = sys.stdout.isatty()
+        width = shutil.get_terminal_size().columns if is_terminal else None
+        columns = None if is_terminal else shutil.get_terminal_size((0, 0)).columns or None
         has_terminal = sys.stderr is not None and sys.stderr.isatty()
-        return cls(width, sys.stderr if has_terminal else None)
+        return cls(width, columns, sys.stderr if has_terminal else None)
+
+    @property
+    def report_width(self) -> int | None:
+        """Columns of a report; None if its tables are not to be cut."""
+        return self.columns if self.width is None else self.width

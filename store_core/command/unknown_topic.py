@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from store_core.files.store_path import located, store_roots
+from store_core.store.read.read_messages import read_messages
+from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.stored_topics import stored_topics
 
 if TYPE_CHECKING:
-    from store_core.files.store_path import StorePaths
-    from store_core.store.read.read_options import ReadOptions
+    from collections.abc import Mapping
 
-__all__ = ["has_unknown_topic"]
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["has_unknown_topic", "is_nowhere"]
 
 
 def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
@@ -21,3 +24,17 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
     Only for a read without rows: a log may have topics that neither queues nor configuration know.
     """
     return bool(options.topic) and not set(options.topic) & stored_topics(store_roots(located(paths, options.storage)))
+
+
+def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
+    """Return whether none of the topics that were asked for is in a store; false if none was asked for.
+
+    For a command that does not read messages: the log is read only if queues and configuration know none of them.
+    """
+    chosen = {name: read[name] for name in ("topic", "storage") if name in read}
+    if not has_unknown_topic(paths, ReadOptions.parse(**chosen)):
+        return False
+    with read_messages(
+        paths, columns=["physical_offset"], mode="DROPMALFORMED", fail_on_data_loss=False, **chosen
+    ) as log:
+        return not any(batch.num_rows for batch in log)

@@ -60,7 +60,8 @@ def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> Exit
 def topics(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List topics and their queues: first and last queue offsets, messages, and the last one's store time.
 
-    The log is not read, except for the first and the last record of a queue.
+    Queues end where the log ends. Of the log, only first and last records of queues are read, and, if a last one is
+    not there, the last file.
     """
     return _print(stores, "topics", read, output)
 
@@ -85,10 +86,13 @@ def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> Exit
 
 
 def _print(stores: StorePaths, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
+    from store_core.command.unknown_topic import is_nowhere
     from store_core.views.read_view import read_view
 
+    rows = 0
     columns = _FOR_PEOPLE.get(name) if output.is_for_people else None
     with read_view(stores, name, **{"columns": columns, **read}) as reader, output.writer(reader.schema) as writer:
         for batch in reader:
             writer.write(batch)
-    return ExitCode.DONE
+            rows += batch.num_rows
+    return ExitCode.USAGE if not rows and is_nowhere(stores, read) else ExitCode.DONE

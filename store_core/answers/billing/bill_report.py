@@ -14,7 +14,7 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.scanning.top_rows import OTHERS_DOC
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,7 +166,8 @@ class BillReport(Report[BillFacts]):
         yield f"dead: {found.dead_bytes:,} bytes, {share:.1f} % (retries, dead letters, the broker's own, ...)"
         if found.damaged_ranges:
             places = counted(found.damaged_ranges, "damaged range")
-            yield f"{places} of {found.damaged_bytes:,} bytes in all are not counted"
+            are = agreeing(found.damaged_ranges, "bytes is", "bytes in all are")
+            yield f"{places} of {found.damaged_bytes:,} {are} not counted"
         yield from found.notes
 
 

@@ -14,7 +14,7 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,7 +206,10 @@ class LagReport(Report[LagFacts]):
         return with_message_column(shown) if table.name == "messages" else _with_ages(shown)
 
     def _lines(self) -> Iterator[str]:
-        return _lines(self.found)
+        names = ("consumer_group", "topic", "queue_id", "messages")
+        behind = [row for row in self.tables["queues"].select(names).to_pylist() if row["messages"]]
+        groups = len({row["consumer_group"] for row in behind})
+        return _lines(self.found, groups, len({(row["topic"], row["queue_id"]) for row in behind}))
 
 
 def _bars(title: str, rows: list[dict[str, Any]], value: str, label: Any) -> Bars:  # noqa: ANN401 -- of a row
@@ -245,9 +248,31 @@ def shown_age(milliseconds: int) -> str:
     return " ".join(counts[:2]) or "0s"
 
 
-def _lines(found: LagFacts) -> Iterator[str]:
+def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
+    """Yield the lines of a report in which some groups are behind, in some queues."""
     when = f" as of {found.as_of}" if found.as_of else ""
-    yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes not consumed{when}, by {_groups(found)}"
+    if found.messages:
+        of_all = "" if groups == found.groups else f"{groups:,} of "
+        whose = f"{of_all}{counted(found.groups, 'group')} in {counted(queues, 'queue')}"
+        yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes not consumed{when}, by {whose}"
+    elif not found.groups:
+        yield "no consumer group has committed an offset"
+    else:
+        yield f"no message is known to be left to consume{when}, for {counted(found.groups, 'group')}"
+    yield from _wrong_offsets(found)
+    if found.no_offset:
+        has = agreeing(found.no_offset, "has no offset", "have no offsets")
+        yield f"{counted(found.no_offset, 'queue')} {has} of a group that consumes the topic: all messages there count"
+    if found.as_of:
+        yield (
+            "what was there then is compared with what is consumed now: offsets of the past are not on disk (they were "
+            f"last written at {found.offsets_written})"
+        )
+    yield from found.notes
+
+
+def _wrong_offsets(found: LagFacts) -> Iterator[str]:
+    """Yield how many offsets are not within their queue."""
     wrong = (
         (found.below_min, "below the minimum of its queue: messages were deleted before they were consumed"),
         (found.beyond_end, "beyond the end of its queue: how far that group is behind is not known"),
@@ -255,16 +280,5 @@ def _lines(found: LagFacts) -> Iterator[str]:
     )
     for count, what in wrong:
         if count:
-            yield f"{counted(count, 'offset')}: {what}"
-    if found.no_offset:
-        yield f"{counted(found.no_offset, 'queue')} without an offset of a group that consumes the topic: all counts"
-    if found.as_of:
-        yield (
-            "these messages were there then and are not consumed now: offsets of the past are not on disk (they were "
-            f"last written at {found.offsets_written})"
-        )
-    yield from found.notes
-
-
-def _groups(found: LagFacts) -> str:
-    return f"{counted(found.groups, 'group')} in {counted(found.queues, 'queue')}"
+            are = agreeing(count, "is", "are each")
+            yield f"{counted(count, 'offset')} {are} {what}"

@@ -14,7 +14,7 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,21 +147,26 @@ class DeadLettersReport(Report[DeadLettersFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        yield f"{counted(found.letters, 'dead letter')} of {counted(found.groups, 'group')}, in {found.store}"
+        whose = f" of {counted(found.groups, 'group')}" if found.groups else ""
+        yield f"{counted(found.letters, 'dead letter')}{whose}, in {found.store}"
         for name, words in _WORDS.items():
             count: int = getattr(found, name)
             if count:
-                yield f"{count:,} {words}"
+                yield f"{count:,} {agreeing(count, *words)}"
         yield from found.notes
 
 
 _MOST_BARS: Final = 20
 _WORDS: Final = {
-    "exhausted": "were tried as often as their group allows",
-    "early": "were tried less often: the consumer gave up by itself",
-    "here": "have their first message in the log",
-    "deleted": "had a first message that was deleted",
-    "elsewhere": "have their first message on another broker",
-    "missing": "have no first message where they say it is",
-    "unknown": "do not name their first message",
+    "exhausted": ("was tried as often as its group allows", "were tried as often as their group allows"),
+    "early": (
+        "was tried less often: the consumer gave up by itself",
+        "were tried less often: the consumer gave up by itself",
+    ),
+    "here": ("has its first message in the log", "have their first message in the log"),
+    "deleted": ("had a first message that was deleted", "had a first message that was deleted"),
+    "elsewhere": ("has its first message on another broker", "have their first message on another broker"),
+    "missing": ("has no first message where it says it is", "have no first message where they say it is"),
+    "unknown": ("does not name its first message", "do not name their first message"),
 }
+"""What is said of one, and of several."""

@@ -15,7 +15,7 @@ from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +171,7 @@ class DelaysReport(Report[DelaysFacts]):
         for name, what in _WORDS.items():
             count: int = getattr(found, name)
             if count:
-                yield f"{count:,} {what}"
+                yield f"{count:,} {agreeing(count, *what)}"
         if found.next_due is not None:
             yield f"the next one is due at {found.next_due}"
         if not found.has_delay_offsets:
@@ -182,10 +182,14 @@ class DelaysReport(Report[DelaysFacts]):
 
 
 _WORDS: Final = {
-    "waiting": "wait: they are not due yet",
-    "overdue": "are overdue: due, and not delivered",
-    "orphaned": "are orphaned: no broker will deliver them",
-    "delivered": "are delivered",
-    "cancelled": "timers are cancelled",
-    "rolled": "timers were put again, to wait for another turn of the wheel",
+    "waiting": ("waits: it is not due yet", "wait: they are not due yet"),
+    "overdue": ("is overdue: due, and not delivered", "are overdue: due, and not delivered"),
+    "orphaned": ("is orphaned: no broker will deliver it", "are orphaned: no broker will deliver them"),
+    "delivered": ("is delivered", "are delivered"),
+    "cancelled": ("timer is cancelled", "timers are cancelled"),
+    "rolled": (
+        "timer was put again, to wait for another turn of the wheel",
+        "timers were put again, to wait for another turn of the wheel",
+    ),
 }
+"""What is said of one, and of several."""

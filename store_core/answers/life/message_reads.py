@@ -88,9 +88,13 @@ class ReadJob:
         has_queues = _has_queue_files(self.paths)
         for name, read in self.reads.items():
             can_share = not has_queues and can_survey(read)
-            plans[name] = shared if can_share and shared is not None else plan_ranges(self.paths, read.options)
+            plans[name] = shared if can_share and shared is not None else self._plan(read)
             shared = plans[name] if can_share else shared
         return plans
+
+    def _plan(self, read: MessageRead) -> ReadPlan:
+        """Plan a read; the last bodies tell where the log ends, whether the others are checked or not."""
+        return plan_ranges(self.paths, replace(read.options, verify_crc=True))
 
     def run(self, part: ReadPart) -> list[tuple[str, pa.Table]]:
         """Read one part."""

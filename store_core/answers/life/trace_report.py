@@ -14,7 +14,7 @@ from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,5 +139,5 @@ class TraceReport(Report[TraceFacts]):
         if found.duplicates:
             yield f"sent again with the same unique key: {counted(found.duplicates, 'duplicate')}"
         if found.dead:
-            yield f"{counted(found.dead, 'message')} became dead letters"
+            yield f"{counted(found.dead, 'message')} became {agreeing(found.dead, 'a dead letter', 'dead letters')}"
         yield from found.notes

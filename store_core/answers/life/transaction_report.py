@@ -14,7 +14,7 @@ from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,9 +157,10 @@ class TransactionsReport(Report[TransactionsFacts]):
             if found.count(end):
                 yield f"{found.count(end):,} {end.value.replace('_', ' ')}: {end.meaning}"
         if found.old_pending:
-            yield f"{found.old_pending:,} of the pending ones are old; the oldest began at {found.oldest_pending}"
+            old = agreeing(found.old_pending, "is old; it began", "are old; the oldest began")
+            yield f"{found.old_pending:,} of the pending ones {old} at {found.oldest_pending}"
         if found.checked_too_often:
-            yield f"about {found.checked_too_often:,} that are not settled, the broker has asked as often as it may"
+            yield f"the broker has asked about {found.checked_too_often:,} of those not settled as often as it may"
         if found.lost_bytes:
             yield f"{found.lost_bytes:,} bytes of the log are lost"
         if not found.are_queues_checked:

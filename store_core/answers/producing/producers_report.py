@@ -13,7 +13,7 @@ from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.scanning.log_buckets import PRECISION
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,15 +171,21 @@ class ProducersReport(Report[ProducersFacts]):
     def _lines(self) -> Iterator[str]:
         found = self.found
         messages = counted(found.messages, "message")
-        yield f"{messages}, {found.sends:,} of them sends; {found.unique_keys:,} have a unique key"
+        have = agreeing(found.unique_keys, "has", "have")
+        yield f"{messages}, {found.sends:,} of them sends; {found.unique_keys:,} {have} a unique key"
         keys = counted(found.duplicate_keys, "unique key")
         yield f"sent more than once: {keys}, {counted(found.duplicate_sends, 'more send')} than there should be"
         inversions, spread = counted(found.inversions, "message"), counted(found.spread_keys, "key")
-        yield f"{found.sharding_keys:,} have a sharding key: {inversions} out of order, {spread} in several queues"
-        yield f"{found.ahead:,} were born after they were stored, by their producer's clock"
+        have = agreeing(found.sharding_keys, "has", "have")
+        yield f"{found.sharding_keys:,} {have} a sharding key: {inversions} out of order, {spread} in several queues"
+        born = agreeing(
+            found.ahead, "was born after it was stored, by its", "were born after they were stored, by their"
+        )
+        yield f"{found.ahead:,} {born} producer's clock"
         if found.damaged_ranges:
             places = counted(found.damaged_ranges, "damaged range")
-            yield f"{places} of {found.damaged_bytes:,} bytes in all are not looked at"
+            are = agreeing(found.damaged_ranges, "bytes is", "bytes in all are")
+            yield f"{places} of {found.damaged_bytes:,} {are} not looked at"
         yield from found.notes
 
 

@@ -12,7 +12,7 @@ from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +124,7 @@ class RedactReport(Report[RedactFacts]):
         else:
             yield f"{counted(found.messages, 'message')} redacted, {found.bytes:,} bytes replaced"
             if found.expanded:
-                yield f"{found.expanded:,} of them were compressed, and are filler as a whole"
+                were = agreeing(found.expanded, "was compressed, and is", "were compressed, and are")
+                yield f"{found.expanded:,} of them {were} filler as a whole"
             yield f"the copy has {counted(found.files, 'file')}; to sign: {found.digest}"
         yield from found.notes

@@ -16,7 +16,7 @@ from store_core.answers.repairing.looked_at import looked_at
 from store_core.answers.report import Report
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -183,7 +183,8 @@ class RepairPlan(Report[RepairPlanFacts]):
         if not self.is_needed:
             yield "queues and index are right: there is nothing to repair"
         else:
-            yield f"queues: {queues.num_rows} to replace, {found.right_queues} are right and stay"
+            stay = agreeing(found.right_queues, "is right and stays", "are right and stay")
+            yield f"queues: {queues.num_rows} to replace, {found.right_queues} {stay}"
             yield f"index: {self._index_words()}"
         if found.checkpoint:
             yield f"checkpoint: to correct {', '.join(found.checkpoint)}; nothing in it may be after the last record"
@@ -199,7 +200,7 @@ class RepairPlan(Report[RepairPlanFacts]):
         if not deeds:
             return f"there is none; to make in files of {sizes}"
         kept, replaced = deeds.count("keep"), counted(deeds.count("replace"), "file")
-        stay = f", {kept} {'stays' if kept == 1 else 'stay'}" if kept else ""
+        stay = f", {kept} {agreeing(kept, 'stays', 'stay')}" if kept else ""
         return f"{replaced} to replace{stay}; new ones have {sizes}"
 
 

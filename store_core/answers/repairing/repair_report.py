@@ -12,7 +12,7 @@ import pyarrow as pa
 from store_core.answers.report import Report
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ class RepairReport(Report[RepairFacts]):
         if found.is_checkpoint_written:
             yield "the checkpoint is written: nothing in it is after the last record"
         if found.left:
-            left = f"{counted(found.left, 'finding')} {'is' if found.left == 1 else 'are'} left"
+            left = f"{counted(found.left, 'finding')} {agreeing(found.left, 'is', 'are')} left"
             yield f"{left} that no repair of queues and index mends: see commitlog check"
 
 

@@ -13,7 +13,7 @@ from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ RETENTION_SCHEMA: Final = ReportSchema(
                 ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
                 ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
                 _DELETED,
-                ReportColumn("messages", pa.int64(), "how many of the group go until `until`"),
+                ReportColumn("messages", pa.int64(), "how many of the group go by `until`"),
             ),
         ),
         ReportTable(
@@ -183,19 +183,21 @@ class RetentionReport(Report[RetentionFacts]):
         return Tone.WARNING if percent > self.found.delete_ratio else Tone.GOOD
 
     def _lines(self) -> Iterator[str]:
-        return _lines(self.found)
+        return _lines(self.found, self.tables["deletions"]["segment"].null_count)
 
 
-def _lines(found: RetentionFacts) -> Iterator[str]:
+def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
+    """Yield the lines of a forecast in which some of the segments that go are not there yet."""
     if found.deleted_segments:
-        what = f"{counted(found.deleted_segments, 'segment')} of {found.deleted_bytes:,} bytes"
-        yield f"{what} will go until {found.until}, the first at {found.first_deletion}"
+        in_all = agreeing(found.deleted_segments, "", " in all")
+        what = f"{_segments(found.deleted_segments, to_come)} of {found.deleted_bytes:,} bytes{in_all}"
+        yield f"{what} will go by {found.until}, the first at {found.first_deletion}"
     else:
-        yield f"no segment will go until {found.until}"
+        yield f"no segment will go by {found.until}"
     if found.losing_groups:
         yield (
             f"{counted(found.lost_messages, 'message')} that {counted(found.losing_groups, 'group')} did not consume "
-            f"would go with them"
+            f"would go with {agreeing(found.deleted_segments, 'it', 'them')}"
         )
     if found.over_ratio_at is not None:
         yield f"the disk is above {found.delete_ratio} % from {found.over_ratio_at} on: old files go at any hour"
@@ -208,3 +210,11 @@ def _lines(found: RetentionFacts) -> Iterator[str]:
     if found.kept_hours is not None:
         yield f"messages of {found.kept_hours:g} hours are left at the end"
     yield from found.notes
+
+
+def _segments(count: int, to_come: int) -> str:
+    """Say how many segments there are, and how many of them are not there yet."""
+    if not to_come:
+        return counted(count, "segment")
+    future = f"{counted(to_come, 'segment')} not written yet"
+    return future if to_come == count else f"{counted(count - to_come, 'segment')} of today and {future},"

@@ -99,7 +99,8 @@ class Scanned(Generic[Found]):
 class MessageScan(ABC, Generic[Found, Result_co]):
     """A job that gathers something of each message; see `store_core.store.parts.Job`.
 
-    Damage ends nothing: what is no message is counted. Bodies are read, and checked, only if a column needs them.
+    Damage ends nothing: what is no message is counted. Bodies are read, and checked, only if a column needs them,
+    except those of the last records, which tell where the log ends.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
             max_partition_bytes=PART_BYTES,
             fail_on_data_loss=False,
         )
-        plan = plan_ranges(store, self.options)
+        plan = plan_ranges(store, replace(self.options, verify_crc=True))  # where the log ends
         self.store = str(store_roots(store)[0])
         self.ranges, self.notes = plan.ranges, plan.notes
 

@@ -21,20 +21,22 @@ MOST_ROWS: Final = 20
 """Rows of a table that a report shows by default."""
 
 _INDENT: Final = "  "
+_USUAL_WIDTH: Final = 80
+"""Columns at which sentences are wrapped that go to no terminal."""
 
 
-def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]], width: int) -> str:
-    """Return lines, then tables; no line of a table is wider than `width`.
+def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]], width: int | None) -> str:
+    """Return lines, then tables.
 
     Parameters
     ----------
     lines : iterable of str
     tables : iterable of (str, pyarrow.Table, int)
         Heading, rows to show, and how many there are in all. One without rows is left out.
-    width : int
-        Columns of the terminal.
+    width : int or None
+        Columns of the terminal, which no line of a table exceeds; None if tables are not to be cut, as in a pipe.
     """
-    parts = [_wrapped(escape_text(line), width) for line in lines]
+    parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
     for heading, table, count in tables:
         if table.num_rows:
             parts += ["", f"{heading}:", *_table_lines(table, count, width)]
@@ -50,7 +52,7 @@ def _wrapped(line: str, width: int) -> str:
     return textwrap.fill(line, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
 
 
-def _table_lines(table: pa.Table, count: int, width: int) -> Iterator[str]:
+def _table_lines(table: pa.Table, count: int, width: int | None) -> Iterator[str]:
     """Yield the rows of a table, and how many more there are."""
     shown = filled_columns(table)
     stream = io.StringIO()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/ipv6", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/v2topic"]
-TORN = ["4.9.7/torn-zero", "5.3.3/torn-garble", "5.3.3/torn-header"]
+TORN = ["4.3.0/torn-garble", "4.9.7/torn-zero", "5.3.3/torn-garble", "5.3.3/torn-header"]
 NAMES = {"garble-size-a", "fz0095", "gap-n", "poison-behind-a", "hole-before-cqmax-n", "v2rec-a", "g-lmq-nocq-a"}
 NAMES |= {"cut-mid-a", "exact-prealloc-a", "bodylen-neg-n", "aged-zerotail-n", "fz0031", "fz0059", "blank-neg-size-n"}
 SLICE = [archive for archive in damaged_archives() if archive.name.removesuffix(".tar.xz") in NAMES]
@@ -123,6 +123,7 @@ def test_of_a_torn_store_all_is_salvaged_that_rocketmq_keeps(
 
     assert [row["physical_offset"] for row in store.expected()] == offsets
     assert_tiles(report)
+    assert all(row["reason"] for row in report.to_json()["tables"]["lost"])
 
 
 @given(st.data())

@@ -13,6 +13,7 @@ from store_core.answers import DelaysOptions, DelaysReport, delays
 from store_core.answers.store_delays import delays_by
 from store_core.answers.verdict import Verdict
 from store_core.store.process_pool import ProcessPool
+from tests.builders import BODY_AT
 from tests.golden_stores import find_golden_store, golden_stores, stores_of_kind, unpack
 from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
 
@@ -299,3 +300,14 @@ def test_times_that_no_clock_shows_are_left_out_of_the_calendar(tmp_path: Path) 
     assert 2 == report.found.messages
     assert "far" in report.to_text(300)
     assert report.to_html()
+
+
+def test_a_timer_whose_body_is_damaged_at_the_end_of_the_log_is_none(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.timer("sound", BEGIN)
+    log.timer("torn", BEGIN)
+    log.flip(log.records[-1].physical_offset + BODY_AT)
+    report = told(log.write(tmp_path))
+
+    assert ["U-sound"] == list(states(report))
+    assert any("the log ends at offset" in note for note in report.found.notes)

@@ -32,7 +32,7 @@ from store_core.files.store_lock import StoreLock
 from store_core.store.export import lake_files
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.export.lake_files import partition_directory
-from tests.builders import SIZE_AT, LogBuilder, Record
+from tests.builders import BODY_AT, SIZE_AT, LogBuilder, Record
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 
 if TYPE_CHECKING:
@@ -68,6 +68,12 @@ def lake_rows(lake: Path) -> list[dict[str, Any]]:
 
 def log_rows(store: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = read_messages(store).read_all().to_pylist()
+    return rows
+
+
+def log_rows_there(store: Path) -> list[dict[str, Any]]:
+    """Return the rows of a log that lacks segments."""
+    rows: list[dict[str, Any]] = read_messages(store, fail_on_data_loss=False).read_all().to_pylist()
     return rows
 
 
@@ -152,6 +158,40 @@ def test_damage_is_left_out_and_counted(log: LogBuilder, tmp_path: Path) -> None
     assert Verdict.DAMAGED is report.verdict
     assert "1 damaged range" in report.to_text()
     assert Verdict.CLEAN is prove(store, lake).verdict
+
+
+def test_a_last_record_that_is_damaged_is_not_exported_and_noted(log: LogBuilder, tmp_path: Path) -> None:
+    last = log.records[-1]
+    log.flip(last.physical_offset + BODY_AT)
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    reports = [export(store, lake), export(store, lake)]
+
+    for report in reports:
+        (note,) = report.found.notes
+        assert f"the log ends at offset {last.physical_offset}: {last.size} bytes" in note
+        assert "the body does not match its checksum" in note
+        assert Verdict.CLEAN is report.verdict
+
+
+def test_a_segment_that_is_missing_among_those_exported_is_noted(log: LogBuilder, tmp_path: Path) -> None:
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    missing = sorted((store / "commitlog").iterdir())[1]
+    missing.unlink()
+    report = export(store, lake)
+    (note,) = report.found.notes
+
+    assert report.found.messages == len(log_rows_there(store)) < len(log.records)
+    assert f"segment {missing.name} is missing" in note
+    assert "fail_on_data_loss" not in note
+
+
+def test_what_may_be_a_record_in_progress_is_not_noted(log: LogBuilder, tmp_path: Path) -> None:
+    log.flip(log.records[-1].physical_offset + BODY_AT)
+    store = log.write(tmp_path / "store")
+    with StoreLock(store, OsFileSystem()):
+        report = export(store, tmp_path / "lake")
+
+    assert () == report.found.notes
 
 
 def test_some_topics_can_be_exported(log: LogBuilder, tmp_path: Path) -> None:

@@ -153,12 +153,12 @@ def test_an_offset_that_is_not_within_its_queue_is_named_and_nothing_is_negative
     assert ("ok", 0, 0) == tuple(found["a", "orders", 1][each] for each in ("state", "messages", "bytes"))
     assert ("no_queue", None) == tuple(found["a", "gone", 0][each] for each in ("state", "messages"))
     assert ("empty", 0) == tuple(found["a", "gone", 1][each] for each in ("state", "messages"))
-    assert ("below_min", 30) == tuple(found["b", "payments", 0][each] for each in ("state", "messages"))
-    assert (1, 1, 1, 30) == (
+    assert ("ok", 30) == tuple(found["b", "payments", 0][each] for each in ("state", "messages"))
+    assert (0, 1, 1, 30) == (
         report.found.below_min, report.found.beyond_end, report.found.no_queue, report.found.messages,
     )  # fmt: skip
     assert Verdict.FINDINGS is report.verdict
-    assert "beyond the end of its queue: how far that group is behind is not known" in report.to_text()
+    assert "1 offset is beyond the end of its queue: how far that group is behind is not known" in report.lines
 
 
 def test_messages_that_were_deleted_do_not_count_as_behind(store: Path) -> None:
@@ -196,6 +196,21 @@ def test_a_queue_that_vanishes_while_it_is_looked_at_is_none(store: Path, monkey
     found = by_queue(lag(store))
 
     assert ("no_queue", 27) == (found["a", "payments", 0]["state"], found["a", "orders", 0]["messages"])
+
+
+def test_groups_and_queues_that_are_not_behind_do_not_count_as_behind(store: Path) -> None:
+    commit(store, {"orders@a": {0: 10, 1: 30}, "payments@b": {0: 30}, "payments@c": {0: 30}})
+    lines = lag(store).lines
+    commit(store, {"payments@b": {0: 30}})
+
+    assert lines[0].endswith("not consumed, by 1 of 3 groups in 1 queue")
+    assert "no message is known to be left to consume, for 1 group" == lag(store).lines[0]
+
+
+def test_a_queue_counts_once_however_many_groups_are_behind_in_it(store: Path) -> None:
+    commit(store, {"payments@b": {0: 3}, "payments@c": {0: 3}})
+
+    assert lag(store).lines[0].endswith("not consumed, by 2 groups in 1 queue")
 
 
 # ---- groups
@@ -244,22 +259,35 @@ def test_kinds_of_groups_are_named(store: Path) -> None:
 # ---- what is read
 
 
-def test_the_log_is_read_at_the_first_message_of_each_queue_only(
-    pristine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the paths of the log's segments that are opened from now on."""
+    paths: list[str] = []
     original = MappedSegment.__init__
 
     def recorded(self: MappedSegment, segment: Segment) -> None:
-        opened.append(segment.path)
+        paths.extend([segment.path] * ("commitlog" in segment.path))
         original(self, segment)
 
     monkeypatch.setattr(MappedSegment, "__init__", recorded)
-    report = lag(pristine)
+    return paths
 
-    assert sum("commitlog" in path for path in opened) == sum(
-        row["oldest_store_timestamp"] is not None for row in rows(report)
-    )
+
+def test_of_the_log_only_first_messages_not_consumed_and_last_ones_are_read(pristine: Path, opened: list[str]) -> None:
+    report = lag(pristine)
+    first = sum(row["oldest_store_timestamp"] is not None for row in rows(report))
+    last = len({(row["topic"], row["queue_id"]) for row in rows(report) if row["max_offset"]})
+
+    assert (2, 2) == (first, last)
+    assert first + last == len(opened)
+
+
+def test_a_last_message_is_not_read_if_a_newer_one_was(store: Path, opened: list[str]) -> None:
+    shutil.copytree(store / "consumequeue" / "payments" / "0", store / "consumequeue" / "newest" / "0")
+    commit(store, {"newest@a": {0: 30}, "orders@a": {0: 30, 1: 30}})
+    lag(store)
+
+    assert [str(max((store / "commitlog").iterdir(), key=lambda path: path.name))] == opened
 
 
 def test_nothing_is_written(store: Path) -> None:

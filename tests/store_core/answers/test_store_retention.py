@@ -17,6 +17,7 @@ from store_core.answers import RetentionOptions, RetentionReport, retention
 from store_core.answers.store_retention import retention_by
 from store_core.answers.verdict import Verdict
 from store_core.store.process_pool import ProcessPool
+from tests.builders import LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.clean.test_clean_golden import CLEANED, THERE
 from tests.viewed_store import SEGMENT_SIZE, make_viewed_store, write_config
@@ -181,3 +182,27 @@ def test_without_a_log_there_is_nothing_to_foresee(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
     with pytest.raises(StoreNotFoundError):
         retention(store, options())
+
+
+def test_a_growth_seen_in_less_than_a_day_is_said_to_be_an_estimate(store: Path) -> None:
+    log = LogBuilder()
+    log.append_all(b"one", store_timestamp=NOW - 1500)
+    log.append_all(b"two", store_timestamp=NOW)
+    short = log.write(store.parent / "short")
+    report = retention(short, options(days=1, daily_growth=None))
+    given = retention(short, options(days=1, daily_growth=1))
+
+    assert any("estimate from 1.5 s of messages" in note and "--daily-growth" in note for note in report.found.notes)
+    assert not any("estimate" in note for note in given.found.notes)
+
+
+def test_segments_that_do_not_exist_yet_are_told_apart(store: Path) -> None:
+    report = retention(store, options(days=9, delete_when=ALL_HOURS, daily_growth=SEGMENT_SIZE))
+    to_come = sum(row["segment"] is None for row in rows(report, "deletions"))
+
+    assert to_come
+    assert (
+        f"{report.found.deleted_segments - to_come} segments of today and {to_come} segments not written yet, of"
+        in (" ".join(report.to_text().split()))
+    )
+    assert f"will go by {report.found.until}" in " ".join(report.to_text().split())

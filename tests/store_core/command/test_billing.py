@@ -6,13 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core.command.exit_code import ExitCode
-from tests.builders import SIZE_AT
+from store_core.command.surroundings import Surroundings
+from tests.builders import SIZE_AT, LogBuilder, Record
 from tests.store_core.command.calls import call
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.builders import LogBuilder
 
 
 def test_a_bill_is_printed_as_text_and_json(store: Path, tmp_path: Path) -> None:
@@ -38,3 +37,13 @@ def test_producers_who_sent_a_message_twice_are_a_finding(log: LogBuilder, store
     called = call("producers", log.write(tmp_path / "twice"), "--json")
 
     assert (ExitCode.FINDINGS, 1) == (called.code, called.rows[0]["duplicate_keys"])
+
+
+def test_tables_are_cut_on_a_terminal_and_by_columns_only(tmp_path: Path) -> None:
+    log, topic = LogBuilder(), "orders-" * 18
+    log.append(Record(b"one", topic))
+    store = log.write(tmp_path / "named")
+    narrow = [call("bill", store, around=around).text for around in (Surroundings(width=80), Surroundings(columns=80))]
+
+    assert topic in call("bill", store).text
+    assert [False, False] == [topic in text for text in narrow]

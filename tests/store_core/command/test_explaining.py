@@ -49,3 +49,5 @@ def test_get_reads_an_id_by_the_look_up(store: Path, monkeypatch: pytest.MonkeyP
 def test_an_unknown_topic_or_store_is_named(store: Path, tmp_path: Path) -> None:
     assert ExitCode.USAGE == call("explain", tmp_path / "none").code
     assert ExitCode.USAGE == call("explain", store, "--mode=FAST").code
+    assert ExitCode.USAGE == call("explain", store, "--topic=Nope").code
+    assert ExitCode.DONE == call("explain", store, "--topic=orders").code

@@ -72,6 +72,6 @@ def test_delays_ends_with_1_once_messages_are_late(tmp_path: Path) -> None:
 
     assert ExitCode.DONE == call("delays", store, "--at", BEGIN).code
     late = call("delays", store, "--at", BEGIN + 100_000, "--late-after", 30, "--html", tmp_path / "delays.html")
-    assert (ExitCode.FINDINGS, True) == (late.code, "1 are overdue" in late.text)
+    assert (ExitCode.FINDINGS, True) == (late.code, "1 is overdue" in late.text)
     assert "delays" in (tmp_path / "delays.html").read_text()
     assert ExitCode.USAGE == call("delays", store, "--at", "soon").code

@@ -71,6 +71,17 @@ def test_a_store_that_was_not_closed_is_a_finding_and_stays_as_it_is(closed: Pat
     assert before == contents(closed)
 
 
+def test_a_dry_run_says_first_that_nothing_was_changed_if_something_would(closed: Path, config: Path) -> None:
+    told = "nothing was changed: opening the store for writing would do this"
+    whole = call("recover", closed, "--dry-run", "--config", config).lines
+    shutil.rmtree(closed / "consumequeue")
+    lines = call("recover", closed, "--dry-run", "--config", config).lines
+
+    assert told not in whole
+    assert told == lines[1]
+    assert any(line.startswith("created") for line in lines[2:])
+
+
 def test_all_releases_are_shown_side_by_side(closed: Path, config: Path) -> None:
     words = ("recover", closed, "--dry-run", "--config", config, "--release=all")
     (report,) = call(*words, "--json").rows

@@ -35,7 +35,7 @@ def test_a_plan_changes_nothing_and_is_printed(broken: Path, config: Path) -> No
     called = call("repair", broken, "--config", config)
 
     assert ExitCode.FINDINGS == called.code
-    assert "queues: 1 to replace, 1 are right and stay" in called.lines
+    assert "queues: 1 to replace, 1 is right and stays" in called.lines
     assert before == every_file(broken)
 
 

@@ -75,3 +75,15 @@ def test_what_a_crash_left_after_the_end_is_no_damage(tmp_path: Path) -> None:
         _, counts = engine.run(OffsetScan(store))
 
     assert ScanCounts(1, log.records[0].size) == counts
+
+
+def test_a_last_record_whose_body_is_damaged_is_after_the_end(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(b"one", b"two")
+    log.flip(log.records[-1].physical_offset + BODY_AT)
+    scan = OffsetScan(log.write(tmp_path))
+    with local_engine(1) as engine:
+        _, counts = engine.run(scan)
+
+    assert ScanCounts(1, log.records[0].size) == counts
+    assert f"the log ends at offset {log.records[0].size}" in scan.notes[0]
