@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.exporting.after_end import notes_after, notes_on_gaps
+from store_core.answers.exporting.after_end import export_notes
 from store_core.answers.exporting.export_job import ExportJob
 from store_core.answers.exporting.export_report import ExportFacts, ExportReport
 from store_core.answers.exporting.lake_proof import LakeProof
@@ -311,8 +311,7 @@ def _report(
         lost_bytes=0 if new is None else new.lost_bytes,
         damaged_ranges=0 if new is None else new.damaged_ranges,
         damaged_bytes=0 if new is None else new.damaged_bytes,
-        notes=notes_on_gaps(store, 0 if new is None else new.begin.physical_offset, at.physical_offset)
-        + notes_after(store, at),
+        notes=export_notes(store, 0 if new is None else new.begin.physical_offset, at),
     )
     rows = {
         "segments": [] if new is None else [each.as_json() for each in new.segments],

@@ -12,7 +12,7 @@ import pyarrow as pa
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.filled_memory import FilledMemory
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +125,7 @@ def compressed_error(path: str, *, more: int = 0) -> UnsupportedStoreError:
     more : int
         How many others there are.
     """
-    others = f", and so {'are' if more > 1 else 'is'} {counted(more, 'more segment')}" if more else ""
+    others = f", and so {agreeing(more, 'is', 'are')} {counted(more, 'more segment')}" if more else ""
     return UnsupportedStoreError(
         f"{path} is compressed{others}: expected segments as RocketMQ writes them. Nothing was changed. {TO_EXPAND}"
     )

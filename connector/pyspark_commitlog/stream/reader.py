@@ -59,7 +59,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._follower = LogFollower(common.paths, common.read)
         self._clock = clock
         self._last_batch: float | None = None
-        self._is_available_now = False
 
     @without_traceback_at_the_end
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
@@ -133,7 +132,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """
         self._check()
         self._follower.fix_end()
-        self._is_available_now = True
 
     @without_traceback_at_the_end
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -162,7 +160,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _has_to_wait(self, position: LogPosition) -> bool:
         """Return whether a batch has to wait for more records."""
         fewest = self._options.min_records
-        if fewest is None or self._is_available_now or self._last_batch is None:
+        if fewest is None or self._follower.has_fixed_end or self._last_batch is None:
             return False
         if self._clock() - self._last_batch >= self._options.delay:
             return False

@@ -158,6 +158,7 @@ def find_end(
     *,
     verify_crc: bool = True,
     open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
+    place_in: Callable[[Segment], Place] | None = None,
 ) -> FoundEnd:
     """Find where a log ends, and what follows the end.
 
@@ -169,17 +170,23 @@ def find_end(
         Whether the bodies of the last records must match their checksums.
     open_bytes : callable
         Opens a segment.
+    place_in : callable, optional
+        Returns where the records of a segment ended before: what precedes that is not walked again.
 
     Raises
     ------
     SegmentVanishedError
         If a segment is gone, or shorter than it was when it was listed.
     """
-    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, open_bytes=open_bytes))
+    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, open_bytes=open_bytes, place_in=place_in))
 
 
 def segment_ends(
-    segments: Sequence[Segment], *, verify_crc: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_segment
+    segments: Sequence[Segment],
+    *,
+    verify_crc: bool,
+    open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
+    place_in: Callable[[Segment], Place] | None = None,
 ) -> list[SegmentEnd]:
     """Find where the records of segments end, from the last segment backwards to the first that has a record.
 
@@ -187,7 +194,10 @@ def segment_ends(
     """
     ends: list[SegmentEnd] = []
     for number in reversed(range(len(segments))):
-        ends.append(segment_end(segments[number], is_first=not number, verify_crc=verify_crc, open_bytes=open_bytes))
+        segment = segments[number]
+        after = _SEGMENT_START if place_in is None else place_in(segment)
+        end = segment_end(segment, is_first=not number, verify_crc=verify_crc, after=after, open_bytes=open_bytes)
+        ends.append(end)
         if ends[-1].found.position:
             break
     return ends

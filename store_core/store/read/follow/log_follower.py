@@ -123,6 +123,11 @@ class LogFollower:
         """
         self._stop = self.latest()
 
+    @property
+    def has_fixed_end(self) -> bool:
+        """Whether `fix_end` was called."""
+        return self._stop is not None
+
     def advance(self, start: LogPosition, limits: ReadLimits) -> LogPosition:
         """Return where the batch ends that begins at a position; `start` itself if there is nothing new.
 
@@ -213,9 +218,9 @@ class LogFollower:
         """Raise or report what is lost at some positions; nothing twice, as one loss has bytes of another."""
         losses = sorted((each.loss for each in found if each.loss is not None), key=_length, reverse=True)
         told: list[DataLossError] = []
+        if losses and self._options.fail_on_data_loss:
+            raise losses[0]
         for loss in losses:
-            if self._options.fail_on_data_loss:
-                raise loss
             if not any(other.begin <= loss.begin and loss.end <= other.end for other in told):
                 told.append(loss)
                 self._report(loss)
