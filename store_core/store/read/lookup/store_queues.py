@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -144,6 +145,7 @@ class StoreQueues:
             As of `RocksdbReader.open`.
         """
 
+        @cache
         def directories() -> Sequence[QueueDirectory]:
             return proofs.fact("queues", lambda: queue_directories(root), _weight)
 
