@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.remote.storage_settings import SETTING_PREFIX
-from store_core.store.option import Option, unknown_option
+from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
@@ -134,8 +134,8 @@ def _refuse_option(name: str) -> None:
         raise InvalidOptionError(
             f"option {_OF_STREAMS[name]} belongs to spark.readStream: a batch reads all that is there"
         )
-    streaming = (Option(known, "", "speed", "") for known in _OF_STREAMS.values())
-    raise unknown_option(name, (*READ_OPTIONS, *streaming), "format 'commitlog'")
+    names = [option.name for option in READ_OPTIONS]
+    raise unknown_option(name, [*names, *_OF_STREAMS.values()], "format 'commitlog'")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark_commitlog.running_spark import is_spark_running
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
+from store_core.files.archive_name import archive_codec, archive_error
 
 __all__ = ["check_report", "check_source", "check_writable"]
 
@@ -32,11 +33,15 @@ def check_writable(path: Path) -> None:
     ------
     InvalidOptionError
         If it, or the parent in which it would be created, is not a directory.
+    UnsupportedStoreError
+        If it is an archive, or in one.
     StoreError
         If there is no permission, or the file system is read-only.
     """
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     made = "" if there == path else f"{path} can't be created: "
+    if archive_codec(there.name) is not None and there.is_file():
+        raise archive_error(there)
     if not there.is_dir():
         raise InvalidOptionError(f"{made}{there} is not a directory. Give another path")
     if not os.access(there, os.W_OK | os.X_OK):

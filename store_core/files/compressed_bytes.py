@@ -12,6 +12,7 @@ import pyarrow as pa
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.filled_memory import FilledMemory
+from store_core.files.segment_names import start_offset_of
 from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "codec_of",
     "compressed_error",
     "expanded_size",
+    "is_compressed_segment",
     "read_piece",
 ]
 
@@ -113,6 +115,12 @@ def codec_of(name: str) -> tuple[str, str] | None:
     stem, dot, end = name.rpartition(".")
     codec = CODECS.get(dot + end)
     return None if codec is None else (stem, codec)
+
+
+def is_compressed_segment(name: str) -> bool:
+    """Return whether a file is a segment that was compressed as a whole, by its name."""
+    found = codec_of(name)
+    return found is not None and start_offset_of(found[0]) is not None
 
 
 def compressed_error(path: str, *, more: int = 0) -> UnsupportedStoreError:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.compressed_bytes import TO_EXPAND, codec_of
+from store_core.files.compressed_bytes import TO_EXPAND, is_compressed_segment
 from store_core.files.segment_file import offset_of
-from store_core.files.segment_names import start_offset_of
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def list_for_loading(
             notes.append(f"skipped the directory {path}")
         elif not status.is_directory and status.size == file_size:
             paths.append(_right_sized(path, paths))
-        elif _is_compressed(path):
+        elif is_compressed_segment(path.name):
             does = "would end the log there" if features.ends_loading_at_odd_file else "refuses to load such a store"
             raise SegmentLayoutError(f"{_wrong(path, status, file_size)}. RocketMQ {release} {does}. {TO_EXPAND}")
         elif features.ends_loading_at_odd_file:
@@ -104,13 +103,7 @@ def _right_sized(path: Path, before: list[Path]) -> Path:
     return path
 
 
-def _is_compressed(path: Path) -> bool:
-    """Return whether a file is a segment that was compressed as a whole, by its name."""
-    found = codec_of(path.name)
-    return found is not None and start_offset_of(found[0]) is not None
-
-
 def _wrong(path: Path, status: FileStatus, file_size: int) -> str:
-    size = f"{status.size} bytes, compressed" if _is_compressed(path) else f"{status.size} bytes"
+    size = f"{status.size} bytes, compressed" if is_compressed_segment(path.name) else f"{status.size} bytes"
     found = "a directory" if status.is_directory else size
     return f"{path}: expected a segment of {file_size} bytes, found {found}"

@@ -50,6 +50,7 @@ __all__ = [
     "list_segments",
     "located",
     "located_now",
+    "missing_ranges",
     "nothing_at",
     "path_of",
     "store_roots",
@@ -433,6 +434,12 @@ def layout_problems(segments: Sequence[Segment]) -> tuple[SegmentLayoutError, ..
     if segments and segments[-1].size > size:
         problems.append(_error(f"segment {_shown(segments[-1])} is too long: expected {size} bytes as the others have"))
     return tuple(problem for problem in problems if problem is not None)
+
+
+def missing_ranges(segments: Sequence[Segment]) -> tuple[tuple[int, int], ...]:
+    """Return the physical offsets between consecutive segments that none of them has; the ends are exclusive."""
+    bounds = ((before.end_offset, after.start_offset) for before, after in pairwise(segments))
+    return tuple((begin, end) for begin, end in bounds if begin < end)
 
 
 def _pair_problem(before: Segment, after: Segment, size: int) -> SegmentLayoutError | None:

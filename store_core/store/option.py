@@ -44,8 +44,7 @@ class Option:
         return re.sub(r"([A-Z])", r"_\1", self.name).lower()
 
 
-def unknown_option(name: str, options: Sequence[Option], of: str) -> InvalidOptionError:
-    """Return the error for an option that is not in a table; it suggests the nearest name, or lists all names."""
-    names = [option.name for option in options]
+def unknown_option(name: str, names: Sequence[str], of: str) -> InvalidOptionError:
+    """Return the error for an option that has none of these names; it suggests the nearest, or lists all."""
     known = did_you_mean(name, names) or f"the options are {', '.join(names)}"
     return InvalidOptionError(f"unknown option {name!r} of {of}; {known}")

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.path_checks import check_report, check_source, check_writable
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
-from store_core.errors import InvalidOptionError, StoreError
+from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
@@ -132,3 +132,11 @@ def test_what_can_be_written_passes(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     with pytest.raises(InvalidOptionError, match="is not a directory"):
         check_writable(tmp_path / "dangling")
+
+
+def test_an_archive_is_not_written_to(tmp_path: Path) -> None:
+    archive = tmp_path / "backup.tar.gz"
+    archive.touch()
+    for path in (archive, archive / "store"):
+        with pytest.raises(UnsupportedStoreError, match=f"{archive} is an archive.*Unpack it"):
+            check_writable(path)

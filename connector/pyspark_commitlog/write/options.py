@@ -174,7 +174,7 @@ class WriteOptions:
         for name in sorted(given.keys() - _KEYS):
             if name.startswith("storage."):
                 raise UnsupportedStoreError(f"option {name} configures an object store; stores are written locally")
-            raise unknown_option(name, WRITE_OPTIONS, "writing format 'commitlog'")
+            raise unknown_option(name, [option.name for option in WRITE_OPTIONS], "writing format 'commitlog'")
         text = _DEFAULTS | {name: value.strip() for name, value in given.items()}
         release = _one_of("release", text["release"], *RELEASES)
         return cls(

@@ -21,7 +21,7 @@ from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.segment_source import open_pages, open_segment, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
-from store_core.files.store_path import layout_problems, list_segments, located, usual_size
+from store_core.files.store_path import layout_problems, list_segments, located, missing_ranges, usual_size
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.walk_start import find_walk_starts
 from store_core.store.read.coverage import Check, Coverage
@@ -80,6 +80,8 @@ class ReadPlan:
         What planning checked and what it did not; records are checked again when they are read.
     explanation : ReadExplanation
         Which plan was chosen, and why.
+    missing : tuple of (int, int)
+        Physical offsets between segments of the log that none of them has; the ends are exclusive.
     """
 
     ranges: tuple[ReadRange, ...]
@@ -87,6 +89,7 @@ class ReadPlan:
     end: FoundEnd | None = None
     coverage: Coverage = field(default_factory=Coverage)
     explanation: ReadExplanation = field(default_factory=partial(ReadExplanation, SCAN, ""))
+    missing: tuple[tuple[int, int], ...] = ()
 
 
 def plan_ranges(
@@ -207,7 +210,8 @@ class _Planner:
         explanation = self._look_up.save_proofs(explanation.for_ranges(ranges))
         explanation = replace(explanation, planned=self._traffic.moved)
         _log.info("%s", explanation.line)
-        return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage(), explanation)
+        missing = missing_ranges(self._segments)
+        return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage(), explanation, missing)
 
     @property
     def mapped(self) -> dict[Segment, Chain]:
@@ -250,7 +254,7 @@ class _Planner:
         for problem in layout_problems(self._segments):
             if self._options.is_strict:
                 raise problem
-            self._note(str(problem))
+            self._note(problem.problem)
 
     def _whole(self, segment: Segment, following: Segment | None) -> ReadRange:
         """Make the range of a whole segment; if too long, it ends where the next begins, so that no row repeats."""

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+
+from store_core.files.store_path import missing_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,8 +97,7 @@ class LostBytes:
     """
 
     def __init__(self, segments: Sequence[Segment], packed: Iterable[bytes] = ()) -> None:
-        holes = [(before.end_offset, after.start_offset) for before, after in pairwise(segments)]
-        listed = np.array([hole for hole in holes if hole[0] < hole[1]], np.int64).reshape(-1, 2)
+        listed = np.array(missing_ranges(segments), np.int64).reshape(-1, 2)
         found = [np.frombuffer(each, np.int64).reshape(-1, 2) for each in packed]
         ranges = np.concatenate([listed, *found])
         ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]

@@ -86,7 +86,7 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
         If there are more queues than `RebuildRules.max_queues`.
     """
     listing = list_segments(store)
-    problems = tuple(map(str, layout_problems(listing.segments)))
+    problems = tuple(error.problem for error in layout_problems(listing.segments))
     behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
     segments = behind or list(listing.segments[-1:])
     buckets = max(_BUCKETS_A_SLOT * engine.slots, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
+from store_core.files.compressed_bytes import compressed_error, is_compressed_segment
 from store_core.files.file_system import names_in
 from store_core.queue.index.index_build import index_file_size
 from store_core.queue.index.index_files import INDEX_DIRECTORY
@@ -50,6 +51,8 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
         If an explicit size differs, or the sizes of an index can't be determined.
     SegmentLayoutError
         If the files of a log have different sizes.
+    UnsupportedStoreError
+        If a segment of it is compressed: a store with one can't be opened.
     """
     _check_log(root, config, file_system)
     sized = with_sizes_of_files(root, config, file_system)
@@ -68,6 +71,9 @@ def _sizes(directory: Path, file_system: FileSystem) -> Iterator[int]:
 
 def _check_log(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
     for path in log_paths(root, config).all_paths:
+        packed = [name for name in names_in(path, file_system) if is_compressed_segment(name)]
+        if packed:
+            raise compressed_error(str(path / packed[0]), more=len(packed) - 1)
         sizes = set(_sizes(path, file_system))
         if len(sizes) > 1:
             raise SegmentLayoutError(f"the segments of {path} have {sorted(sizes)} bytes: expected one size")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.answers import ReplayOptions, ReplayReport, replay, trace
-from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError
+from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from tests.life_logs import LifeLog, message_id
 from tests.store_core.answers.killed_replay import OPTIONS
 
@@ -108,6 +109,20 @@ def test_a_dry_run_counts_and_writes_nothing(store: Path) -> None:
     assert (2, True, None) == (report.found.messages, report.found.is_dry_run, report.found.begin_offset)
     assert before == sorted(store.rglob("*"))
     assert report.found.bytes == replayed(store, store, topic="%DLQ%billing").found.bytes
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_store_with_a_compressed_segment_gets_nothing(store: Path, tmp_path: Path, *, dry_run: bool) -> None:
+    into = tmp_path / "into"
+    shutil.copytree(store, into)
+    segment = min((into / "commitlog").iterdir())
+    segment.with_name(f"{segment.name}.gz").write_bytes(gzip.compress(segment.read_bytes()))
+    segment.unlink()
+    before = sorted(into.rglob("*"))
+
+    with pytest.raises(UnsupportedStoreError, match=f"{segment.name}.gz is compressed.*put what it expands to"):
+        replayed(store, into, topic="%DLQ%billing", dry_run=dry_run)
+    assert before == sorted(into.rglob("*"))
 
 
 def test_what_no_broker_accepts_is_refused_and_nothing_stays(store: Path) -> None:
