@@ -113,16 +113,23 @@ class Report(ABC, Generic[Facts]):
         """Return a table with the columns that the text shows."""
         return self.tables[table.name].select([each.name for each in table.columns if each.in_text])
 
-    def to_html(self) -> str:
-        """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere."""
-        return report_page(self._content())
+    def to_html(self, in_words: Callable[[str], str] = str) -> str:
+        """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere.
+
+        Parameters
+        ----------
+        in_words : callable
+            As of `to_text`.
+        """
+        return report_page(self._content(in_words))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return report_part(self._content())
 
-    def _content(self) -> PageContent:
-        return PageContent(self.SCHEMA, self.subject, self.verdict, self.lines, self.plots, self.tables)
+    def _content(self, in_words: Callable[[str], str] = str) -> PageContent:
+        lines = tuple(map(in_words, self.lines))
+        return PageContent(self.SCHEMA, self.subject, self.verdict, lines, self.plots, self.tables)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

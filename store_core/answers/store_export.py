@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.exporting.after_end import export_notes
+from store_core.answers.exporting.after_end import export_notes, missing_bytes
 from store_core.answers.exporting.export_job import ExportJob
 from store_core.answers.exporting.export_report import ExportFacts, ExportReport
 from store_core.answers.exporting.lake_proof import LakeProof
@@ -85,6 +85,7 @@ def export_by(  # noqa: PLR0913 -- as `export`
         exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
         if not exported:
             return _report(store, target, entries, None, end)
+        lost += missing_bytes(store, begin, end)
         entry = _entry(number, (begin, end), topics, exported, lost, entries)
         if table is not None:
             entry = replace(entry, table=table.name)

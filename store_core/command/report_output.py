@@ -59,14 +59,14 @@ class ReportOutput:
         OSError
             If the file can't be written.
         """
+        context = click.get_current_context()
+        words = partial(spelled, command=context.command)
         if self.is_json:
             click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
         else:
-            context = click.get_current_context()
-            words = partial(spelled, command=context.command)
             click.echo(report.to_text(Surroundings.of(context).report_width, words))
         if self.html is not None:
-            write_new(self.html, report.to_html())
+            write_new(self.html, report.to_html(words))
         return ExitCode.of(report.verdict)
 
 

@@ -43,7 +43,7 @@ BILL_SCHEMA: Final = ReportSchema(
         Fact("segments", "segment files of the log"),
         Fact("segment_size", "bytes of each"),
         Fact("file_bytes", "bytes of all of them; what is no record is filler, unwritten or damaged"),
-        Fact("damaged_ranges", "ranges within the log that are no message, in pieces of 16 MiB at most"),
+        Fact("damaged_ranges", "ranges within the log that are no message, in pieces of 16 MiB at most, or missing"),
         Fact("damaged_bytes", "bytes in them; they are in no table"),
         Fact("notes", "what else an operator should know"),
     ),

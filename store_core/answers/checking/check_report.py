@@ -188,8 +188,8 @@ class CheckReport(Report[CheckFacts]):
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"
         yield f"{counted(found.records, 'record')} {bounds}, in {counted(found.segments, 'segment')}"
-        certain = "with no gap, no duplicate, and each record in its place"
-        yield f"complete: {found.complete_queues} of {counted(found.queues, 'queue')}, {certain}"
+        queues = f"{found.complete_queues} of {counted(found.queues, 'queue')}"
+        yield f"complete, without gaps, duplicates or misplaced records: {queues}"
         count = sum(self.counts.values())
         yield counted(count, "finding") if count else "no findings"
         yield from (f"note: {text}" for text in found.notes)

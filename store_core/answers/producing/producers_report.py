@@ -52,7 +52,7 @@ PRODUCERS_SCHEMA: Final = ReportSchema(
         Fact("inversions", "messages born before the one that precedes them in their queue, of the same sharding key"),
         Fact("spread_keys", "pairs of topic and sharding key whose messages are in several queues"),
         Fact("ahead", "sends that were born, by their producer's clock, after the broker stored them"),
-        Fact("damaged_ranges", "ranges within the log that are no message, in pieces of 16 MiB at most"),
+        Fact("damaged_ranges", "ranges within the log that are no message, in pieces of 16 MiB at most, or missing"),
         Fact("damaged_bytes", "bytes in them"),
         Fact("notes", "what else an operator should know"),
     ),

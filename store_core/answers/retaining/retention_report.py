@@ -14,6 +14,7 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.counted import agreeing, counted
+from store_core.store.clean.log_cleaner import parse_delete_when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,11 +206,16 @@ def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
         yield f"the disk is above {found.warning_ratio} % from {found.full_at} on: messages are refused"
     yield (
         f"the log grows by {found.daily_growth:,} bytes a day; files stay {found.file_reserved_time} hours after their "
-        f"last change, and then go at {found.delete_when} o'clock"
+        f"last change, and then go at {_hours(found.delete_when)}"
     )
     if found.kept_hours is not None:
         yield f"messages of {found.kept_hours:g} hours are left at the end"
     yield from found.notes
+
+
+def _hours(delete_when: str) -> str:
+    """Return the hours of the day in words: ``04;16`` is 04:00 and 16:00."""
+    return " and ".join(f"{hour:02}:00" for hour in sorted(parse_delete_when(delete_when)))
 
 
 def _segments(count: int, to_come: int) -> str:

@@ -61,7 +61,8 @@ class ScanCounts:
     messages, bytes : int
         Messages, and bytes of their records.
     damaged_ranges, damaged_bytes : int
-        What is no message within the log, in pieces of 16 MiB at most; a torn tail after its end is not counted.
+        What is no message within the log, in pieces of 16 MiB at most, and what is missing between segments, one for
+        each place; a torn tail after the log's end is not counted.
     """
 
     messages: int = 0
@@ -86,6 +87,11 @@ class ScanCounts:
     def of_damage(cls, batch: pa.RecordBatch) -> Self:
         """Count damaged ranges."""
         return cls(0, 0, batch.num_rows, _sum_of(batch))
+
+    @classmethod
+    def of_missing(cls, ranges: Sequence[tuple[int, int]]) -> Self:
+        """Count what is missing between segments."""
+        return cls(0, 0, len(ranges), sum(end - begin for begin, end in ranges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,8 @@ class MessageScan(ABC, Generic[Found, Result_co]):
     ranges : tuple of ReadRange
     notes : tuple of str
         What planning found.
+    missing : ScanCounts
+        What is missing between segments, as damage.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]]
@@ -134,6 +142,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
         plan = plan_ranges(store, replace(self.options, verify_crc=True))  # where the log ends
         self.store = str(store_roots(store)[0])
         self.ranges, self.notes = plan.ranges, plan.notes
+        self.missing = ScanCounts.of_missing(plan.missing)
 
     @abstractmethod
     def nothing(self) -> Found:
@@ -159,7 +168,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
 
     def merge(self, scanned: Iterable[Scanned[Found]]) -> Result_co:
         """Put together what was gathered, range by range, and report it."""
-        found, counts = self.nothing(), ScanCounts()
+        found, counts = self.nothing(), self.missing
         for each in scanned:
             found.absorb(each.found)
             counts += each.counts

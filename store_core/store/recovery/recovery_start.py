@@ -104,7 +104,7 @@ def abnormal_start(
 def _fits_time(limit: int) -> Callable[[DispatchRequest], str | None]:
     def fits(first: DispatchRequest) -> str | None:
         stored = first.store_timestamp
-        why = f"its first record, of {stored}, is not later than the checkpoint's {limit} ms"
+        why = f"was stored at {stored}, not later than the checkpoint's {limit} ms"
         return why if stored <= limit else None
 
     return fits

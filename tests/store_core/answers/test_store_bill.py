@@ -132,6 +132,18 @@ def test_what_is_damaged_is_in_no_table_and_said(tmp_path: Path) -> None:
     assert "1 damaged range of" in report.to_text()
 
 
+def test_a_segment_that_is_missing_counts_as_damaged(tmp_path: Path) -> None:
+    store = log().write(tmp_path)
+    missing = sorted((store / "commitlog").iterdir())[1]
+    size = missing.stat().st_size
+    missing.unlink()
+    report = bill(store)
+
+    assert (1, size) == (report.found.damaged_ranges, report.found.damaged_bytes)
+    assert Verdict.DAMAGED is report.verdict
+    assert any(f"segment {missing.name} is missing" in note for note in report.found.notes)
+
+
 def test_rows_beyond_the_top_become_one(tmp_path: Path) -> None:
     report = bill(log().write(tmp_path), top=2)
     rows = report.tables["tags"].to_pylist()

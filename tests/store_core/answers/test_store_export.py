@@ -173,16 +173,19 @@ def test_a_last_record_that_is_damaged_is_not_exported_and_noted(log: LogBuilder
         assert Verdict.CLEAN is report.verdict
 
 
-def test_a_segment_that_is_missing_among_those_exported_is_noted(log: LogBuilder, tmp_path: Path) -> None:
+def test_a_segment_that_is_missing_among_those_exported_is_lost(log: LogBuilder, tmp_path: Path) -> None:
     store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
     missing = sorted((store / "commitlog").iterdir())[1]
+    size = missing.stat().st_size
     missing.unlink()
-    report = export(store, lake)
+    report, later = export(store, lake), export(store, lake)
     (note,) = report.found.notes
 
     assert report.found.messages == len(log_rows_there(store)) < len(log.records)
     assert f"segment {missing.name} is missing" in note
     assert "fail_on_data_loss" not in note
+    assert (size, Verdict.DAMAGED) == (report.found.lost_bytes, report.verdict)
+    assert (0, Verdict.CLEAN) == (later.found.lost_bytes, later.verdict)  # it is in the ledger
 
 
 def test_what_may_be_a_record_in_progress_is_not_noted(log: LogBuilder, tmp_path: Path) -> None:

@@ -31,6 +31,18 @@ def test_damage_ends_with_5_and_nothing_to_read_with_2(log: LogBuilder, tmp_path
     assert ExitCode.USAGE == call("bill", tmp_path / "none").code
 
 
+def test_a_missing_segment_ends_with_5_and_is_told_in_the_command_s_words(log: LogBuilder, tmp_path: Path) -> None:
+    store, page = log.write(tmp_path / "store"), tmp_path / "page"
+    sorted((store / "commitlog").iterdir())[1].unlink()
+    called = call("bill", store, "--html", page)
+
+    assert ExitCode.DAMAGED == called.code
+    for text in (called.text, page.read_text()):
+        assert "is missing" in text
+        assert "fail_on_data_loss" not in text
+    assert ExitCode.DAMAGED == call("producers", store).code
+
+
 def test_producers_who_sent_a_message_twice_are_a_finding(log: LogBuilder, store: Path, tmp_path: Path) -> None:
     assert ExitCode.DONE == call("producers", store).code
     log.append_all(b"one", b"two", properties={"UNIQ_KEY": "K1"})
