@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark_commitlog.running_spark import is_spark_running
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
-from store_core.files.archive_name import archive_codec, archive_error
+from store_core.files.packed_name import archive_codec, archive_error
 
 __all__ = ["check_report", "check_source", "check_writable"]
 

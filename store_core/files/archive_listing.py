@@ -8,8 +8,8 @@ import tarfile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.archive_name import archive_codec
 from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, read_piece
+from store_core.files.packed_name import archive_codec
 from store_core.files.remote.remote_file import RemoteFile, RemoteReader
 from store_core.files.remote.storage import local_file
 from store_core.files.remote.url_path import remote_file_of

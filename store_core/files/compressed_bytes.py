@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, UnsupportedStoreError
+from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.filled_memory import FilledMemory
-from store_core.files.segment_names import start_offset_of
-from store_core.format.counted import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,26 +22,12 @@ if TYPE_CHECKING:
     from store_core.format.segment_view import Frames
 
 __all__ = [
-    "CODECS",
     "LARGEST_SEGMENT",
-    "TO_EXPAND",
     "CompressedBytes",
     "CompressedFile",
-    "codec_of",
-    "compressed_error",
     "expanded_size",
-    "is_compressed_segment",
     "read_piece",
 ]
-
-CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".lz4": "lz4"}
-"""The codecs of pyarrow, by the ends of the names of the files that the usual programs make."""
-
-TO_EXPAND: Final = (
-    "In a copy of the store, put what it expands to in its place (gunzip, unzstd or unlz4); as it is, only its "
-    "messages can be read"
-)
-"""What to do about a compressed segment where one is needed as RocketMQ writes it."""
 
 LARGEST_SEGMENT: Final = 2**31 - 1
 """Bytes of the largest segment that RocketMQ can map (``MappedFile``: sizes are Java's int)."""
@@ -63,7 +47,7 @@ class CompressedFile(NamedTuple):
     path : str
         Absolute path, or URL.
     codec : str
-        One of `CODECS`.
+        One of `store_core.files.packed_name.CODECS`.
     remote : RemoteFile or None
         None on a disk of this machine.
     begin : int or None
@@ -108,35 +92,6 @@ class CompressedFile(NamedTuple):
             return pa.OSFile(self.path)
         storage = self.remote.path.storage.opened()
         return storage.file_system.open_input_stream(storage.path_of(self.remote.path.relative), compression=None)
-
-
-def codec_of(name: str) -> tuple[str, str] | None:
-    """Return the name of the segment that a compressed file holds, and its codec; None for other files."""
-    stem, dot, end = name.rpartition(".")
-    codec = CODECS.get(dot + end)
-    return None if codec is None else (stem, codec)
-
-
-def is_compressed_segment(name: str) -> bool:
-    """Return whether a file is a segment that was compressed as a whole, by its name."""
-    found = codec_of(name)
-    return found is not None and start_offset_of(found[0]) is not None
-
-
-def compressed_error(path: str, *, more: int = 0) -> UnsupportedStoreError:
-    """Return the error for a compressed segment where segments are needed as RocketMQ writes them.
-
-    Parameters
-    ----------
-    path : str
-        Path or URL.
-    more : int
-        How many others there are.
-    """
-    others = f", and so {agreeing(more, 'is', 'are')} {counted(more, 'more segment')}" if more else ""
-    return UnsupportedStoreError(
-        f"{path} is compressed{others}: expected segments as RocketMQ writes them. Nothing was changed. {TO_EXPAND}"
-    )
 
 
 def expanded_size(file: CompressedFile) -> int:

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError
-from store_core.files.compressed_bytes import codec_of, compressed_error
+from store_core.files.packed_name import codec_of, compressed_error
 from store_core.files.remote.remote_file import RemoteFile
 from store_core.files.remote.url_path import UrlPath, remote_file_of
 from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of

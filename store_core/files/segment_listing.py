@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.compressed_bytes import TO_EXPAND, is_compressed_segment
+from store_core.files.packed_name import TO_EXPAND, is_compressed_segment
 from store_core.files.segment_file import offset_of
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
-from store_core.files.archive_name import archive_codec, archive_error
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import names_in
+from store_core.files.packed_name import archive_codec, archive_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection

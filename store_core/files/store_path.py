@@ -17,8 +17,7 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
-from store_core.files.archive_name import archive_error
-from store_core.files.compressed_bytes import CompressedFile, compressed_error, expanded_size
+from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.dledger_log import (
     data_directory,
     dledger_logs,
@@ -28,6 +27,7 @@ from store_core.files.dledger_log import (
 )
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import segments_in, single_file
+from store_core.files.packed_name import archive_error, compressed_error
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath

@@ -35,7 +35,7 @@ def test_check_ends_with_1_where_something_is_wrong(tmp_path: Path, capsys: pyte
     store = str(log().write(tmp_path / "store"))
 
     assert 1 == check([store, "--no-bodies", "--json", str(tmp_path / "report.json"), "--html", str(tmp_path / "page")])
-    assert "complete: 0 of 1 queue," in capsys.readouterr().out
+    assert "misplaced records: 0 of 1 queue" in capsys.readouterr().out
     report = json.loads((tmp_path / "report.json").read_text())
     assert ["unit_missing"] == [each["kind"] for each in report["tables"]["counts"]]
     assert "unit_missing" in (tmp_path / "page").read_text()

@@ -12,6 +12,7 @@ import pytest
 from store_core import read_messages
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import compressed_bytes
+from store_core.files.packed_name import CODECS
 from store_core.files.store_path import list_segments
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def root(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
 def compress(path: Path, end: str) -> Path:
     """Put a compressed file in the place of a plain one."""
     target = path.with_name(path.name + end)
-    with pa.CompressedOutputStream(pa.OSFile(str(target), "wb"), compressed_bytes.CODECS[end]) as stream:
+    with pa.CompressedOutputStream(pa.OSFile(str(target), "wb"), CODECS[end]) as stream:
         stream.write(path.read_bytes())
     path.unlink()
     return target
