@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["ExitCode", "exit_code_help", "markdown_document"]
 
 _HELP_WIDTH: Final = 100
+_WRONG_USAGE: Final = (
+    "wrong usage: a wrong argument, option, column or row; or no such store, topic or group; or, where one message is "
+    "asked about, no such message"
+)
 
 
 class ExitCode(IntEnum):
@@ -37,7 +41,7 @@ class ExitCode(IntEnum):
 
     DONE = 0, "success: the work is done, or nothing needs attention"
     FINDINGS = 1, "findings: something differs, or rows were left out; the report names them"
-    USAGE = 2, "wrong usage: a wrong argument, option, column or row; or no such store, topic, queue or key"
+    USAGE = 2, _WRONG_USAGE
     FAILED = 3, "failed: something can't be read or written, there is no suitable Java, or Spark failed"
     REFUSED = 4, "refused: the store is open elsewhere, is of an unsupported kind, or data would be lost"
     DAMAGED = 5, "done, but the log is damaged"

@@ -11,14 +11,15 @@ import pyarrow.compute as pc
 from store_core.answers.scanning.group_table import COUNT, SUM, GroupTable
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import CORRUPT_RECORD, column_named, resolve_columns
+from store_core.format.near_name import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Groups"]
 
-_TIMES: Final = ("minute", "hour", "day")
-"""Groups by store time that are not columns of their own."""
+_TIMES: Final = {"minute": 60_000_000, "hour": 3_600_000_000, "day": 86_400_000_000}
+"""Groups by store time that are not columns of their own -> microseconds."""
 
 _STORED: Final = "store_timestamp"
 _SIZE: Final = "store_size"
@@ -60,7 +61,7 @@ class Groups:
         InvalidOptionError
             If a name is neither a column of single values nor a unit of time, or is given twice.
         """
-        found = [name.lower() if name.lower() in _TIMES else resolve_columns([name])[0] for name in names]
+        found = [_resolved(name) for name in names]
         for name in found:
             if found.count(name) > 1:
                 raise InvalidOptionError(f"{name!r} is named twice in {', '.join(names)}")
@@ -101,5 +102,22 @@ class Groups:
             )
 
 
+def _resolved(name: str) -> str:
+    """Return what a name means: a column, or a unit of time."""
+    if name.lower() in _TIMES:
+        return name.lower()
+    try:
+        return resolve_columns([name])[0]
+    except InvalidOptionError as error:
+        hint = did_you_mean(name, _TIMES)
+        text = f"messages can't be counted by {name!r}; {hint}" if hint else f"{error}; and {', '.join(_TIMES)}"
+        raise InvalidOptionError(text) from error
+
+
 def _values(batch: pa.RecordBatch, name: str) -> pa.Array:
-    return pc.floor_temporal(batch.column(_STORED), unit=name) if name in _TIMES else batch.column(name)
+    if name not in _TIMES:
+        return batch.column(name)
+    stored = batch.column(_STORED)
+    unit = _TIMES[name]
+    earliest = pa.scalar(-(2**63 // unit) * unit, pa.int64()).cast(stored.type)  # flooring what is earlier overflows
+    return pc.floor_temporal(pc.if_else(pc.less(stored, earliest), earliest, stored), unit=name)

@@ -10,7 +10,7 @@ from store_core.errors import SegmentLayoutError, StoreNotFoundError
 from store_core.files.packed_name import codec_of, compressed_error
 from store_core.files.remote.remote_file import RemoteFile
 from store_core.files.remote.url_path import UrlPath, remote_file_of
-from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, advice_on_name, start_offset_of
+from store_core.files.segment_names import LAST_OFFSET, advice_on_name, start_offset_of, why_no_segment
 from store_core.files.segment_source import Segment, open_pages
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.record.record_head import head_reader
@@ -39,7 +39,7 @@ def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) 
         stem, codec = codec_of(entry.name) or (entry.name, None)
         start_offset = start_offset_of(stem)
         if start_offset is None or entry.kind != "file" or start_offset + entry.size > LAST_OFFSET:
-            notes.append(f"ignored the {entry.kind} {entry.path}: {NAME_RULE}.{advice_on_name(entry.name)}")
+            notes.append(f"ignored the {entry.kind} {entry.path}: {why_no_segment(stem)}.{advice_on_name(entry.name)}")
         elif codec is not None and not compressed:
             notes.append(f"ignored the file {entry.path}: {_COMPRESSED}.")
         else:
@@ -93,7 +93,9 @@ def single_file(path: Path, *, compressed: bool = False) -> Segment:
     except FileNotFoundError as error:
         raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
     if start_offset is None or start_offset + size > LAST_OFFSET:
-        raise SegmentLayoutError(f"{path} is not named like a segment: {NAME_RULE}.{_name_it_should_have(path, size)}")
+        raise SegmentLayoutError(
+            f"{path} is not named like a segment: {why_no_segment(stem)}.{_name_it_should_have(path, size)}"
+        )
     return Segment(str(path), start_offset, size, remote=remote_file_of(path), codec=codec)
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["LAST_OFFSET", "NAME_RULE", "advice_on_name", "start_offset_of"]
+__all__ = ["LAST_OFFSET", "NAME_RULE", "advice_on_name", "start_offset_of", "why_no_segment"]
 
 NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 LAST_OFFSET: Final = 2**63 - 1
 
+_TOO_FAR: Final = "the start offset in its name is larger than that of any segment"
 _NAME: Final = re.compile(r"[0-9]{20,}")
 
 
@@ -20,6 +21,11 @@ def start_offset_of(name: str) -> int | None:
         return None
     offset = int(name) if len(name.lstrip("0")) <= len(str(LAST_OFFSET)) else LAST_OFFSET
     return offset if offset < LAST_OFFSET else None
+
+
+def why_no_segment(name: str) -> str:
+    """Return why a file is not a segment, by its name; a clause."""
+    return _TOO_FAR if _NAME.fullmatch(name) and start_offset_of(name) is None else NAME_RULE
 
 
 def advice_on_name(name: str) -> str:

@@ -218,7 +218,12 @@ def _has_queue_files(root: Path, file_system: FileSystem) -> bool:
 def _log_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
     """Yield notes for readers of the log."""
     tiered = root / CONFIG_DIRECTORY / "tieredStoreMetadata.json"
-    if file_system.status(tiered) is not None:
+    try:
+        is_tiered = file_system.status(tiered) is not None
+    except PermissionError:  # who reads the log need not be allowed to look elsewhere
+        yield f"{tiered.parent} can't be looked into: whether tiered storage holds more messages is not known."
+        return
+    if is_tiered:
         yield (
             f"{tiered} is there: tiered storage (RocketMQ 5.1 and later) may hold messages that retention has deleted "
             f"from the log. It is not read."

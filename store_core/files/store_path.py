@@ -32,7 +32,7 @@ from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE
-from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
+from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind, has_queues
 from store_core.files.store_parts import COMMIT_LOG, check_is_no_url, path_exists
 
 if TYPE_CHECKING:
@@ -242,6 +242,12 @@ def _there(path: UrlPath) -> UrlPath:
 
 def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
     """Return the error that there is no segment, with stores nearby, or else the first entries that were skipped."""
+    bare = next((place for place in places if _lacks_log(place)), None)
+    if bare is not None:
+        return StoreNotFoundError(
+            f"nothing to read: {bare / COMMIT_LOG} is missing, while other parts of a store are in {bare}. Copy it, "
+            f"too, or give the directory that has the segments"
+        )
     text = (
         f"nothing to read: no segment file in {', '.join(map(str, places))} ({NAME_RULE}; a store root has them in "
         f"{COMMIT_LOG}/)."
@@ -250,6 +256,11 @@ def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundErr
     if stores:
         return StoreNotFoundError(f"{text} A store may be at {_first_of(stores, ', ')}")
     return StoreNotFoundError(f"{text} {_first_of(notes, ' ')}".rstrip())
+
+
+def _lacks_log(place: Path) -> bool:
+    """Return whether a directory has parts of a store that nothing else has, but no log."""
+    return not isinstance(place, UrlPath) and not (place / COMMIT_LOG).exists() and has_queues(place)
 
 
 def _stores_near(place: Path) -> Iterator[str]:

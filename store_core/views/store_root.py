@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.access import explained_access
 from store_core.files.archive_listing import is_archive
 from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
@@ -41,23 +42,26 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
         If nothing exists at a path.
     SegmentLayoutError
         If a path is a file that is no segment.
+    StoreAccessError
+        If a part of the store may not be looked into.
     InvalidOptionError
         If the paths have several roots, or one is another part of a store.
     UnsupportedStoreError
         If it is an archive, and as of `store_core.files.store_kind.check_store_kind`.
     """
     places = places_of(paths)
-    for place in places:
-        _check_place(place)
-    roots = tuple(dict.fromkeys(map(_root_at, places)))
-    if len(roots) > 1:
-        raise InvalidOptionError(
-            f"expected the root of one store, found {', '.join(map(str, roots))}: queues, index and configuration are "
-            f"below one root (storePathRootDir), wherever the segments are. Give that"
-        )
-    check_is_root(roots[0], OsFileSystem())
-    check_store_kind(roots[0], OsFileSystem(), use, reads_entries=True)
-    return roots[0]
+    with explained_access(places[0]):
+        for place in places:
+            _check_place(place)
+        roots = tuple(dict.fromkeys(map(_root_at, places)))
+        if len(roots) > 1:
+            raise InvalidOptionError(
+                f"expected the root of one store, found {', '.join(map(str, roots))}: queues, index and configuration "
+                f"are below one root (storePathRootDir), wherever the segments are. Give that"
+            )
+        check_is_root(roots[0], OsFileSystem())
+        check_store_kind(roots[0], OsFileSystem(), use, reads_entries=True)
+        return roots[0]
 
 
 def _check_place(place: Path) -> None:

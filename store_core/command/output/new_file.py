@@ -16,18 +16,25 @@ if TYPE_CHECKING:
 __all__ = ["check_new", "new_file", "write_new", "write_new_json"]
 
 _UNFINISHED: Final = ".part"
+_LOG: Final = "commitlog"
+"""The directory that each root of a store has."""
 
 
 def check_new(option: str, target: Path | None) -> None:
-    """Refuse a file that exists, before anything is read.
+    """Refuse a file that exists, or would be in a store, before anything is read.
 
     Raises
     ------
     click.UsageError
-        If it exists already.
+        If it exists already, or a directory above it is the root of a store.
     """
-    if target is not None and target.exists():
+    if target is None:
+        return
+    if target.exists():
         raise click.UsageError(f"{target} exists already: delete it first, or give another {option}")
+    root = next((each for each in target.resolve().parents if (each / _LOG).is_dir()), None)
+    if root is not None:
+        raise click.UsageError(f"{target} is in the store {root}, where nothing is written: give another {option}")
 
 
 @contextmanager

@@ -56,9 +56,19 @@ def parse_integer(name: str, value: object, low: int, high: int, expected: str) 
         If it is not an integer, or not between `low` and `high`, both inclusive.
     """
     number = int(value.strip()) if isinstance(value, str) and is_integer(value) else value
-    if not isinstance(number, SupportsIndex) or isinstance(number, bool) or not low <= index(number) <= high:
+    found = _as_index(number)
+    if found is None or not low <= found <= high:
         refuse_value(name, value, expected)
-    return index(number)
+    return found
+
+
+def _as_index(value: object) -> int | None:
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        return None
+    try:
+        return index(value)
+    except TypeError:  # an array of numpy has the method, whatever its size
+        return None
 
 
 def check_order(kind: str, start: int | None, end: int | None, where: str = "") -> None:

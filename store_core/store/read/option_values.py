@@ -180,14 +180,22 @@ def _position(name: str, value: object) -> int:
 
 
 def _use(name: str, value: object) -> str:
-    return _one_of("auto", "never")(name, value.lower() if isinstance(value, str) else value)
+    return _one_of("auto", "never", fold=str.lower)(name, value)
 
 
 def _directory(name: str, value: object) -> str:
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else value
-    if not isinstance(found, str) or not found.strip() or "://" in found:
+    if not isinstance(found, str) or not found.strip() or "://" in found or not _is_path(found):
         refuse_value(name, value, "a directory on this machine")
     return found
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a text can be a path of this machine at all."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _filter(name: str, value: object) -> str:
@@ -266,16 +274,18 @@ def _boolean(name: str, value: object) -> bool:
 def _mode(name: str, value: object) -> ReadMode:
     if isinstance(value, ReadMode):
         return value
-    return ReadMode[_one_of(*ReadMode.__members__)(name, value.upper() if isinstance(value, str) else value)]
+    return ReadMode[_one_of(*ReadMode.__members__, fold=str.upper)(name, value)]
 
 
 def _filter_type(name: str, value: object) -> str:
-    return _one_of(*FILTER_TYPES)(name, value.upper() if isinstance(value, str) else value)
+    return _one_of(*FILTER_TYPES, fold=str.upper)(name, value)
 
 
-def _one_of(*allowed: str) -> Callable[[str, object], str]:
+def _one_of(*allowed: str, fold: Callable[[str], str] = str) -> Callable[[str, object], str]:
+    """Make the parser of a name, whose case `fold` may change."""
+
     def parse(name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else value
+        text = fold(value.strip()) if isinstance(value, str) else value
         if not isinstance(text, str) or text not in allowed:
             refuse_value(name, value, f"one of {', '.join(allowed)}")
         return text

@@ -19,11 +19,21 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import SegmentVanishedError
 from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import open_pages, open_segment, size_on_disk
+from store_core.files.store_kind import has_queues
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
-from store_core.files.store_path import layout_problems, list_segments, located, missing_ranges, usual_size
+from store_core.files.store_path import (
+    layout_problems,
+    list_segments,
+    located,
+    missing_ranges,
+    store_roots,
+    usual_size,
+)
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.walk_start import find_walk_starts
+from store_core.store.outside import check_outside
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note
 from store_core.store.read.found_end import FoundEnd
@@ -174,6 +184,13 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
     return None if first is None else int(first["physical_offset"][0].as_py())
 
 
+def _check_proofs(directory: str, paths: StorePaths) -> None:
+    """Refuse a directory for proofs that is in the store, whether a look-up is going to use it or not."""
+    for root in store_roots(paths):
+        if not isinstance(root, UrlPath) and has_queues(root):
+            check_outside("proofs", Path(directory).resolve(), root)
+
+
 class _Planner:
     def __init__(
         self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None, *, by_tail: bool
@@ -182,6 +199,8 @@ class _Planner:
         self._paths = paths = located(paths, options.storage)
         self._traffic = TrafficOf(paths)
         self._options = options
+        if options.proofs is not None:
+            _check_proofs(options.proofs, paths)
         self._costs = costs
         self._end_as_of = end_as_of
         listed, notes = list_segments(paths, reads_entries=True, storage=options.storage)

@@ -63,6 +63,18 @@ def test_messages_are_counted_by_their_store_time(store: Path, unit: str, count:
     assert sorted(row[unit] for row in rows) == [row[unit] for row in rows]
 
 
+@pytest.mark.parametrize("unit", ["minute", "hour", "day"])
+def test_times_before_those_that_a_column_can_hold_are_in_its_first_group(
+    log: LogBuilder, tmp_path: Path, unit: str
+) -> None:
+    log.append(b"early", store_timestamp=-(2**62))
+    rows = call("count", log.write(tmp_path), f"--by={unit}", "--format=jsonl").rows
+
+    assert rows[0][unit].startswith("-290308-12-2")
+    assert ":00" in rows[0][unit]
+    assert 41 == sum(row["messages"] for row in rows)
+
+
 def test_filters_apply(store: Path) -> None:
     assert 10 == call("count", store, "--topic=payments", "--format=jsonl").rows[0]["messages"]
 
@@ -85,6 +97,7 @@ def test_more_groups_than_memory_should_hold_are_refused(store: Path, monkeypatc
 @pytest.mark.parametrize(
     ("by", "problem"),
     [("keys", "not single ones"), ("properties", "not single ones"), ("topik", "did you mean 'topic'?"),
+     ("hours", "did you mean 'hour'?"), ("week", "; and minute, hour, day"),
      ("topic,TOPIC", "named twice"), ("hour,hour", "named twice"), ("_corrupt_record", "not single ones")],
 )  # fmt: skip
 def test_what_messages_cannot_be_counted_by_is_refused(store: Path, by: str, problem: str) -> None:

@@ -109,6 +109,26 @@ def test_what_a_reader_may_not_read_is_named(name: str) -> None:
     assert str(root / name) in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["config", "consumequeue"])
+def test_what_a_view_may_not_read_is_named_and_the_log_is_read_without_it(name: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="commitlog-access-") as directory:
+        Path(directory).chmod(0o755)
+        root = ordinary_store(Path(directory) / "store")
+        (root / name).mkdir(exist_ok=True)
+        (root / name / "queue").touch()
+        messages = read_messages(root).read_all()
+        (root / name).chmod(0)
+        try:
+            with _without_privileges():
+                assert messages == read_messages(root).read_all()
+                with pytest.raises(StoreAccessError, match=r"Permission denied.* mode") as error:
+                    read_view(root, "topics").read_all()
+        finally:
+            (root / name).chmod(0o755)
+
+    assert str(root / name) in str(error.value)
+
+
 @pytest.mark.parametrize("name", ["checkpoint", f"commitlog/{0:020d}"])
 def test_a_named_pipe_is_no_file_and_nobody_waits_for_it(root: Path, name: str) -> None:
     (root / name).unlink()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -216,7 +217,16 @@ def test_a_stray_file_is_reported_and_ignored(root: Path, name: str, caplog: pyt
 
     assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
     assert f"ignored the file {root / 'commitlog' / name}" in listing.notes[0]
+    assert ("larger than that of any segment" in listing.notes[0]) == (name == "9" * 20)
     assert [("store_core", logging.WARNING, listing.notes[0])] == caplog.record_tuples
+
+
+def test_a_store_without_its_log_is_told_from_a_directory_of_something_else(root: Path) -> None:
+    (root / "consumequeue").mkdir()
+    shutil.rmtree(root / "commitlog")
+
+    with pytest.raises(StoreNotFoundError, match=f"{root / 'commitlog'} is missing, while other parts"):
+        list_segments(root)
 
 
 def test_a_directory_named_like_a_segment_is_reported_and_ignored(root: Path) -> None:

@@ -300,7 +300,7 @@ def plan_index_look_up(  # noqa: PLR0913 -- as of `plan_queue_look_up`
             return Unsuitable(f"its proof needs the queues: {found}", notes)
         return _read(found, files, segments, options, costs, proofs, list(notes))
     except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
-        return Unsuitable(f"the index can't be read: {error}", notes)
+        return Unsuitable(f"the index, or the queues that prove it, can't be read: {error}", notes)
 
 
 def _missing(roots: Sequence[Path]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.segment_names import LAST_OFFSET
 from store_core.files.segment_source import size_on_disk
 from store_core.files.store_kind import has_queues, queue_database
 from store_core.files.store_path import store_roots
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["PositionLookUp", "plan_position_look_up"]
 
 _read_place: Final = head_reader("queue_id", "queue_offset")
+_MOST_UNITS: Final = LAST_OFFSET // CQ_STORE_UNIT_SIZE
+"""Of a queue: the queue offset in a record is part of no checksum, and may be any number."""
+
 _PROVEN: Final = "the position is given, and the queue that the record names has a unit for it"
 _WALKED: Final = "the position is given; its segment is walked to it, because no unit of a queue proves the record"
 
@@ -193,6 +197,8 @@ class _FileUnits:
 
     def at(self, topic: str, queue_id: int, index: int) -> tuple[int, int] | None:
         """Return the position and size in the unit of a queue offset; None if the queue has no such unit."""
+        if not 0 <= index < _MOST_UNITS:
+            return None
         files, directory = OsFileSystem(), self.root / CONSUME_QUEUE / topic / str(queue_id)
         byte = index * CQ_STORE_UNIT_SIZE
         starts = [int(name) for name in names_in(directory, files) if name.isascii() and name.isdigit()]

@@ -50,6 +50,21 @@ def test_a_file_that_exists_is_never_overwritten(store: Path, tmp_path: Path) ->
     assert "exists already" in called.errors
 
 
+@pytest.mark.parametrize("place", ["commitlog", "consumequeue/x", ""])
+def test_nothing_is_written_into_a_store(store: Path, tmp_path: Path, place: str) -> None:
+    target = store / place / "x.csv"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    link = tmp_path / "link"
+    link.symlink_to(target.parent)
+
+    for given in (["-o", target], ["--output", link / "x.csv"]):
+        called = call("cat", store, *given)
+        assert ExitCode.USAGE == called.code
+        assert f"is in the store {store}, where nothing is written" in called.errors
+    assert ExitCode.USAGE == call("bill", store, "--html", target).code
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
 def test_after_an_error_there_is_no_file(log: LogBuilder, tmp_path: Path, suffix: str) -> None:
     log.flip(log.records[3].physical_offset, 8)

@@ -275,6 +275,15 @@ def test_a_position_is_proven_by_the_unit_of_its_own_queue(tmp_path: Path) -> No
         assert is_queued == ("has a unit for it" in plan.explanation.why)
 
 
+@pytest.mark.parametrize("queue_offset", [2**63 - 1, 2**62, 2**63 // UNIT.size, -1, -(2**63)])
+def test_a_record_with_any_queue_offset_is_found_by_its_position(tmp_path: Path, queue_offset: int) -> None:
+    log = small_store(tmp_path)
+    strange = log.append(b"strange", topic="t0", queue_offset=queue_offset)
+    log.write(tmp_path)
+
+    assert "is walked to it" in same_as_scan(tmp_path, physical_offset=strange.physical_offset).explanation.why
+
+
 def test_no_position_inside_a_record_is_one(tmp_path: Path) -> None:
     """The body holds a record that would fit its place, and a queue has a unit for another one."""
     log = LogBuilder(4096)

@@ -209,6 +209,9 @@ def test_what_can_not_be_written_is_a_note(store: Path, tmp_path: Path) -> None:
 def test_no_file_is_made_in_a_store_or_without_being_used(store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="proofs: expected a path outside of the store"):
         _asked(store, store / "proofs", key="k11")
+    for options in ({"key": "k11"}, {}):
+        with pytest.raises(InvalidOptionError, match="proofs: expected a path outside of the store"):
+            plan_ranges(store, ReadOptions.parse(proofs=store / "proofs", **options))
     with pytest.raises(InvalidOptionError, match="expected none, since option remember_proofs"):
         ReadOptions.parse(proofs="/tmp", remember_proofs="never")  # noqa: S108 -- not touched
     for wrong in ("", 3, b"x", "s3://bucket/proofs"):
