@@ -105,7 +105,7 @@ def replay(arguments: Sequence[str] | None = None) -> int:
         "--edit", action="append", default=[], metavar="COLUMN=SQL", help="topic, body, properties, flag"
     )
     parser.add_argument("--read-option", action="append", default=[], metavar="NAME=VALUE", help="of the data source")
-    parser.add_argument("--queues", type=int, default=4, metavar="N", help="queues to spread them over")
+    parser.add_argument("--queues", type=int, metavar="N", help="queues of each topic (default as it has, or 4)")
     parser.add_argument("--dry-run", action="store_true", help="encode and count them, and append nothing")
     add_release(parser)
     given = parser.parse_args(arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,11 +18,12 @@ from store_core.answers.life.provenance import (
     REPLAY_ORIGIN_TOPIC,
 )
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
-from store_core.answers.store_replay import sender_of
+from store_core.answers.life.replay_rows import WAITING_TOPICS
+from store_core.answers.store_replay import check_targets, queues_for, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.near_name import did_you_mean
-from store_core.format.property_string import RETRY_TOPIC
+from store_core.format.property_string import REAL_TOPIC, RETRY_TOPIC
 
 if TYPE_CHECKING:
     import os
@@ -58,13 +60,17 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
     frame = _as_new(found if where is None else found.where(where), options, edit)
     counts = frame.groupBy(_ORIGIN, "topic").count().orderBy(_ORIGIN, "topic").collect()
     topics = [{"origin_topic": row[0], "topic": row[1], "messages": row[2]} for row in counts]
-    facts = _appended(frame.select(*_WRITTEN), source, into, options)
+    targets = {row[1] for row in counts if row[1] is not None}
+    check_targets(targets, options)
+    queues = queues_for(targets, Path(into), options)
+    facts = _appended(frame.select(*_WRITTEN), source, into, replace(options, queues=queues))
     return ReplayReport.of(facts, {} if facts.is_repeat else {"topics": topics})
 
 
 def _as_new(frame: DataFrame, options: ReplayOptions, edit: Mapping[str, str]) -> DataFrame:
     """Return messages as new ones, edited, with what says where they come from."""
-    first = F.coalesce(F.col("properties")[RETRY_TOPIC], F.col("topic"))
+    waiting = F.when(F.col("topic").isin(*WAITING_TOPICS), F.col("properties")[REAL_TOPIC])
+    first = F.coalesce(F.col("properties")[RETRY_TOPIC], waiting, F.col("topic"))
     topic = first if options.to_topic is None else F.lit(options.to_topic)
     new = undelivered(frame.withColumns({_ORIGIN: F.col("topic"), "topic": topic}))
     edited = new.withColumns({name: F.expr(text) for name, text in edit.items()})

@@ -226,9 +226,10 @@ def _lines(found: DiffFacts) -> Iterator[str]:
             yield f"{side} begins {counted(values[f'earlier_bytes_{side}'], 'byte')} before {other}"
         if values[f"ahead_records_{side}"]:
             ahead = values[f"ahead_records_{side}"]
-            what = counted(ahead, "older record" if found.stale_side == side else "record")
-            stale = agreeing(ahead, ", so it is stale,", ", so they are stale,") if found.stale_side == side else ""
-            yield f"{side} has {what}{stale} after the end of {other}"
+            is_older = agreeing(ahead, "that is older", "that are older")
+            stale = agreeing(ahead, "it is stale", "they are stale")
+            why = f" {is_older} than its last one: {stale}" if found.stale_side == side else ""
+            yield f"{side} has {counted(ahead, 'record')} after the end of {other}{why}"
     if found.filler_bytes:
         differ = agreeing(found.filler_bytes, "differs", "differ")
         yield f"{counted(found.filler_bytes, 'byte')} that nobody reads {differ}, in the rest of closed files"

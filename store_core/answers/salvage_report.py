@@ -31,7 +31,7 @@ SALVAGE_SCHEMA: Final = ReportSchema(
         Fact("end", "physical offset one past the last byte of its last segment"),
         Fact("into", "where the records went; null if nothing was written"),
         Fact("format", "`store` or `parquet`; null if nothing was written"),
-        Fact("records", "records that proved themselves"),
+        Fact("records", "records that were verified"),
         Fact("record_bytes", "their bytes"),
         Fact("after_damage", "how many of them are behind damage in their segment"),
         Fact("mismatched_property_crc", "how many of them differ from the checksum over the whole record"),
@@ -54,7 +54,7 @@ SALVAGE_SCHEMA: Final = ReportSchema(
         ),
         ReportTable(
             "grades",
-            "What speaks for the records",
+            "Evidence for the records",
             (
                 ReportColumn("found_by", pa.string(), "`chain`, or `after_damage` in their segment"),
                 ReportColumn("property_crc", pa.string(), "the checksum over the record: `none`, `match`, `mismatch`"),
@@ -144,7 +144,7 @@ class SalvageReport(Report[SalvageFacts]):
 
 def _lines(found: SalvageFacts) -> Iterator[str]:
     where = f", now in {found.into}" if found.into else "; nothing was written"
-    proved = agreeing(found.records, "proved itself", "proved themselves")
+    proved = agreeing(found.records, "was verified", "were verified")
     yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {proved}{where}"
     if found.after_damage:
         yield f"{found.after_damage:,} of them {agreeing(found.after_damage, 'is', 'are')} behind damage"

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
+from store_core.answers.config_notes import config_or_note
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
 from store_core.answers.life.replay_rows import REPLAYED_COLUMNS, replayed_batch
+from store_core.broker.topic_config import TopicConfig
+from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
+from store_core.files.config_paths import TOPICS_FILE
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -26,6 +30,7 @@ from store_core.store.least_value import check_least
 from store_core.store.put.bulk_append import fits
 from store_core.store.put.put_checks import topic_refusal
 from store_core.store.read.read_messages import read_messages
+from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import Transaction
 from store_core.store.sink.directory import SinkDirectory
@@ -36,18 +41,28 @@ from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
+    from store_core.broker.config_fields import ConfigFields
     from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
 
-__all__ = ["ReplayOptions", "replay", "sender_of"]
+__all__ = ["ReplayOptions", "check_targets", "queues_for", "replay", "sender_of"]
 
 _QUEUES: Final = 4
-"""Queues of a topic, unless it is said how many: RocketMQ's default of producers (``defaultTopicQueueNums``)."""
+"""Queues of a topic that is not configured: RocketMQ's default of producers (``defaultTopicQueueNums``)."""
+
+_MOST_QUEUES: Final = 1 << 10
+"""Queues of a topic that messages are spread over, however many are configured."""
+
+_OWN: Final = frozenset({TopicKind.HALF, TopicKind.OP, TopicKind.SCHEDULE, TopicKind.TIMER, TopicKind.SYSTEM})
+"""Topics whose messages a broker acts on."""
+
+_NOT_REPLAYED: Final = ("columns", "decompress")
+"""Options of the reader that change messages."""
 
 _LONGEST_ID: Final = 100
 
@@ -62,8 +77,9 @@ class ReplayOptions:
         Name of the replay: under one name, a store gets messages once. It is property ``REPLAY_ID`` of each.
     to_topic : str or None
         Where they go; by default the topic that each was sent to at first.
-    queues : int
-        Queues that they are spread over, in turn.
+    queues : int or None
+        Queues of each topic that they are spread over, in turn; by default as many as ``config/topics.json`` of the
+        target lets producers use, or 4 of a topic that it does not have.
     dry_run : bool
         Whether nothing is appended.
     config : MessageStoreConfig or None
@@ -74,7 +90,7 @@ class ReplayOptions:
 
     replay_id: str
     to_topic: str | None = None
-    queues: int = _QUEUES
+    queues: int | None = None
     dry_run: bool = False
     config: MessageStoreConfig | None = None
     release: Release = DEFAULT_RELEASE
@@ -90,7 +106,13 @@ class ReplayOptions:
         if not 0 < len(self.replay_id) <= _LONGEST_ID or not self.replay_id.isprintable():
             expected = f"a name of 1 to {_LONGEST_ID} printable characters"
             raise InvalidOptionError(f"replay_id: expected {expected}, found {self.replay_id[:_LONGEST_ID]!r}")
-        check_least(1, queues=self.queues)
+        if self.queues is not None:
+            check_least(1, queues=self.queues)
+        if self.to_topic is not None and kind_of_topic(self.to_topic) in _OWN:
+            raise InvalidOptionError(
+                f"to_topic: expected a topic of an application, found {self.to_topic[:_LONGEST_ID]!r}, which a broker "
+                f"keeps for itself"
+            )
 
 
 def sender_of(replay_id: str) -> str:
@@ -142,6 +164,11 @@ def replay(
     shared = {"release": options.release}
     if shared | read != read | shared:
         raise InvalidOptionError("release is an option of the replay, for both stores")
+    changing = next((name for name in _NOT_REPLAYED if read.get(name)), None)
+    if changing is not None:
+        raise InvalidOptionError(f"option {changing} is not one of a replay: messages are replayed as they are stored")
+    if ReadOptions.parse(**{name: read[name] for name in ("mode",) if name in read}).is_permissive:
+        raise InvalidOptionError("mode: expected FAILFAST or DROPMALFORMED, since damaged bytes can't be replayed")
     return _Replay(root_of(source), source, Path(into), options, read, clock or SystemClock()).run()
 
 
@@ -186,14 +213,14 @@ class _Replay:
 
     def _encoded(self, config: MessageStoreConfig) -> Iterator[StagedBatch]:
         """Yield the messages as records."""
-        options, queues = self.options, cycle(range(self.options.queues))
+        options, queue_of = self.options, _Queues(self.into, self.options.queues).next_of
         wanted = {"release": options.release} | self.read | {"columns": REPLAYED_COLUMNS}
         for batch in read_messages(self.source, **wanted):
             _check_kinds(batch)
-            messages = replayed_batch(batch, options.replay_id, options.to_topic, queues)
+            messages = replayed_batch(batch, options.replay_id, options.to_topic, queue_of)
             topics = messages["topic"].to_pylist()
             self.topics.update(zip(batch["topic"].to_pylist(), topics, strict=True))
-            _check_topics(set(topics), options)
+            check_targets(set(topics), options)
             records = encode_batch(messages, config.encode_rules, born_timestamp=self.clock.now_ms())
             if not fits(records, config.mapped_file_size_commit_log):
                 size = config.mapped_file_size_commit_log
@@ -229,9 +256,63 @@ def _check_kinds(batch: pa.RecordBatch) -> None:
         )
 
 
-def _check_topics(topics: set[str], options: ReplayOptions) -> None:
-    """Refuse topics that no broker accepts, or no directory can hold."""
+class _Queues:
+    """Spreads messages over the queues of their topics.
+
+    Parameters
+    ----------
+    into : Path
+        The store that they are appended to.
+    count : int or None
+        As of `ReplayOptions.queues`.
+    """
+
+    def __init__(self, into: Path, count: int | None) -> None:
+        self._count = count
+        self._configured = {} if count is not None else configured_queues(into)
+        self._cycles: dict[str, Iterator[int]] = {}
+
+    def next_of(self, topic: str) -> int:
+        """Return the queue of the next message to a topic."""
+        if topic not in self._cycles:
+            self._cycles[topic] = cycle(range(self._count or self._configured.get(topic, _QUEUES)))
+        return next(self._cycles[topic])
+
+
+def configured_queues(root: Path) -> dict[str, int]:
+    """Return how many queues producers use of each topic that a store's ``config/topics.json`` has."""
+    found, _ = config_or_note(root, TOPICS_FILE, _write_queues, "how many queues topics have")
+    return found or {}
+
+
+def queues_for(topics: Iterable[str], into: Path, options: ReplayOptions) -> int:
+    """Return over how many queues messages to several topics can be spread, so that consumers see all of them."""
+    configured = {} if options.queues is not None else configured_queues(into)
+    return options.queues or min((configured.get(topic, _QUEUES) for topic in topics), default=_QUEUES)
+
+
+def _write_queues(fields: ConfigFields) -> dict[str, int]:
+    usual = TopicConfig(topic_name="").write_queue_nums
+    table = fields.object("topicConfigTable").objects()
+    numbers = {name: topic.integer("writeQueueNums", usual) for name, topic in table}
+    return {str(name): min(number, _MOST_QUEUES) for name, number in numbers.items() if number > 0}
+
+
+def check_targets(topics: Iterable[str], options: ReplayOptions) -> None:
+    """Refuse topics that no broker accepts, or no directory can hold, or that a broker keeps for itself.
+
+    Raises
+    ------
+    InvalidOptionError
+        Naming the first one.
+    """
     for topic in sorted(topics):
-        reason = topic_refusal(topic, options.release) or refusal_of(topic, options.queues - 1)
+        kind = kind_of_topic(topic)
+        if kind in _OWN:
+            raise InvalidOptionError(
+                f"messages of topic {topic!r} can't be replayed to it: a broker keeps there {kind.value}. Choose "
+                f"others by topic, or name another target: option to_topic"
+            )
+        reason = topic_refusal(topic, options.release) or refusal_of(topic, (options.queues or _QUEUES) - 1)
         if reason is not None:
             raise InvalidOptionError(f"topic {topic[:_LONGEST_ID]!r}: {reason}")

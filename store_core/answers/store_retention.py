@@ -21,6 +21,7 @@ from store_core.files.file_system import OsFileSystem, disk_bytes
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse, queue_database
+from store_core.files.store_path import nothing_at, places_of
 from store_core.format.iso_time import iso_time
 from store_core.format.table_time import in_microseconds
 from store_core.format.utc_day import DAY_MS
@@ -196,7 +197,7 @@ class RetentionJob:
             yield "times of modification are those of the copy: files go as if the broker had written them then"
         if self.options.daily_growth is None and self.log.daily_growth and self.log.span < DAY_MS:
             seen = f"{self.log.span / 1000:,g} s of messages"
-            yield f"the growth is an estimate from {seen}: better give the broker's, in bytes a day (--daily-growth)"
+            yield f"the growth is an estimate from {seen}: give the broker's own, in bytes a day (--daily-growth)"
         if self.options.daily_growth is None and not self.log.daily_growth:
             yield "the growth is not known: the log's first and last record have no store times that differ"
         if _is_rocksdb(self.root):
@@ -259,7 +260,7 @@ def _log_of(store: StorePaths, root: Path) -> _Log:
     while len(segments) > 1 and not has_record(segments[-1]):
         segments.pop()
     if not segments:
-        raise StoreNotFoundError(f"{root} has no log: expected segment files in its directory commitlog")
+        raise nothing_at(places_of(store), ())
     files = tuple(
         LogFile(segment.start_offset, segment.size, modified_ns(segment) // 1_000_000, segment.name)
         for segment in segments

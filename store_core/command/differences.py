@@ -36,7 +36,7 @@ __all__ = ["diff"]
     help="bytes: those at each physical offset. records: wherever in the logs they are. auto: bytes, unless the two "
     "have segments of different sizes.  [default: auto]",
 )
-@click.option("--same-extent", is_flag=True, help="That one begins or ends elsewhere is a finding, too.")
+@click.option("--same-extent", is_flag=True, help="Also report it if one begins or ends elsewhere.")
 @click.option("--most-rows", type=click.IntRange(0), default=1000, metavar="N", help="Rows listed; all are counted.")
 @with_processes
 @with_storage

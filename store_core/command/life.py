@@ -208,7 +208,7 @@ def deadletters(store: Store, group: tuple[str, ...], processes: int, output: Re
 @click.option("--id", "replay_id", required=True, metavar="NAME", help="Under one name, messages are appended once.")
 @click.option("--into", metavar="PATH", help="A store, made if there is none.  [default: STORE]")
 @click.option("--to-topic", metavar="TOPIC", help="Where they go.  [default: where each was sent at first]")
-@click.option("--queues", type=click.IntRange(1), default=4, metavar="N", help="Queues to spread them over.")
+@click.option("--queues", type=click.IntRange(1), metavar="N", help="Queues of each topic.  [default: as it has, or 4]")
 @click.option("--dry-run", is_flag=True, help="Count and encode them, and append nothing.")
 @with_report
 @with_read_options

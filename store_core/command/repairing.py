@@ -86,8 +86,8 @@ def repair(  # noqa: PLR0913 -- the command's own options
     if apply is not None:
         if any(each is not None for each in (plan, release, config, hash_slot_num, index_num)):
             raise click.UsageError(
-                "--apply takes everything from its plan: it goes with no --plan, --release, --config, --hash-slot-num, "
-                "--index-num"
+                "--apply takes everything from its plan: it can't be combined with --plan, --release, --config, "
+                "--hash-slot-num, --index-num"
             )
         with shown_engine(processes) as engine:
             report = repair_by(engine, store, apply)

@@ -16,16 +16,19 @@ from store_core.answers.life.provenance import (
 from store_core.format.columnar.property_maps import without_names
 from store_core.format.properties import PROPERTY_CRC
 from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT_MS
-from store_core.format.record.delayed import TIMERS
+from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC, TIMERS
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-__all__ = ["OF_DELIVERY", "OF_RECORD", "REPLAYED_COLUMNS", "replayed_batch", "undelivered"]
+__all__ = ["OF_DELIVERY", "OF_RECORD", "REPLAYED_COLUMNS", "WAITING_TOPICS", "replayed_batch", "undelivered"]
 
 OF_DELIVERY: Final = (DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGROUP", TIMER_OUT_MS, *TIMERS)
 """Properties by which a broker delivers a message elsewhere; a message that is sent again has none of them."""
+
+WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
+"""Topics in which a broker keeps messages of others, which they name as ``REAL_TOPIC``, until their time."""
 
 _NOT_SENT: Final = (*OF_DELIVERY, PROPERTY_CRC)
 
@@ -65,7 +68,7 @@ def undelivered(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def replayed_batch(
-    batch: pa.RecordBatch, replay_id: str, to_topic: str | None, queues: Iterator[int]
+    batch: pa.RecordBatch, replay_id: str, to_topic: str | None, queue_of: Callable[[str], int]
 ) -> pa.RecordBatch:
     """Return messages, read with `REPLAYED_COLUMNS`, as new ones: never failed, and not part of a transaction.
 
@@ -75,19 +78,28 @@ def replayed_batch(
     replay_id : str
     to_topic : str or None
         If None, they go to the topic that they were sent to at first.
-    queues : iterator of int
-        Queues, one for each message.
+    queue_of : callable
+        Returns the queue of the next message to a topic.
     """
-    firsts = pc.map_lookup(batch["properties"], pa.scalar(RETRY_TOPIC), "last").to_pylist()
+    targets = [to_topic] * len(batch) if to_topic is not None else _first_topics(batch)
     at = batch.schema.get_field_index("born_timestamp")
     micros = batch["born_timestamp"].cast(pa.int64())  # a record's time may be none that Python's datetime has
     batch = batch.set_column(at, "born_timestamp", micros)
     rows = undelivered(batch).to_pylist()
-    replayed = [
-        _replayed(row, replay_id, to_topic or first or row["topic"], next(queues))
-        for row, first in zip(rows, firsts, strict=True)
-    ]
+    replayed = [_replayed(row, replay_id, topic, queue_of(topic)) for row, topic in zip(rows, targets, strict=True)]
     return pa.RecordBatch.from_pylist(replayed, _SCHEMA)
+
+
+def _first_topics(batch: pa.RecordBatch) -> list[str]:
+    """Return the topics that messages were sent to at first, as far as the records tell."""
+    firsts, reals = (
+        pc.map_lookup(batch["properties"], pa.scalar(name), "last").to_pylist() for name in (RETRY_TOPIC, REAL_TOPIC)
+    )
+    topics = batch["topic"].to_pylist()
+    return [
+        first or (real if topic in WAITING_TOPICS and real else topic)
+        for first, real, topic in zip(firsts, reals, topics, strict=True)
+    ]
 
 
 def _replayed(row: dict[str, Any], replay_id: str, topic: str, queue_id: int) -> dict[str, Any]:

@@ -110,4 +110,8 @@ class RetentionOptions:
         for name, value, least, most in bounds:
             if value is not None and not least <= value <= most:
                 raise InvalidOptionError(f"{name}: expected {least} to {most}, found {value}")
+        if disk_size is not None and disk_used is not None and disk_used > disk_size:
+            raise InvalidOptionError(
+                f"disk_used: expected at most disk_size, {disk_size:,} bytes, found {disk_used:,} bytes"
+            )
         return cls(began, config, days, zone, disk_size, disk_used, daily_growth)

@@ -191,7 +191,7 @@ def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
     """Yield the lines of a forecast in which some of the segments that go are not there yet."""
     if found.deleted_segments:
         in_all = agreeing(found.deleted_segments, "", " in all")
-        what = f"{_segments(found.deleted_segments, to_come)} of {found.deleted_bytes:,} bytes{in_all}"
+        what = f"{_segments(found.deleted_segments, to_come)}, {found.deleted_bytes:,} bytes{in_all},"
         yield f"{what} will go by {found.until}, the first at {found.first_deletion}"
     else:
         yield f"no segment will go by {found.until}"
@@ -223,4 +223,4 @@ def _segments(count: int, to_come: int) -> str:
     if not to_come:
         return counted(count, "segment")
     future = f"{counted(to_come, 'segment')} not written yet"
-    return future if to_come == count else f"{counted(count - to_come, 'segment')} of today and {future},"
+    return future if to_come == count else f"{counted(count - to_come, 'segment')} of today and {future}"

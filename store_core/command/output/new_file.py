@@ -21,17 +21,19 @@ _LOG: Final = "commitlog"
 
 
 def check_new(option: str, target: Path | None) -> None:
-    """Refuse a file that exists, or would be in a store, before anything is read.
+    """Refuse a file that exists, or that can't be made or is in a store, before anything is read.
 
     Raises
     ------
     click.UsageError
-        If it exists already, or a directory above it is the root of a store.
+        If it exists already, its directory does not, or a directory above it is the root of a store.
     """
     if target is None:
         return
     if target.exists():
         raise click.UsageError(f"{target} exists already: delete it first, or give another {option}")
+    if not target.absolute().parent.is_dir():
+        raise click.UsageError(f"there is no directory {target.absolute().parent}: make it, or give another {option}")
     root = next((each for each in target.resolve().parents if (each / _LOG).is_dir()), None)
     if root is not None:
         raise click.UsageError(f"{target} is in the store {root}, where nothing is written: give another {option}")

@@ -12,6 +12,7 @@ import pyarrow as pa
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD
+from store_core.format.counted import agreeing
 from store_core.format.segment_view import ALL_THERE, AllThere
 from store_core.store.read.read_chunk import ReadChunk
 from store_core.store.read.row_filter import RowFilter
@@ -128,9 +129,9 @@ class ChunkRows:
             _log.warning("%s: %s", self._segment.path, self.filter.error_text(where))
         if self.dropped:
             _log.warning(
-                "%s: left out %d damaged ranges or records of %d bytes in all, between offsets %d and %d",
+                "%s: left out %s of %d bytes in all, between offsets %d and %d",
                 self._segment.path,
-                self.dropped,
+                f"{self.dropped:,} {agreeing(self.dropped, 'damaged range or record', 'damaged ranges or records')}",
                 self.dropped_bytes,
                 begin,
                 end,

@@ -119,7 +119,7 @@ class RebuildOptions:
             raise InvalidOptionError("topic and queue_id choose queues: the index is one for all topics")
         if self.verify and (self.replace or self.discard_old or self.since_offset or self.output):
             raise InvalidOptionError(
-                "verify changes nothing: it goes with no replace, discard_old, since_offset, output"
+                "verify changes nothing: it can't be combined with replace, discard_old, since_offset, output"
             )
 
     def _check_range(self, name: str, least: int, most: int) -> None:

@@ -61,7 +61,8 @@ class OutputDirectory:
         files, mark = self._file_system, self.path / _MARK
         if files.names(self.path) and files.status(mark) is None:
             raise UnsupportedStoreError(
-                f"{self.path} is not empty, and was not made by a rebuild: give another --output, or empty it"
+                f"{self.path} is not empty, and was not made by a rebuild: move what is there elsewhere, or give "
+                f"another output directory"
             )
         files.make_directories(self.path)
         file = files.open(mark, create=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import shutil
 import subprocess
@@ -123,6 +124,54 @@ def test_a_store_with_a_compressed_segment_gets_nothing(store: Path, tmp_path: P
     with pytest.raises(UnsupportedStoreError, match=f"{segment.name}.gz is compressed.*put what it expands to"):
         replayed(store, into, topic="%DLQ%billing", dry_run=dry_run)
     assert before == sorted(into.rglob("*"))
+
+
+def test_a_delayed_message_goes_to_its_own_topic_and_what_a_broker_acts_on_nowhere(tmp_path: Path) -> None:
+    log = LifeLog(1 << 16)
+    log.append(b"later", topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "3", "REAL_TOPIC": "mail", "REAL_QID": "0"})
+    log.append(b"half", topic="RMQ_SYS_TRANS_HALF_TOPIC", properties={"REAL_TOPIC": "mail", "TRAN_MSG": "true"})
+    root, into = log.write(tmp_path / "store"), tmp_path / "new"
+
+    assert 1 == replayed(root, into, topic="SCHEDULE_TOPIC_XXXX").found.messages
+    (row,) = rows_of(into)
+    assert ("mail", b"later") == (row["topic"], row["body"])
+    assert {"REAL_TOPIC", "DELAY"}.isdisjoint(dict(row["properties"]))
+    for given in ({}, {"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}):
+        with pytest.raises(InvalidOptionError, match=r"RMQ_SYS_TRANS_HALF_TOPIC.*a broker keeps there transactional"):
+            replayed(root, into, "T-2", **given)
+    with pytest.raises(InvalidOptionError, match="to_topic: expected a topic of an application"):
+        replayed(root, into, "T-2", topic="SCHEDULE_TOPIC_XXXX", to_topic="rmq_sys_wheel_timer")
+    assert 1 == len(rows_of(into))
+
+
+def test_messages_are_spread_over_the_queues_that_producers_use(store: Path, tmp_path: Path) -> None:
+    log = LifeLog(1 << 16)
+    for topic in ("a", "b", "a", "b", "a", "b", "a", "b", "a", "b"):
+        log.append(b"x", topic=topic)
+    root = log.write(tmp_path / "many")
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / "topics.json").write_text(
+        json.dumps({"topicConfigTable": {"a": {"topicName": "a", "readQueueNums": 2, "writeQueueNums": 2}}})
+    )
+
+    def queues_of(into: Path, replay_id: str) -> dict[str, list[int]]:
+        rows = [row for row in rows_of(into) if dict(row["properties"]).get("REPLAY_ID") == replay_id]
+        return {topic: [row["queue_id"] for row in rows if row["topic"] == topic] for topic in ("a", "b")}
+
+    replayed(root, store, "T-1")
+    assert {"a": [0, 1, 0, 1, 0], "b": [0, 1, 2, 3, 0]} == queues_of(store, "T-1")
+    replayed(root, store, "T-2", queues=3)
+    assert {"a": [0, 1, 2, 0, 1], "b": [0, 1, 2, 0, 1]} == queues_of(store, "T-2")
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [({"decompress": True}, "option decompress is not one of a replay"), ({"columns": "body"}, "option columns"),
+     ({"mode": "PERMISSIVE"}, "mode: expected FAILFAST or DROPMALFORMED")],
+)  # fmt: skip
+def test_options_that_change_messages_are_refused(store: Path, option: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
+        replay(store, store, ReplayOptions(replay_id="T-9", config=CONFIG), topic="a", **option)
 
 
 def test_what_no_broker_accepts_is_refused_and_nothing_stays(store: Path) -> None:

@@ -201,8 +201,7 @@ def test_segments_that_do_not_exist_yet_are_told_apart(store: Path) -> None:
     to_come = sum(row["segment"] is None for row in rows(report, "deletions"))
 
     assert to_come
-    assert (
-        f"{report.found.deleted_segments - to_come} segments of today and {to_come} segments not written yet, of"
-        in (" ".join(report.to_text().split()))
+    assert f"{report.found.deleted_segments - to_come} segments of today and {to_come} segments not written yet, " in (
+        " ".join(report.to_text().split())
     )
     assert f"will go by {report.found.until}" in " ".join(report.to_text().split())

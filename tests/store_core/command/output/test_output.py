@@ -50,6 +50,13 @@ def test_a_file_that_exists_is_never_overwritten(store: Path, tmp_path: Path) ->
     assert "exists already" in called.errors
 
 
+def test_a_directory_that_is_not_there_is_told_before_anything_is_read(store: Path, tmp_path: Path) -> None:
+    for given in (["cat", store, "-o"], ["bill", store, "--html"]):
+        called = call(*given, tmp_path / "none" / "x.html")
+        assert (ExitCode.USAGE, b"") == (called.code, called.data)
+        assert f"there is no directory {tmp_path / 'none'}" in called.errors
+
+
 @pytest.mark.parametrize("place", ["commitlog", "consumequeue/x", ""])
 def test_nothing_is_written_into_a_store(store: Path, tmp_path: Path, place: str) -> None:
     target = store / place / "x.csv"
