@@ -314,7 +314,7 @@ def test_dropmalformed_leaves_out_the_damage_only(
         log, *([] if at == CRC_AT else [17])
     )
     assert Read(tmp_path, mode="DROPMALFORMED").offsets == without(log, 17)
-    assert f"left out 1 damaged ranges or records of {record.size} bytes in all" in caplog.text
+    assert f"left out 1 damaged range or record of {record.size} bytes in all" in caplog.text
 
 
 @pytest.mark.parametrize(("at", "value"), BROKEN)
