@@ -19,7 +19,8 @@ from store_core.answers.life.provenance import (
 )
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
 from store_core.answers.life.replay_rows import WAITING_TOPICS
-from store_core.answers.store_replay import check_targets, queues_for, sender_of
+from store_core.answers.life.replay_targets import TargetQueues, check_targets
+from store_core.answers.store_replay import check_read, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.near_name import did_you_mean
@@ -51,6 +52,7 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
 ) -> ReplayReport:
     """Replay messages; see `pyspark_commitlog.answers.replay`."""
     options.check()
+    check_read({name.lower(): text for name, text in read.items()})
     for name in edit.keys() - set(_EDITED):
         hint = did_you_mean(name, _EDITED) or f"the columns are {', '.join(_EDITED)}"
         raise InvalidOptionError(f"edit: {name!r} can't be edited; {hint}")
@@ -61,9 +63,9 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
     counts = frame.groupBy(_ORIGIN, "topic").count().orderBy(_ORIGIN, "topic").collect()
     topics = [{"origin_topic": row[0], "topic": row[1], "messages": row[2]} for row in counts]
     targets = {row[1] for row in counts if row[1] is not None}
-    check_targets(targets, options)
-    queues = queues_for(targets, Path(into), options)
-    facts = _appended(frame.select(*_WRITTEN), source, into, replace(options, queues=queues))
+    queues = TargetQueues(Path(into), options.queues)
+    check_targets(targets, queues, options.release)
+    facts = _appended(frame.select(*_WRITTEN), source, into, replace(options, queues=queues.least_of(targets)))
     return ReplayReport.of(facts, {} if facts.is_repeat else {"topics": topics})
 
 

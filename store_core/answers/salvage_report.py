@@ -144,8 +144,8 @@ class SalvageReport(Report[SalvageFacts]):
 
 def _lines(found: SalvageFacts) -> Iterator[str]:
     where = f", now in {found.into}" if found.into else "; nothing was written"
-    proved = agreeing(found.records, "was verified", "were verified")
-    yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {proved}{where}"
+    verified = agreeing(found.records, "was verified", "were verified")
+    yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {verified}{where}"
     if found.after_damage:
         yield f"{found.after_damage:,} of them {agreeing(found.after_damage, 'is', 'are')} behind damage"
     if found.mismatched_property_crc:

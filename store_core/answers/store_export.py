@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.exporting.after_end import export_notes, missing_bytes
+from store_core.answers.exporting.after_end import export_notes
 from store_core.answers.exporting.export_job import ExportJob
 from store_core.answers.exporting.export_report import ExportFacts, ExportReport
 from store_core.answers.exporting.lake_proof import LakeProof
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.ranges import ReadRange
 
 __all__ = ["export", "export_by", "prove", "prove_by"]
 
@@ -85,7 +86,7 @@ def export_by(  # noqa: PLR0913 -- as `export`
         exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
         if not exported:
             return _report(store, target, entries, None, end)
-        lost += missing_bytes(store, begin, end)
+        lost += _missing_bytes(begin, ranges)
         entry = _entry(number, (begin, end), topics, exported, lost, entries)
         if table is not None:
             entry = replace(entry, table=table.name)
@@ -268,6 +269,12 @@ def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tupl
         return position, loss.end - loss.begin
     advice = f"To go on at offset {loss.resume_offset}: --allow-loss" if is_expired else "Export into another directory"
     raise type(loss)(loss.problem, loss.begin, loss.end, loss.resume_offset, advice)
+
+
+def _missing_bytes(begin: LogPosition, ranges: Sequence[ReadRange]) -> int:
+    """Return how many bytes of the log from a position on are in none of the ranges up to the last of them."""
+    ends = (begin.physical_offset, *(part.end for part in ranges))
+    return sum(max(part.begin - end, 0) for part, end in zip(ranges, ends, strict=False))
 
 
 def _entry(  # noqa: PLR0913 -- what an entry is made of

@@ -6,29 +6,24 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import count, cycle
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from store_core.answers.config_notes import config_or_note
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
 from store_core.answers.life.replay_rows import REPLAYED_COLUMNS, replayed_batch
-from store_core.broker.topic_config import TopicConfig
-from store_core.broker.topic_kind import TopicKind, kind_of_topic
+from store_core.answers.life.replay_targets import TargetQueues, check_targets, is_kept_by_broker
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
-from store_core.files.config_paths import TOPICS_FILE
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.queue.queue_path import refusal_of
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.least_value import check_least
 from store_core.store.put.bulk_append import fits
-from store_core.store.put.put_checks import topic_refusal
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import SinkCommit, check_lock
@@ -41,28 +36,15 @@ from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-    from store_core.broker.config_fields import ConfigFields
     from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
 
-__all__ = ["ReplayOptions", "check_targets", "queues_for", "replay", "sender_of"]
-
-_QUEUES: Final = 4
-"""Queues of a topic that is not configured: RocketMQ's default of producers (``defaultTopicQueueNums``)."""
-
-_MOST_QUEUES: Final = 1 << 10
-"""Queues of a topic that messages are spread over, however many are configured."""
-
-_OWN: Final = frozenset({TopicKind.HALF, TopicKind.OP, TopicKind.SCHEDULE, TopicKind.TIMER, TopicKind.SYSTEM})
-"""Topics whose messages a broker acts on."""
-
-_NOT_REPLAYED: Final = ("columns", "decompress")
-"""Options of the reader that change messages."""
+__all__ = ["ReplayOptions", "check_read", "replay", "sender_of"]
 
 _LONGEST_ID: Final = 100
 
@@ -78,8 +60,7 @@ class ReplayOptions:
     to_topic : str or None
         Where they go; by default the topic that each was sent to at first.
     queues : int or None
-        Queues of each topic that they are spread over, in turn; by default as many as ``config/topics.json`` of the
-        target lets producers use, or 4 of a topic that it does not have.
+        Queues of each topic that they are spread over, in turn; None as for `TargetQueues`.
     dry_run : bool
         Whether nothing is appended.
     config : MessageStoreConfig or None
@@ -108,7 +89,7 @@ class ReplayOptions:
             raise InvalidOptionError(f"replay_id: expected {expected}, found {self.replay_id[:_LONGEST_ID]!r}")
         if self.queues is not None:
             check_least(1, queues=self.queues)
-        if self.to_topic is not None and kind_of_topic(self.to_topic) in _OWN:
+        if self.to_topic is not None and is_kept_by_broker(self.to_topic):
             raise InvalidOptionError(
                 f"to_topic: expected a topic of an application, found {self.to_topic[:_LONGEST_ID]!r}, which a broker "
                 f"keeps for itself"
@@ -118,6 +99,28 @@ class ReplayOptions:
 def sender_of(replay_id: str) -> str:
     """Return the name of a replay in a store's ledger of appends."""
     return f"replay {replay_id}"
+
+
+def check_read(read: Mapping[str, Any]) -> None:
+    """Refuse options of the reader that change messages, or add rows that are none.
+
+    Parameters
+    ----------
+    read : mapping of str to object
+        Of the options by name, those that are given.
+
+    Raises
+    ------
+    InvalidOptionError
+        Naming the first one.
+    """
+    parsed = ReadOptions.parse(**{name: read[name] for name in ("mode", "decompress") if name in read})
+    is_given = {"columns": read.get("columns") is not None, "decompress": parsed.decompress}
+    changing = next((name for name, is_set in is_given.items() if is_set), None)
+    if changing is not None:
+        raise InvalidOptionError(f"option {changing} is not one of a replay: messages are replayed as they are stored")
+    if parsed.is_permissive:
+        raise InvalidOptionError("mode: expected FAILFAST or DROPMALFORMED, since damaged bytes can't be replayed")
 
 
 def replay(
@@ -164,11 +167,7 @@ def replay(
     shared = {"release": options.release}
     if shared | read != read | shared:
         raise InvalidOptionError("release is an option of the replay, for both stores")
-    changing = next((name for name in _NOT_REPLAYED if read.get(name)), None)
-    if changing is not None:
-        raise InvalidOptionError(f"option {changing} is not one of a replay: messages are replayed as they are stored")
-    if ReadOptions.parse(**{name: read[name] for name in ("mode",) if name in read}).is_permissive:
-        raise InvalidOptionError("mode: expected FAILFAST or DROPMALFORMED, since damaged bytes can't be replayed")
+    check_read(read)
     return _Replay(root_of(source), source, Path(into), options, read, clock or SystemClock()).run()
 
 
@@ -213,14 +212,14 @@ class _Replay:
 
     def _encoded(self, config: MessageStoreConfig) -> Iterator[StagedBatch]:
         """Yield the messages as records."""
-        options, queue_of = self.options, _Queues(self.into, self.options.queues).next_of
+        options, queues = self.options, TargetQueues(self.into, self.options.queues)
         wanted = {"release": options.release} | self.read | {"columns": REPLAYED_COLUMNS}
         for batch in read_messages(self.source, **wanted):
             _check_kinds(batch)
-            messages = replayed_batch(batch, options.replay_id, options.to_topic, queue_of)
+            messages = replayed_batch(batch, options.replay_id, options.to_topic, queues.next_of)
             topics = messages["topic"].to_pylist()
             self.topics.update(zip(batch["topic"].to_pylist(), topics, strict=True))
-            check_targets(set(topics), options)
+            check_targets(set(topics), queues, options.release)
             records = encode_batch(messages, config.encode_rules, born_timestamp=self.clock.now_ms())
             if not fits(records, config.mapped_file_size_commit_log):
                 size = config.mapped_file_size_commit_log
@@ -254,65 +253,3 @@ def _check_kinds(batch: pa.RecordBatch) -> None:
             f"message {row['msg_id']} of topic {row['topic']} is an inner batch, several messages in one record of a "
             f"BatchCQ topic: it can't be replayed. Choose others, by topic, key, tag or time"
         )
-
-
-class _Queues:
-    """Spreads messages over the queues of their topics.
-
-    Parameters
-    ----------
-    into : Path
-        The store that they are appended to.
-    count : int or None
-        As of `ReplayOptions.queues`.
-    """
-
-    def __init__(self, into: Path, count: int | None) -> None:
-        self._count = count
-        self._configured = {} if count is not None else configured_queues(into)
-        self._cycles: dict[str, Iterator[int]] = {}
-
-    def next_of(self, topic: str) -> int:
-        """Return the queue of the next message to a topic."""
-        if topic not in self._cycles:
-            self._cycles[topic] = cycle(range(self._count or self._configured.get(topic, _QUEUES)))
-        return next(self._cycles[topic])
-
-
-def configured_queues(root: Path) -> dict[str, int]:
-    """Return how many queues producers use of each topic that a store's ``config/topics.json`` has."""
-    found, _ = config_or_note(root, TOPICS_FILE, _write_queues, "how many queues topics have")
-    return found or {}
-
-
-def queues_for(topics: Iterable[str], into: Path, options: ReplayOptions) -> int:
-    """Return over how many queues messages to several topics can be spread, so that consumers see all of them."""
-    configured = {} if options.queues is not None else configured_queues(into)
-    return options.queues or min((configured.get(topic, _QUEUES) for topic in topics), default=_QUEUES)
-
-
-def _write_queues(fields: ConfigFields) -> dict[str, int]:
-    usual = TopicConfig(topic_name="").write_queue_nums
-    table = fields.object("topicConfigTable").objects()
-    numbers = {name: topic.integer("writeQueueNums", usual) for name, topic in table}
-    return {str(name): min(number, _MOST_QUEUES) for name, number in numbers.items() if number > 0}
-
-
-def check_targets(topics: Iterable[str], options: ReplayOptions) -> None:
-    """Refuse topics that no broker accepts, or no directory can hold, or that a broker keeps for itself.
-
-    Raises
-    ------
-    InvalidOptionError
-        Naming the first one.
-    """
-    for topic in sorted(topics):
-        kind = kind_of_topic(topic)
-        if kind in _OWN:
-            raise InvalidOptionError(
-                f"messages of topic {topic!r} can't be replayed to it: a broker keeps there {kind.value}. Choose "
-                f"others by topic, or name another target: option to_topic"
-            )
-        reason = topic_refusal(topic, options.release) or refusal_of(topic, (options.queues or _QUEUES) - 1)
-        if reason is not None:
-            raise InvalidOptionError(f"topic {topic[:_LONGEST_ID]!r}: {reason}")

@@ -62,3 +62,21 @@ def test_a_replay_is_chosen_and_edited_by_sql_and_made_once(
     assert expected.items() <= dict(row["properties"]).items()
     assert "RETRY_TOPIC" not in dict(row["properties"])
     assert 2 == replay([store, "--id", "T-2", "--edit", "bodi='x'"])
+    for option in ("decompress=true", "mode=PERMISSIVE", "columns=body"):
+        assert 2 == replay([store, "--id", "T-2", "--read-option", option])
+    capsys.readouterr()
+
+
+def test_a_replay_sends_a_delayed_message_to_its_own_topic_and_a_half_one_nowhere(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark  # as above
+    log = LifeLog()
+    log.append(b"later", topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "3", "REAL_TOPIC": "mail", "REAL_QID": "0"})
+    log.append(b"half", topic="RMQ_SYS_TRANS_HALF_TOPIC", properties={"REAL_TOPIC": "mail", "TRAN_MSG": "true"})
+    store, new = str(log.write(tmp_path / "store")), str(tmp_path / "new")
+
+    assert 2 == replay([store, "--id", "T-1", "--into", new])
+    assert "RMQ_SYS_TRANS_HALF_TOPIC" in capsys.readouterr().err
+    assert 0 == replay([store, "--id", "T-1", "--into", new, "--read-option", "topic=SCHEDULE_TOPIC_XXXX"])
+    assert [("mail", b"later")] == [(row["topic"], row["body"]) for row in read_messages(new).read_all().to_pylist()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log that was exported does not have: segments that are missing, and a record where it ends."""
+"""What there is to note of a log that was exported: segments that are missing, and what follows its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import layout_problems, missing_ranges, store_roots
+from store_core.files.store_path import layout_problems, store_roots
 from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.found_end import find_end
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.read.follow.log_position import LogPosition
 
-__all__ = ["export_notes", "missing_bytes"]
+__all__ = ["export_notes"]
 
 
 def export_notes(store: StorePaths, begin: int, end: LogPosition) -> tuple[str, ...]:
@@ -33,13 +33,6 @@ def export_notes(store: StorePaths, begin: int, end: LogPosition) -> tuple[str, 
         return notes + _on_tails(store, segments, end)
     except SegmentVanishedError:
         return notes
-
-
-def missing_bytes(store: StorePaths, begin: LogPosition, end: LogPosition) -> int:
-    """Return how many bytes between two positions are in segments that are missing, while later ones are there."""
-    segments = LogSegments.of(store, compressed=True).segments
-    bounds = begin.physical_offset, end.physical_offset
-    return sum(max(min(stop, bounds[1]) - max(start, bounds[0]), 0) for start, stop in missing_ranges(segments))
 
 
 def _on_gaps(segments: Sequence[Segment], begin: int, end: int) -> tuple[str, ...]:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["check_new", "new_file", "write_new", "write_new_json"]
 
 _UNFINISHED: Final = ".part"
-_LOG: Final = "commitlog"
-"""The directory that each root of a store has."""
 
 
 def check_new(option: str, target: Path | None) -> None:
@@ -34,7 +32,9 @@ def check_new(option: str, target: Path | None) -> None:
         raise click.UsageError(f"{target} exists already: delete it first, or give another {option}")
     if not target.absolute().parent.is_dir():
         raise click.UsageError(f"there is no directory {target.absolute().parent}: make it, or give another {option}")
-    root = next((each for each in target.resolve().parents if (each / _LOG).is_dir()), None)
+    from store_core.files.store_parts import COMMIT_LOG
+
+    root = next((each for each in target.resolve().parents if (each / COMMIT_LOG).is_dir()), None)
     if root is not None:
         raise click.UsageError(f"{target} is in the store {root}, where nothing is written: give another {option}")
 

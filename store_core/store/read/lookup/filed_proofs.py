@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from store_core.files.remote.url_path import UrlPath
-from store_core.store.outside import check_outside
 from store_core.store.read.lookup.file_state import FileState
 from store_core.store.read.lookup.index_survey import IndexSurvey
 from store_core.store.read.lookup.plain_proofs import (
@@ -66,12 +65,8 @@ T = TypeVar("T")
 def proofs_of(root: Path, options: ReadOptions, segments: Sequence[Segment]) -> FiledProofs:
     """Return what this process, or a file that the options name, keeps of a store, if the options want that.
 
-    Nothing is kept of a store on another machine, whose files can't be recognised as on this one.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the file would be in the store.
+    Nothing is kept of a store on another machine, whose files can't be recognised as on this one. That the file is
+    outside of the store was checked when the read was planned.
     """
     is_elsewhere = isinstance(root, UrlPath)
     proofs = None if options.remember_proofs == "never" or is_elsewhere else PROOFS
@@ -100,7 +95,6 @@ class FiledProofs(ProofsOfStore):
         self.notes: list[str] = []
         self._path: Path | None = None
         if directory is not None and proofs is not None:
-            check_outside("proofs", directory.resolve(), root)
             digest = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()
             self._path = directory / f"{digest[:_NAME_LENGTH]}.proofs"
             self._load(proofs, self._path, root)
