@@ -145,6 +145,7 @@ class _Tracing:
             messages=len(messages),
             records=len(rows),
             duplicates=sum(max(message.sends - 1, 0) for message in messages),
+            missing_bytes=extent.missing_bytes,
             dead=sum(StepKind.DEAD_LETTER in message.kinds for message in messages),
             notes=(*notes, *delay_notes, *offset_notes),
         )
@@ -164,7 +165,9 @@ class _Tracing:
                 notes = tuple(dict.fromkeys([*notes, *more]))
             if rows:
                 return rows, notes
-        raise StoreNotFoundError(f"{self.root} has no message with the key, id or position {what!r}")
+        missing = LogExtent.of(self.paths).missing_bytes
+        where = f"; {missing:,} bytes of its log are missing, where one may have been" if missing else ""
+        raise StoreNotFoundError(f"{self.root} has no message with the key, id or position {what!r}{where}")
 
     def _as_asked(self, meaning: Mapping[str, Any]) -> MessageRead:
         return read_of(TRACE_COLUMNS, trace_rows, release=self.options.release, **meaning)

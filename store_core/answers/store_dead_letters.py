@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from store_core.answers.config_notes import config_or_note
@@ -119,7 +119,7 @@ def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptio
     found_limits, notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _retry_limits, what)
     limits = found_limits or {}
     letters = [_letter(row, origins, extent.begin, limits) for row in rows]
-    facts = _facts(root, letters, (*found.notes, *notes))
+    facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
     return DeadLettersReport.of(
         facts, {"groups": list(_groups(letters, limits)), "letters": letters[: chosen.most_rows]}
     )

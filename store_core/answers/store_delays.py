@@ -23,6 +23,7 @@ from store_core.answers.life.delay_states import (
     level_states,
     timer_states,
 )
+from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.local_engine import local_engine
@@ -148,7 +149,8 @@ def delays_by(
         "timer": timer_states(found.tables["timers"], timers),
     }
     notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), chosen.release)
-    return _Made(root, chosen, rules, known, judged, (*found.notes, *notes)).report()
+    missing_bytes = LogExtent.of(paths).missing_bytes
+    return _Made(root, chosen, rules, known, judged, (*found.notes, *notes), missing_bytes).report()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class _Made:
     known: _Known
     judged: Mapping[str, pa.Table]
     notes: tuple[str, ...]
+    missing_bytes: int
 
     def report(self) -> DelaysReport:
         due = {kind: _due_of(_undelivered(table)) for kind, table in self.judged.items()}
@@ -210,6 +213,7 @@ class _Made:
             has_delay_offsets=known.delay_offsets is not None or not self.judged["level"].num_rows,
             has_timer_check=known.timers_read_until is not None or not self.judged["timer"].num_rows,
             next_due=iso_time(int(waiting.min())) if waiting.size else None,
+            missing_bytes=self.missing_bytes,
             notes=(*self.notes, *self._offset_notes()),
             **{state.value: states[state.value] for state in DelayState},
         )

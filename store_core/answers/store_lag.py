@@ -15,6 +15,7 @@ from store_core.answers.lagging.lag_report import LagFacts, LagReport
 from store_core.answers.lagging.lag_rows import WRONG_STATES, group_rows, largest_first, queue_row, summed_rows
 from store_core.answers.lagging.queue_lag import NO_OFFSET, AskedQueue, queue_lags
 from store_core.answers.lagging.unconsumed import unconsumed
+from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.local_engine import local_engine
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.errors import SegmentVanishedError
@@ -162,6 +163,7 @@ class LagJob:
             queues=len(rows),
             messages=sum(row.messages or 0 for row in rows),
             bytes=sum(row.size or 0 for row in rows),
+            missing_bytes=LogExtent(self.segments).missing_bytes,
             **{state: states.count(state) for state in (*WRONG_STATES, NO_OFFSET)},
             notes=(*self.groups.notes, *self._notes(rows, groups)),
         )

@@ -6,7 +6,8 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import count
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
 from store_core.answers.life.replay_rows import REPLAYED_COLUMNS, replayed_batch
-from store_core.answers.life.replay_targets import TargetQueues, check_targets, is_kept_by_broker
+from store_core.answers.life.replay_targets import TargetQueues, check_targets, is_kept_by_broker, is_producible
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -29,6 +30,7 @@ from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import Transaction
 from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.job_owner import is_alive, owner_text
 from store_core.store.sink.staged_batch import StagedBatch, stage_batches
 from store_core.store.sink.store_sizes import with_sizes_of
 from store_core.store.store_layout import check_root
@@ -89,6 +91,9 @@ class ReplayOptions:
             raise InvalidOptionError(f"replay_id: expected {expected}, found {self.replay_id[:_LONGEST_ID]!r}")
         if self.queues is not None:
             check_least(1, queues=self.queues)
+        if self.to_topic is not None and not is_producible(self.to_topic):
+            expected = "a topic of 1 to 127 letters, digits and characters of _-%|, as producers can name it"
+            raise InvalidOptionError(f"to_topic: expected {expected}, found {self.to_topic[:_LONGEST_ID]!r}")
         if self.to_topic is not None and is_kept_by_broker(self.to_topic):
             raise InvalidOptionError(
                 f"to_topic: expected a topic of an application, found {self.to_topic[:_LONGEST_ID]!r}, which a broker "
@@ -191,17 +196,18 @@ class _Replay:
             records = [batch.records for batch in self._encoded(config)]
             return self._report(sum(map(len, records)), sum(int(each.starts[-1]) for each in records))
         sink = SinkDirectory(self.into, files)
+        transaction = Transaction(sender_of(self.options.replay_id))
         commit = SinkCommit(
-            self.into, job, config, self.clock, files, transaction=Transaction(sender_of(self.options.replay_id))
+            self.into, job, config, self.clock, files, transaction=transaction, is_alive=partial(is_alive, self.clock)
         )
-        directory = sink.claim(job, "commitlog replay", "0")
+        encoded = self._encoded(config)
+        first = next(encoded, None)
+        if first is None:  # the name stays free for a replay whose filters choose something
+            return self._report(0, 0)
+        directory = sink.claim(job, owner_text(self.clock), "0")
         try:
             paths = (directory / f"part-{number:05d}.arrow" for number in count())
-            staged = list(stage_batches(self._encoded(config), paths, files))
-            if not self.topics:  # the name stays free for a replay whose filters choose something
-                commit.discard()
-                return self._report(0, 0)
-            done = commit.run(staged)
+            done = commit.run(list(stage_batches(chain([first], encoded), paths, files)))
         except BaseException:
             commit.discard()
             raise

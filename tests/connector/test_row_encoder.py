@@ -19,11 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.write import row_encoder
-from pyspark_commitlog.write.job_owner import is_alive, owner_text
+from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
 from pyspark_commitlog.write.row_encoder import RowEncoder
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
+from store_core.store.sink.job_owner import is_alive, owner_text
 from tests.connector.written import SMALL, append_rows, rows_of
 
 if TYPE_CHECKING:
@@ -310,23 +312,25 @@ def test_a_local_path_is_one_in_any_spelling(path: str) -> None:
 
 # ---- owners
 
+CLOCK = SystemClock()
+
 
 def test_this_process_is_alive_and_one_with_its_number_and_another_start_is_not() -> None:
-    owner = json.loads(owner_text())
+    owner = json.loads(owner_text(CLOCK, driver_process()))
 
-    assert is_alive(json.dumps(owner))
-    assert not is_alive(json.dumps(owner | {"started": "1"}))
-    assert not is_alive(json.dumps(owner | {"boot": "another"}))
+    assert is_alive(CLOCK, json.dumps(owner))
+    assert not is_alive(CLOCK, json.dumps(owner | {"started": "1"}))
+    assert not is_alive(CLOCK, json.dumps(owner | {"boot": "another"}))
     assert (socket.gethostname(), True) == (owner["host"], owner["process"] != os.getpid())
 
 
 def test_a_job_on_another_machine_is_believed_for_a_week() -> None:
-    owner = json.loads(owner_text()) | {"host": "elsewhere"}
+    owner = json.loads(owner_text(CLOCK)) | {"host": "elsewhere"}
 
-    assert is_alive(json.dumps(owner))
-    assert not is_alive(json.dumps(owner | {"created": time.time() - 8 * 24 * 3600}))
+    assert is_alive(CLOCK, json.dumps(owner))
+    assert not is_alive(CLOCK, json.dumps(owner | {"created": time.time() - 8 * 24 * 3600}))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "\0", '{"host": 1}'])
 def test_an_owner_that_can_t_be_read_is_gone(text: str) -> None:
-    assert not is_alive(text)
+    assert not is_alive(CLOCK, text)

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pyspark_commitlog.write.job_owner import owner_text
 from pyspark_commitlog.write.writer import CommitLogWriter, plan_write
+from store_core.files.clock import SystemClock
+from store_core.store.sink.job_owner import owner_text
 
 if TYPE_CHECKING:
     from pyspark_commitlog.jobs.local_rows import LocalRows
@@ -29,7 +29,7 @@ def append_here(rows: LocalRows, options: WriteOptions) -> None:
         of what was staged.
     """
     planned = plan_write(options, from_arrow_schema(rows.schema), overwrite=False)
-    task = replace(planned, owner=owner_text(os.getpid()))
+    task = replace(planned, owner=owner_text(SystemClock()))
     writer = CommitLogWriter(task, overwrite=False)
     try:
         task.claim()

@@ -71,7 +71,7 @@ class StagingTask:
         With the sizes of the store.
     job : str
     owner : str
-        Who runs the job, see `pyspark_commitlog.write.job_owner`.
+        Who runs the job, see `store_core.store.sink.job_owner`.
     sight : StoreSight
         What the driver sees of the store.
     is_stream : bool

@@ -7,13 +7,14 @@ import json
 import logging
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.path_checks import check_writable
-from pyspark_commitlog.write.job_owner import is_alive, owner_text
+from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
 from store_core.errors import InvalidOptionError, StoreError
@@ -25,6 +26,7 @@ from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import Transaction
 from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.job_owner import is_alive, owner_text
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.store_sizes import with_sizes_of
 from store_core.store.store_layout import check_root
@@ -70,7 +72,9 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     if not overwrite:
         sized = with_sizes_of(options.root, options.config, file_system)
         options = replace(options, config=sized)
-    return StagingTask(options, f"job-{uuid.uuid4().hex}", owner_text(), StoreSight.of(options.root))
+    return StagingTask(
+        options, f"job-{uuid.uuid4().hex}", owner_text(SystemClock(), driver_process()), StoreSight.of(options.root)
+    )
 
 
 class CommitLogWriter(DataSourceArrowWriter):
@@ -196,13 +200,14 @@ def discard_partitions(options: WriteOptions, messages: Sequence[WriterCommitMes
 
 
 def _sink_commit(options: WriteOptions, job: str) -> SinkCommit:
+    clock = SystemClock()
     return SinkCommit(
         options.root,
         job,
         options.config,
-        SystemClock(),
+        clock,
         OsFileSystem(),
         rebuild=options.rebuild,
         staging=options.staging,
-        is_alive=is_alive,
+        is_alive=partial(is_alive, clock),
     )

@@ -59,6 +59,7 @@ LAG_SCHEMA: Final = ReportSchema(
         Fact("beyond_end", "committed offsets after the end of their queue"),
         Fact("no_queue", "committed offsets of queues that are not there"),
         Fact("no_offset", "queues of a topic for which a group that consumes it has committed nothing"),
+        Fact("missing_bytes", "bytes of segments that are missing from the log: messages there are counted, and lost"),
         Fact("notes", "what else an operator should know"),
     ),
     (
@@ -166,6 +167,7 @@ class LagFacts:
     beyond_end: int
     no_queue: int
     no_offset: int
+    missing_bytes: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -181,8 +183,10 @@ class LagReport(Report[LagFacts]):
 
     @property
     def verdict(self) -> Verdict:
-        """Findings if an offset is not within its queue; to be behind is none."""
-        return Verdict.FINDINGS if self.found.wrong_offsets else Verdict.CLEAN
+        """Findings if an offset is not within its queue; then damage, if segments are missing; to be behind is none."""
+        if self.found.wrong_offsets:
+            return Verdict.FINDINGS
+        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
 
     @property
     def subject(self) -> str:
@@ -268,17 +272,30 @@ def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
             "what was there then is compared with what is consumed now: offsets of the past are not on disk (they were "
             f"last written at {found.offsets_written})"
         )
+    if found.missing_bytes:
+        yield f"{found.missing_bytes:,} bytes of the log are missing: messages there count as their queues have them"
     yield from found.notes
+
+
+_BELOW_MIN: Final = (
+    "is below the minimum of its queue: messages were deleted before they were consumed",
+    "are below the minimum of their queues: messages were deleted before they were consumed",
+)
+_BEYOND_END: Final = (
+    "is beyond the end of its queue: how far that group is behind is not known",
+    "are beyond the end of their queues: how far those groups are behind is not known",
+)
+_NO_QUEUE: Final = ("is of a queue that is not there", "are of queues that are not there")
+"""What is said of one offset, and of several."""
 
 
 def _wrong_offsets(found: LagFacts) -> Iterator[str]:
     """Yield how many offsets are not within their queue."""
     wrong = (
-        (found.below_min, "below the minimum of its queue: messages were deleted before they were consumed"),
-        (found.beyond_end, "beyond the end of its queue: how far that group is behind is not known"),
-        (found.no_queue, "of a queue that is not there"),
+        (found.below_min, _BELOW_MIN),
+        (found.beyond_end, _BEYOND_END),
+        (found.no_queue, _NO_QUEUE),
     )
     for count, what in wrong:
         if count:
-            are = agreeing(count, "is", "are each")
-            yield f"{counted(count, 'offset')} {are} {what}"
+            yield f"{counted(count, 'offset')} {agreeing(count, *what)}"

@@ -132,7 +132,7 @@ def queue_lags(
 
 
 def _compared(asked: AskedQueue, group: AskedGroup, bounds: QueueBounds | None, then: QueueBounds | None) -> QueueLag:
-    if bounds is None and not group.committed:
+    if bounds is None and (group.committed or 0) <= 0:  # below 0 nothing is committed
         return QueueLag(asked.topic, asked.queue_id, group, EMPTY, None, None, 0)
     columns = compare(0 if group.committed is None else group.committed, bounds, then)
     state = NO_OFFSET if group.committed is None else columns.state

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
+from store_core.answers.life.log_extent import missing_line
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
@@ -44,6 +45,7 @@ DEAD_LETTERS_SCHEMA: Final = ReportSchema(
         Fact("elsewhere", "letters whose first message is on another broker"),
         Fact("missing", "letters whose first message is not where they say it is"),
         Fact("unknown", "letters that do not name their first message"),
+        Fact("missing_bytes", "bytes of segments that are missing from the log: their records are in no table"),
         Fact("notes", "what else an operator should know"),
     ),
     (
@@ -106,6 +108,7 @@ class DeadLettersFacts:
     elsewhere: int = 0
     missing: int = 0
     unknown: int = 0
+    missing_bytes: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -116,8 +119,10 @@ class DeadLettersReport(Report[DeadLettersFacts]):
 
     @property
     def verdict(self) -> Verdict:
-        """Findings if there is any dead letter."""
-        return Verdict.FINDINGS if self.found.letters else Verdict.CLEAN
+        """Findings if there is any dead letter; then damage, if segments are missing."""
+        if self.found.letters:
+            return Verdict.FINDINGS
+        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
 
     @property
     def subject(self) -> str:
@@ -153,6 +158,8 @@ class DeadLettersReport(Report[DeadLettersFacts]):
             count: int = getattr(found, name)
             if count:
                 yield f"{count:,} {agreeing(count, *words)}"
+        if found.missing_bytes:
+            yield missing_line(found.missing_bytes)
         yield from found.notes
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.calendar import Scale, heat_map
+from store_core.answers.life.log_extent import missing_line
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
@@ -53,6 +54,7 @@ DELAYS_SCHEMA: Final = ReportSchema(
         Fact("has_delay_offsets", "whether there is a delayOffset.json, or no delayed message"),
         Fact("has_timer_check", "whether there is a config/timercheck, or no timer"),
         Fact("next_due", "when the next message is due, ISO 8601, or null"),
+        Fact("missing_bytes", "bytes of segments that are missing from the log: their records are in no table"),
         Fact("notes", "what else an operator should know"),
     ),
     (
@@ -134,6 +136,7 @@ class DelaysFacts:
     has_delay_offsets: bool = True
     has_timer_check: bool = True
     next_due: str | None = None
+    missing_bytes: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -144,8 +147,10 @@ class DelaysReport(Report[DelaysFacts]):
 
     @property
     def verdict(self) -> Verdict:
-        """Findings if messages are late, or will never be delivered."""
-        return Verdict.FINDINGS if self.found.late or self.found.orphaned else Verdict.CLEAN
+        """Findings if messages are late, or will never be delivered; then damage, if segments are missing."""
+        if self.found.late or self.found.orphaned:
+            return Verdict.FINDINGS
+        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
 
     @property
     def subject(self) -> str:
@@ -178,6 +183,8 @@ class DelaysReport(Report[DelaysFacts]):
             yield "no delayOffset.json can be read: a broker that starts with this store delivers all levels again"
         if not found.has_timer_check:
             yield "there is no config/timercheck: a broker that starts with this store delivers all timers again"
+        if found.missing_bytes:
+            yield missing_line(found.missing_bytes)
         yield from found.notes
 
 

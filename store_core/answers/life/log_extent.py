@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
 
-__all__ = ["LogExtent"]
+__all__ = ["LogExtent", "missing_line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +44,13 @@ class LogExtent:
         """Return the ranges of offsets between files."""
         bounds = [(first.end_offset, then.start_offset) for first, then in pairwise(self.segments)]
         return [(begin, end) for begin, end in bounds if begin < end]
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes are between files."""
+        return sum(end - begin for begin, end in self.holes())
+
+
+def missing_line(missing_bytes: int) -> str:
+    """Return what a report says of missing files."""
+    return f"{missing_bytes:,} bytes of the log are missing: what was in them is not counted"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from store_core.broker.config_fields import ConfigFields
     from store_core.format.releases.release import Release
 
-__all__ = ["TargetQueues", "check_targets", "is_kept_by_broker"]
+__all__ = ["TargetQueues", "check_targets", "is_kept_by_broker", "is_producible"]
 
 _QUEUES: Final = 4
 """Queues of a topic that is not configured: RocketMQ's default of producers (``defaultTopicQueueNums``)."""
@@ -34,6 +35,10 @@ _LONGEST_NAME: Final = 100
 
 _OWN: Final = frozenset({TopicKind.HALF, TopicKind.OP, TopicKind.SCHEDULE, TopicKind.TIMER, TopicKind.SYSTEM})
 """Topics whose messages a broker acts on."""
+
+
+_PRODUCIBLE: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+"""Topics to which producers can send (``TopicValidator.validateTopic``)."""
 
 
 class TargetQueues:
@@ -71,6 +76,11 @@ class TargetQueues:
 def is_kept_by_broker(topic: str) -> bool:
     """Return whether a broker keeps a topic for itself, and acts on its messages."""
     return kind_of_topic(topic) in _OWN
+
+
+def is_producible(topic: str) -> bool:
+    """Return whether a topic has a name that producers can send to."""
+    return _PRODUCIBLE.fullmatch(topic) is not None
 
 
 def check_targets(topics: Iterable[str], queues: TargetQueues, release: Release) -> None:

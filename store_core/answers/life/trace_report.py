@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
+from store_core.answers.life.log_extent import missing_line
 from store_core.answers.life.trace_steps import StepKind
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Strip, Tone, lanes_of
@@ -37,6 +38,7 @@ TRACE_SCHEMA: Final = ReportSchema(
         Fact("records", "records of these messages"),
         Fact("duplicates", "sends beyond the first with the same unique key"),
         Fact("dead", "messages that are dead letters"),
+        Fact("missing_bytes", "bytes of segments that are missing from the log: their records are in no table"),
         Fact("notes", "what else an operator should know"),
     ),
     (
@@ -108,6 +110,7 @@ class TraceFacts:
     records: int = 0
     duplicates: int = 0
     dead: int = 0
+    missing_bytes: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -118,8 +121,10 @@ class TraceReport(Report[TraceFacts]):
 
     @property
     def verdict(self) -> Verdict:
-        """Findings if a message was sent twice, or is a dead letter."""
-        return Verdict.FINDINGS if self.found.duplicates or self.found.dead else Verdict.CLEAN
+        """Findings if a message was sent twice, or is a dead letter; then damage, if segments are missing."""
+        if self.found.duplicates or self.found.dead:
+            return Verdict.FINDINGS
+        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
 
     @property
     def subject(self) -> str:
@@ -140,4 +145,6 @@ class TraceReport(Report[TraceFacts]):
             yield f"sent again with the same unique key: {counted(found.duplicates, 'duplicate')}"
         if found.dead:
             yield f"{counted(found.dead, 'message')} became {agreeing(found.dead, 'a dead letter', 'dead letters')}"
+        if found.missing_bytes:
+            yield missing_line(found.missing_bytes)
         yield from found.notes

@@ -127,10 +127,12 @@ class TransactionsReport(Report[TransactionsFacts]):
 
     @property
     def verdict(self) -> Verdict:
-        """Findings if a transaction will not end by itself, or is pending for too long."""
+        """Findings if a transaction will not end by itself, or is pending for too long; damage if bytes are lost."""
         found = self.found
         is_stuck = found.old_pending or found.checked_too_often
-        return Verdict.FINDINGS if is_stuck or any(found.count(end) for end in End if end.is_finding) else Verdict.CLEAN
+        if is_stuck or any(found.count(end) for end in End if end.is_finding):
+            return Verdict.FINDINGS
+        return Verdict.DAMAGED if found.lost_bytes else Verdict.CLEAN
 
     @property
     def subject(self) -> str:

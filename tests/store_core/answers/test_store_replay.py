@@ -229,6 +229,20 @@ def test_a_replay_of_nothing_leaves_its_name_free(store: Path, tmp_path: Path) -
     assert (2, False) == (meant.found.messages, meant.found.is_repeat)
 
 
+def test_a_replay_that_reads_nothing_or_is_refused_leaves_nothing_behind(store: Path, tmp_path: Path) -> None:
+    replayed(store, tmp_path / "new", topic="%DLQ%biling")
+    with pytest.raises(InvalidOptionError):
+        replayed(store, tmp_path / "new", topic="%DLQ%billing", to_topic="TBW102")
+
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("topic", ["", " orders", "or/ders", "x" * 128])
+def test_a_target_that_no_producer_can_name_is_refused(topic: str, store: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="to_topic: expected a topic of 1 to 127 letters"):
+        replayed(store, tmp_path / "new", topic="%DLQ%billing", to_topic=topic)
+
+
 # ---- kills
 
 
@@ -280,6 +294,7 @@ def test_a_replay_that_is_killed_at_any_call_appends_each_message_once(
         again = replay(source, store, OPTIONS, topic="%DLQ%billing")
         assert sorted(dead) == replays_in(store)
         assert len(dead) == again.found.messages
+        assert [] == list((store / "commitlog-sink" / "staged").iterdir())
         assert replay(source, store, OPTIONS, topic="%DLQ%billing").found.is_repeat
         with DefaultMessageStore.open(store, OPTIONS.config):
             pass

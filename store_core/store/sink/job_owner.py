@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes the driver that runs a write, so that a later job can tell whether it is still running."""
+"""Describes the process that runs an append job, so that a later job can tell whether it is still running."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
-import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from store_core.files.clock import Clock
 
 __all__ = ["is_alive", "owner_text"]
 
@@ -16,35 +17,33 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PROCESSES: Final = Path("/proc")
 _START_TIME: Final = 19
 """Index of the start time in ``/proc/PID/stat``, after the program's name."""
-_JVM: Final = "java"
 _TRUSTED_SECONDS: Final = 7 * 24 * 3600
 """How long a job on another machine, which can't be checked, is assumed to be running."""
 
 
-def owner_text(process: int | None = None) -> str:
-    """Describe who runs a write: a process on this machine, by default the JVM above this process.
-
-    Called beside the driver when a write is planned.
+def owner_text(clock: Clock, process: int | None = None) -> str:
+    """Describe who runs a job: a process on this machine.
 
     Parameters
     ----------
+    clock : Clock
     process : int, optional
-        Number of the process, if it is not the driver's.
+        Its number; by default that of this process.
     """
-    process = _jvm() if process is None else process
+    process = os.getpid() if process is None else process
     owner = {
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "boot": _read(_BOOT),
         "namespace": _namespace(),
         "process": process,
         "started": _start_time(process),
-        "created": int(time.time()),
+        "created": clock.now_ms() // 1000,
     }
     return json.dumps(owner)
 
 
-def is_alive(owner: str) -> bool:
-    """Return whether the driver that `owner_text` described may still be running.
+def is_alive(clock: Clock, owner: str) -> bool:
+    """Return whether the process that `owner_text` described may still be running.
 
     On this machine that is known; on another one it is assumed for a week.
     """
@@ -54,29 +53,13 @@ def is_alive(owner: str) -> bool:
         process, started, created = int(told["process"]), told["started"], int(told["created"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
-    if host != socket.gethostname() or (boot == _read(_BOOT) and namespace != _namespace()):
-        return time.time() - created < _TRUSTED_SECONDS
+    if host != os.uname().nodename or (boot == _read(_BOOT) and namespace != _namespace()):
+        return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
     return bool(boot == _read(_BOOT) and started == _start_time(process))
 
 
-def _jvm() -> int:
-    """Find the driver: the nearest Java process above this one, else this process's parent."""
-    process = os.getppid()
-    while process > 1:
-        if _read(_PROCESSES / str(process) / "comm").strip() == _JVM:
-            return process
-        fields = _stat(process)
-        process = int(fields[1]) if fields else 0
-    return os.getppid()
-
-
-def _stat(process: int) -> list[str]:
-    """Return the fields of ``/proc/PID/stat`` after the program's name, which may contain anything."""
-    return _read(_PROCESSES / str(process) / "stat").rpartition(")")[2].split()
-
-
 def _start_time(process: int) -> str:
-    fields = _stat(process)
+    fields = _read(_PROCESSES / str(process) / "stat").rpartition(")")[2].split()  # the program's name has anything
     return fields[_START_TIME] if len(fields) > _START_TIME else ""
 
 
