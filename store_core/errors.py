@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WITHOUT_SEGMENT",
+    "AppendConflictError",
     "CorruptDatabaseError",
     "CorruptRecordError",
     "DataLossError",
@@ -46,6 +47,7 @@ __all__ = [
     "FilterError",
     "InvalidOptionError",
     "LostWorkerError",
+    "MissingSegmentsError",
     "RepairRefusedError",
     "ReplacedStoreError",
     "SegmentLayoutError",
@@ -129,12 +131,20 @@ class ExpiredSegmentsError(DataLossError):
     """Segments were deleted before a follower of the log had read them."""
 
 
+class MissingSegmentsError(ExpiredSegmentsError):
+    """Segments are missing between others that are there: a follower of the log can't read them."""
+
+
 class TruncatedLogError(DataLossError):
     """Records that a follower has read are no longer in the log: a broker's recovery removed them."""
 
 
 class ReplacedStoreError(DataLossError):
     """The log at this path is not the one that a follower has read."""
+
+
+class AppendConflictError(StoreError, RuntimeError):
+    """A store has other batches of a stream than the stream's checkpoint says: appending would lose messages."""
 
 
 class SegmentLayoutError(TolerableError, ValueError):

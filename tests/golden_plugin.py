@@ -22,7 +22,7 @@ _HANDED_OVER: Final = "golden stores"
 
 # `ci` is the same in every run, and `quick` is its beginning; `soak` (--hypothesis-profile=soak) runs longer, with
 # different examples each time.
-settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, database=None)
+settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
 settings.register_profile("soak", max_examples=3_000, deadline=None, print_blob=True)
 settings.load_profile("ci")

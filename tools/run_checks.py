@@ -42,6 +42,8 @@ ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name 
 
 PYTEST: Final = (PYTHON, "-m", "pytest")
 IN_NO_RUN: Final = "interop or soak"
+READS: Final = ("tests/store_core/store/read",)
+ANSWERS: Final = tuple(f"tests/store_core/{folder}" for folder in ("answers", "broker", "command", "kills", "views"))
 
 # In the order in which they start: cheap ones first, so that their errors appear early; then the longest ones, so that
 # none of them runs alone at the end.
@@ -51,8 +53,10 @@ CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "types": [PYTHON, "-m", "mypy"],
     "imports": [PROGRAMS / "lint-imports"],
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
-    "core": [*PYTEST, "tests/store_core"],
     "tests": [*PYTEST, *(f"--ignore=tests/{folder}" for folder in ("store_core", "interop", "notebooks"))],
+    "core": [*PYTEST, "tests/store_core", *(f"--ignore={folder}" for folder in (*READS, *ANSWERS))],
+    "reads": [*PYTEST, *READS],
+    "answers": [*PYTEST, *ANSWERS],
     "interop": [*PYTEST, "tests/interop"],
     "notebooks": [*PYTEST, "tests/notebooks"],
     "lowest": [

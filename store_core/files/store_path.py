@@ -86,6 +86,7 @@ def list_segments(
     reads_entries: bool = False,
     storage: StorageSettings | None = None,
     needs_plain: bool = False,
+    told: set[str] | None = None,
 ) -> SegmentListing:
     """Return the segment files that one path or several stand for.
 
@@ -103,6 +104,8 @@ def list_segments(
     needs_plain : bool
         Whether the caller answers for the whole log and needs its segments as RocketMQ writes them: compressed ones are
         then refused, as what is left out would count as lost, or at either end of the log as never written.
+    told : set of str, optional
+        Notes that were logged before, to which new ones are added: for who lists again and again.
 
     Returns
     -------
@@ -141,7 +144,10 @@ def list_segments(
         check_plain(found)
     segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
     for note in notes:
-        _log.warning(note)
+        if told is None or note not in told:
+            _log.warning(note)
+    if told is not None:
+        told.update(notes)
     return SegmentListing(tuple(segments), tuple(notes))
 
 

@@ -99,6 +99,8 @@ class SegmentView:
         What it is made of.
     pages : Pages
         Makes bytes available.
+    file_size : int
+        Bytes of the whole file, if `raw` ends before; else 0.
     """
 
     raw: npt.NDArray[np.uint8]
@@ -106,6 +108,7 @@ class SegmentView:
     next_data: Callable[[int], int] = _no_holes
     framing: Framing = Framing.RECORDS
     pages: Pages = ALL_THERE
+    file_size: int = 0
 
     @property
     def size(self) -> int:
@@ -114,7 +117,7 @@ class SegmentView:
 
     def up_to(self, end: int) -> Self:
         """Return the same segment without the bytes at and after a position."""
-        return replace(self, raw=self.raw[:end])
+        return replace(self, raw=self.raw[:end], file_size=self.file_size or self.size)
 
     def of_records(self) -> SegmentView:
         """Return the view in which each frame's position is that of its record: without the lead of the first."""

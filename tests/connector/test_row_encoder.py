@@ -8,6 +8,8 @@ import json
 import os
 import pickle
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -322,6 +324,17 @@ def test_this_process_is_alive_and_one_with_its_number_and_another_start_is_not(
     assert not is_alive(CLOCK, json.dumps(owner | {"started": "1"}))
     assert not is_alive(CLOCK, json.dumps(owner | {"boot": "another"}))
     assert (socket.gethostname(), True) == (owner["host"], owner["process"] != os.getpid())
+
+
+def test_a_process_that_has_ended_is_gone_before_its_parent_notices() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        owner = owner_text(CLOCK, process.pid)
+        assert is_alive(CLOCK, owner)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        assert Path(f"/proc/{process.pid}/stat").exists()
+        assert not is_alive(CLOCK, owner)
 
 
 def test_a_job_on_another_machine_is_believed_for_a_week() -> None:

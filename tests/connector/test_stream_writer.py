@@ -22,13 +22,14 @@ _FIRST_TIME: Final = 1_700_000_000
 
 
 class Query:
-    """A query that appends the lines of the text files in a directory, a batch for each file."""
+    """A query that appends the lines of the text files in a directory; by default a batch for each file."""
 
     def __init__(self, session: SparkSession, directory: Path) -> None:
         self.session = session
         self.source = directory / "source"
         self.checkpoint = directory / "checkpoint"
         self.writer = Writer(session, directory / "store")
+        self.most_files = 1
         self.source.mkdir()
 
     def add(self, name: str, *lines: str) -> None:
@@ -41,7 +42,8 @@ class Query:
 
     def run(self, mode: str = "append", **options: str) -> None:
         """Append what is there, and stop."""
-        lines = self.session.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(self.source))
+        reader = self.session.readStream.format("text").option("maxFilesPerTrigger", self.most_files)
+        lines = reader.load(str(self.source))
         frame = lines.selectExpr("'lines' AS topic", "value AS body")
         if mode == "complete":
             frame = frame.groupBy("topic", "body").count().drop("count")
@@ -83,6 +85,23 @@ def test_a_batch_that_spark_commits_again_is_not_appended_again(query: Query) ->
 
     assert ["a", "b", "c"] == query.bodies
     assert [] == list((query.writer.root / "commitlog-sink" / "staged").iterdir())
+
+
+def test_a_checkpoint_that_went_back_is_refused_instead_of_losing_messages(query: Query) -> None:
+    query.add("1", "a", "b")
+    query.run()
+    kept = shutil.copytree(query.checkpoint, query.checkpoint.with_name("older"))
+    query.add("2", "c")
+    query.run()
+    shutil.rmtree(query.checkpoint)
+    kept.rename(query.checkpoint)
+    query.add("3", "d", "e")
+    query.most_files = 9
+    text = error_of(query.run)
+
+    assert "does not fit the store, as if it went back" in text
+    assert "the last batch was 1, with 1 rows" in text
+    assert ["a", "b", "c"] == query.bodies
 
 
 def test_another_query_s_batches_are_others_whatever_their_numbers(query: Query) -> None:

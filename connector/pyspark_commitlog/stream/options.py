@@ -43,7 +43,7 @@ STREAM_OPTIONS: Final = (
         "(any)",
         "speed",
         "wait until the log has at least this many new records, but no longer than `maxTriggerDelay`. "
-        "`Trigger.AvailableNow` does not wait",
+        "The first batch after a start, and `Trigger.AvailableNow`, do not wait",
     ),
     Option(
         "maxTriggerDelay",

@@ -223,7 +223,8 @@ def _refuse(name: str, expected: str, found: str) -> InvalidOptionError:
 def _path(name: str, text: str | None) -> Path:
     if not text:
         raise InvalidOptionError(
-            f"option {name}: no path is given: df.write.format('commitlog').save('/path/to/store')"
+            f"option {name}: no path is given: .save('/path/to/store') of a df.write, .start('/path/to/store') of a "
+            f"df.writeStream"
         )
     local = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
     if "://" in local:

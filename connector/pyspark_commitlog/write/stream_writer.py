@@ -78,7 +78,7 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
             raise StoreError(
                 "Spark did not report which streaming query this is, so a repeated batch can't be recognised"
             )
-        commit_partitions(self._task.options, staged[0].job, messages, Transaction(query_id, batchId))
+        commit_partitions(self._task.options, staged[0].job, messages, Transaction(query_id, batchId, is_batch=True))
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name

@@ -69,6 +69,8 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     check_lock(options.root, file_system)
     if not options.dry_run:
         check_writable(options.root)
+        if options.staging is not None:
+            check_writable(options.staging)
     if not overwrite:
         sized = with_sizes_of(options.root, options.config, file_system)
         options = replace(options, config=sized)

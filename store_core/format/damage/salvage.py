@@ -116,6 +116,7 @@ class Salvage:
         self.is_unfinished = False
         self.covered = -1
         self._raw = segment.raw
+        self._file_size = segment.file_size or segment.size
         self._data = segment.raw.data
         self._start_offset = segment.start_offset
         self._framing, self._lead = segment.framing, segment.framing.lead
@@ -217,7 +218,7 @@ class Salvage:
             if check.reason is None or (check.reason is StopReason.END_OF_FILE and self._closes(begin)):
                 return None
         if check.reason is StopReason.END_OF_FILE:
-            room, size = self._raw.size - begin, frame_size(self._data, begin, self._framing)
+            room, size = self._file_size - begin, frame_size(self._data, begin, self._framing)
             check = RecordCheck(0, check.reason, expected=f"a size of {room}, the rest of the file", found=f"{size}")
         return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
 

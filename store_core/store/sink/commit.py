@@ -112,6 +112,8 @@ class SinkCommit:
             If a broker, or another job's commit, holds the store.
         UnsupportedStoreError, InvalidOptionError
             If no store can be at the path, or it is a store of another kind; see `check_root`.
+        AppendConflictError
+            If it is a batch of a stream that the store contradicts, see `CommitLedger.settle`.
         StoreError
             If the store can't be opened or the staged records are not as expected; nothing is appended.
         OSError
@@ -130,7 +132,7 @@ class SinkCommit:
         unindexed, leaves_index = Unindexed(sink.path, self.file_system), self._leaves_index(root)
         left_before = None if leaves_index else unindexed.begin()
         with self._open(root, left_before) as store:
-            done = ledger.settle(self.transaction, store) if self.transaction is not None else None
+            done = self._settled(ledger, store, staged)
             if done is not None:
                 if done.is_committed:
                     ledger.write(done)
@@ -164,6 +166,22 @@ class SinkCommit:
         if self.refused:
             sink.keep_refused(self.job, self.refused)
         return CommitReport(appended, is_repeat=False, left_out=self.left_out)
+
+    def _settled(
+        self, ledger: CommitLedger, store: DefaultMessageStore, staged: Sequence[StagedFile]
+    ) -> LedgerEntry | None:
+        """Return the entry of this append if it was made; say if those before it are elsewhere."""
+        if self.transaction is None:
+            return None
+        sender, number = self.transaction.sender, self.transaction.number
+        if self.transaction.is_batch and number and ledger.entry(sender) is None:
+            _LOG.warning(
+                "%s has no batch of the query %s, which goes on with batch %d: what it appended before is in another "
+                "store, or was deleted. To copy all of it, begin a new query with a new checkpoint",
+                *(self.root, sender, number),
+            )
+        rows = sum(file.records for file in staged) + self.left_out
+        return ledger.settle(self.transaction, store, rows)
 
     def _drop(self, staged: StagedFile) -> None:
         """Delete a staged file that has been read: a failed commit is never retried with it.

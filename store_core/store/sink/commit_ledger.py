@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import CorruptRecordError, UnsupportedStoreError
+from store_core.errors import AppendConflictError, CorruptRecordError, UnsupportedStoreError
 from store_core.files.file_system import write_all
 from store_core.format.crc32 import crc32
 from store_core.store.sink.staged_append import Appended
@@ -35,10 +35,14 @@ class Transaction:
         A streaming query's id, or a user's name for a job.
     number : int
         Number of the append among those of its sender: 0 or more, ascending.
+    is_batch : bool
+        Whether it is a batch of a stream: one of the same number has as many rows whenever it is tried, and numbers
+        never go back.
     """
 
     sender: str
     number: int = 0
+    is_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +137,16 @@ class CommitLedger:
         self._file_system.rename(partial, path)
         self._file_system.sync_directory(self._directory)
 
-    def settle(self, transaction: Transaction, store: DefaultMessageStore) -> LedgerEntry | None:
-        """Return the entry of an append already made, or of a later one; None if the append is still to be made.
-
-        A later one was begun only when this one was made, so it need not be made itself: it may be still to come.
+    def settle(self, transaction: Transaction, store: DefaultMessageStore, rows: int) -> LedgerEntry | None:
+        """Return the entry of an append already made; None if the append is still to be made.
 
         Parameters
         ----------
         transaction : Transaction
         store : DefaultMessageStore
             Open, hence recovered.
+        rows : int
+            How many there are to append, with those that are refused.
 
         Raises
         ------
@@ -150,13 +154,32 @@ class CommitLedger:
             If the entry can't be read.
         UnsupportedStoreError
             If it can no longer be determined.
+        AppendConflictError
+            If it is a batch of a stream, and a later one was made, or the same one of other rows: Spark plans anew what
+            a checkpoint that went back no longer has, so messages would be lost.
         """
         entry = self.entry(transaction.sender)
         if entry is None or entry.transaction.number < transaction.number:
             return None
-        if entry.is_committed or entry.transaction.number > transaction.number:
-            return entry
-        return replace(entry, is_committed=True) if self._is_in(entry, store) else None
+        is_older = entry.transaction.number > transaction.number
+        if transaction.is_batch and is_older:
+            raise self._conflict(entry, f"batch {transaction.number} comes after it")
+        if not (entry.is_committed or is_older or self._is_in(entry, store)):
+            return None
+        if transaction.is_batch and rows != entry.appended.records + entry.left_out:
+            advice = f" If its rows differ whenever it runs, set records to {rows - entry.left_out} in the ledger"
+            raise self._conflict(entry, f"this batch {transaction.number} has {rows} rows", advice)
+        return entry if is_older else replace(entry, is_committed=True)
+
+    def _conflict(self, entry: LedgerEntry, found: str, advice: str = "") -> AppendConflictError:
+        appended = entry.appended
+        return AppendConflictError(
+            f"the checkpoint of the query {entry.transaction.sender} does not fit the store, as if it went back: "
+            f"by the ledger {self.path_of(entry.transaction.sender)} the last batch was {entry.transaction.number}, "
+            f"with {appended.records + entry.left_out} rows, from offset {appended.begin_offset} to "
+            f"{appended.end_offset}, and {found}. Nothing was appended. Restore the checkpoint as it was, or begin a "
+            f"new query with a new checkpoint that starts after what the store already has.{advice}"
+        )
 
     def _is_in(self, entry: LedgerEntry, store: DefaultMessageStore) -> bool:
         appended = entry.appended

@@ -15,6 +15,8 @@ __all__ = ["is_alive", "owner_text"]
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PROCESSES: Final = Path("/proc")
+_ENDED: Final = ("Z", "X")
+"""States in ``/proc/PID/stat`` of a process that has ended: nobody has asked for its exit code yet."""
 _START_TIME: Final = 19
 """Index of the start time in ``/proc/PID/stat``, after the program's name."""
 _TRUSTED_SECONDS: Final = 7 * 24 * 3600
@@ -55,12 +57,14 @@ def is_alive(clock: Clock, owner: str) -> bool:
         return False
     if host != os.uname().nodename or (boot == _read(_BOOT) and namespace != _namespace()):
         return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
-    return bool(boot == _read(_BOOT) and started == _start_time(process))
+    return bool(boot == _read(_BOOT) and started and started == _start_time(process))
 
 
 def _start_time(process: int) -> str:
+    """Return when a process began, by the system's clock; empty if it has ended, even if no parent has noticed."""
     fields = _read(_PROCESSES / str(process) / "stat").rpartition(")")[2].split()  # the program's name has anything
-    return fields[_START_TIME] if len(fields) > _START_TIME else ""
+    has_ended = len(fields) <= _START_TIME or fields[0] in _ENDED
+    return "" if has_ended else fields[_START_TIME]
 
 
 def _namespace() -> str:

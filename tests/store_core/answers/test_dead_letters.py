@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from store_core.answers import DeadLettersOptions, DeadLettersReport, dead_letters
 from store_core.answers.store_dead_letters import dead_letters_by
 from store_core.answers.verdict import Verdict
-from store_core.store.process_pool import ProcessPool
 from tests.builders import Record
 from tests.life_logs import LifeLog, message_id, write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store_core.store.process_pool import ProcessPool
 
 LIMITS = {"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16}}}
 
@@ -99,13 +100,12 @@ def test_groups_can_be_chosen_and_rows_cut(tmp_path: Path) -> None:
     assert Verdict.CLEAN is told(root, group=("none",)).verdict
 
 
-def test_the_report_is_the_same_in_a_pool(tmp_path: Path) -> None:
+def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> None:
     log = LifeLog()
     for number in range(60):
         log.dead(log.send(f"k{number}"), f"k{number}", f"group{number % 3}")
     root = log.write(tmp_path)
-    with ProcessPool(2) as pool:
-        pooled = dead_letters_by(pool, root)
+    pooled = dead_letters_by(pool, root)
 
     assert dead_letters(root).to_json() == pooled.to_json()
     assert (60, 60) == (pooled.found.letters, pooled.found.here)

@@ -21,24 +21,18 @@ from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.parts import InProcess
-from store_core.store.process_pool import ProcessPool
 from tests.budgets import budget
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, LogBuilder, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/crash", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/torn-garble", "5.3.3/tx"]
 BY_RECORDS = DiffOptions(by=DiffBy.RECORDS)
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPool]:
-    with ProcessPool(2) as engine:
-        yield engine
 
 
 def log_of(count: int = 60, size: int = 4096, **fields: Any) -> LogBuilder:  # noqa: ANN401 -- those of Record

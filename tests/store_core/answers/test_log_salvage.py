@@ -23,7 +23,6 @@ from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record
 from store_core.store import new_directory
 from store_core.store.parts import InProcess
-from store_core.store.process_pool import ProcessPool
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
 from tests.store_core.files.store_kinds import every_file
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/ipv6", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/v2topic"]
@@ -331,13 +331,12 @@ def test_targets_that_would_harm_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["store", "parquet"])
-def test_a_pool_gives_what_this_process_gives(kind: str, tmp_path: Path) -> None:
+def test_a_pool_gives_what_this_process_gives(kind: str, tmp_path: Path, pool: ProcessPool) -> None:
     store = damaged(tmp_path)
     here = salvage_by(InProcess(), store, tmp_path / "new", kind)
     made = every_file(tmp_path / "new")
     shutil.rmtree(tmp_path / "new")
-    with ProcessPool(2) as pool:
-        there = salvage_by(pool, store, tmp_path / "new", kind)
+    there = salvage_by(pool, store, tmp_path / "new", kind)
 
     assert here.to_json() == there.to_json()
     assert made == every_file(tmp_path / "new")

@@ -14,7 +14,6 @@ from store_core.answers import TraceOptions, TraceReport, trace
 from store_core.answers.message_trace import trace_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
-from store_core.store.process_pool import ProcessPool
 from store_core.store.read.word_kind import WordKind
 from tests.golden_stores import golden_stores
 from tests.life_logs import BEGIN, LifeLog, message_id, write_config
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 
@@ -178,7 +178,7 @@ def test_nothing_found_is_an_error_that_names_what_was_asked_for(tmp_path: Path)
         trace(root, "a", TraceOptions(kind=WordKind.ID))
 
 
-def test_the_index_and_a_pool_change_nothing(tmp_path: Path) -> None:
+def test_the_index_and_a_pool_change_nothing(tmp_path: Path, pool: ProcessPool) -> None:
     log = LifeLog()
     for number in range(20):
         failed(log, f"k{number}")
@@ -187,8 +187,7 @@ def test_the_index_and_a_pool_change_nothing(tmp_path: Path) -> None:
     config: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200}
     with DefaultMessageStore.open(root, MessageStoreConfig(max_hash_slot_num=100, max_index_num=1000, **config)):
         pass
-    with ProcessPool(2) as pool:
-        pooled = trace_by(pool, root, "k7").to_json()
+    pooled = trace_by(pool, root, "k7").to_json()
 
     assert scanned == pooled == trace(root, "k7").to_json()
     assert len(FAILED) == scanned["records"]

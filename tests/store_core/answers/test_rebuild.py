@@ -27,7 +27,6 @@ from store_core import (
 from store_core.files.clock import SystemClock
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.parts import InProcess, PartsDone, Step
-from store_core.store.process_pool import ProcessPool
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.passes import rebuild_by
@@ -37,9 +36,10 @@ from tests.store_core.files.store_kinds import every_file
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 SIZES: dict[str, Any] = {"release": "5.3", "consume_queue_file_size": 800, "hash_slot_num": 100, "index_num": 400}
@@ -58,12 +58,6 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
     return path
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPool]:
-    with ProcessPool(2) as engine:
-        yield engine
 
 
 def damage(store: Path) -> Path:

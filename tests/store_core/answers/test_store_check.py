@@ -19,7 +19,6 @@ from store_core.answers.checking.finding import FindingKind
 from store_core.answers.store_check import check_by
 from store_core.answers.verdict import Verdict
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
-from store_core.store.process_pool import ProcessPool
 from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.checking.check_report import CheckReport
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 
@@ -184,12 +184,11 @@ def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> No
     assert after.tables["certificates"]["is_complete"].to_pylist().count(False) == 1
 
 
-def test_several_processes_have_the_same_report(store: Path) -> None:
+def test_several_processes_have_the_same_report(store: Path, pool: ProcessPool) -> None:
     queue = largest_queue(store)
     queue.put(4, queue.unit(3))
 
-    with ProcessPool(2) as engine:
-        assert check(store).to_json() == check_by(engine, store).to_json()
+    assert check(store).to_json() == check_by(pool, store).to_json()
 
 
 def test_the_report_is_json_and_has_what_its_schema_says(store: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from store_core.answers import DelaysOptions, DelaysReport, delays
 from store_core.answers.store_delays import delays_by
 from store_core.answers.verdict import Verdict
-from store_core.store.process_pool import ProcessPool
 from tests.builders import BODY_AT
 from tests.golden_stores import find_golden_store, golden_stores, stores_of_kind, unpack
 from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 DELAY_STORES: Final = [store.name for store in golden_stores() if store.scenario == "delay"]
@@ -282,11 +282,10 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
     assert "<path" in report.to_html()
 
 
-def test_the_report_is_the_same_in_a_pool(golden_directory: Path) -> None:
+def test_the_report_is_the_same_in_a_pool(golden_directory: Path, pool: ProcessPool) -> None:
     root = unpack(find_golden_store(DELAY_STORES[-1]), golden_directory).root
     options = DelaysOptions(at=BEGIN)
-    with ProcessPool(2) as pool:
-        pooled = delays_by(pool, root, options)
+    pooled = delays_by(pool, root, options)
 
     assert delays(root, options).to_json() == pooled.to_json()
 

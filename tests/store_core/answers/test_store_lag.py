@@ -17,13 +17,14 @@ from store_core.answers.store_lag import lag_by
 from store_core.answers.verdict import Verdict
 from store_core.files.segment_source import MappedSegment, Segment
 from store_core.format.iso_time import iso_time
-from store_core.store.process_pool import ProcessPool
 from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import make_viewed_store, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from store_core.store.process_pool import ProcessPool
 
 NAMES = ["4.9.7/ipv6", "5.3.3/propcrc", "5.3.3/bcq", "5.3.3/lmq", "5.5.0/rocksdb-crash"]
 COLUMNS = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "batch_num", "is_filler"]
@@ -135,10 +136,9 @@ def test_the_messages_not_consumed_are_listed_with_tags_and_keys(
     assert listed[:7] == rows(lag(root, LagOptions(group=("last",), most_messages=7)), "messages")
 
 
-def test_every_engine_says_the_same(pristine: Path) -> None:
+def test_every_engine_says_the_same(pristine: Path, pool: ProcessPool) -> None:
     options = LagOptions(now=NOW, most_messages=4)
-    with ProcessPool(2) as pool:
-        assert lag(pristine, options).to_json() == lag_by(pool, pristine, options).to_json()
+    assert lag(pristine, options).to_json() == lag_by(pool, pristine, options).to_json()
 
 
 # ---- offsets that are not within their queue

@@ -19,7 +19,6 @@ from store_core.answers.store_repair import plan_repair_by
 from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.store.process_pool import ProcessPool
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.store_core.answers.planting import StoreCopy, fault_named, largest_queue, plant
 from tests.store_core.answers.planting.index_faults import INDEX_FAULTS
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers import RepairReport
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
     from tests.store_core.answers.planting import Expected, Fault
 
@@ -279,11 +279,10 @@ def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
 
 
 @pytest.mark.golden
-def test_several_processes_make_the_same_plan(store: Path) -> None:
+def test_several_processes_make_the_same_plan(store: Path, pool: ProcessPool) -> None:
     plant("link_cut", store)
     plant("unit_dropped", store)
-    with ProcessPool(2) as engine:
-        assert plan_repair(store).to_json() == plan_repair_by(engine, store).to_json()
+    assert plan_repair(store).to_json() == plan_repair_by(pool, store).to_json()
 
 
 # ---- what is refused

@@ -16,7 +16,6 @@ from store_core import InvalidOptionError, StoreNotFoundError, read_messages
 from store_core.answers import RetentionOptions, RetentionReport, retention
 from store_core.answers.store_retention import retention_by
 from store_core.answers.verdict import Verdict
-from store_core.store.process_pool import ProcessPool
 from tests.builders import LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.clean.test_clean_golden import CLEANED, THERE
@@ -25,6 +24,7 @@ from tests.viewed_store import SEGMENT_SIZE, make_viewed_store, write_config
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 NOW = 1_800_000_000_000
@@ -138,10 +138,9 @@ def test_the_disk_is_drawn_day_by_day(store: Path) -> None:
     assert "The disk at the end of each day" in report.to_html()
 
 
-def test_every_engine_says_the_same_and_nothing_is_written(store: Path) -> None:
+def test_every_engine_says_the_same_and_nothing_is_written(store: Path, pool: ProcessPool) -> None:
     before = every_file(store)
-    with ProcessPool(2) as pool:
-        assert retention(store, options()).to_json() == retention_by(pool, store, options()).to_json()
+    assert retention(store, options()).to_json() == retention_by(pool, store, options()).to_json()
     assert before == every_file(store)
 
 

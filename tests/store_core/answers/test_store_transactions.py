@@ -15,7 +15,6 @@ from store_core.answers.store_transactions import transactions_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
 from store_core.store.parts import InProcess
-from store_core.store.process_pool import ProcessPool
 from tests.builders import SIZE_AT
 from tests.golden_stores import golden_stores, newer_store, unpack
 from tests.life_logs import BEGIN, LifeLog, write_config
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.parts import Job
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 TX_STORES: Final = [store.name for store in golden_stores() if store.scenario in ("tx", "live")]
@@ -190,14 +190,13 @@ def test_a_commit_to_which_no_queue_leads_is_absent(tmp_path: Path) -> None:
 # ---- reports
 
 
-def test_the_report_is_the_same_in_a_pool(tmp_path: Path) -> None:
+def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> None:
     log = LifeLog()
     halves = [log.half(f"k{number}") for number in range(40)]
     log.op(*halves[::2])
     root = log.write(tmp_path)
     options = TransactionsOptions(at=BEGIN)
-    with ProcessPool(2) as pool:
-        pooled = transactions_by(pool, root, options)
+    pooled = transactions_by(pool, root, options)
 
     assert transactions(root, options).to_json() == pooled.to_json()
     assert (20, 20) == (pooled.found.pending, pooled.found.rolled_back)

@@ -5,15 +5,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.errors import DataLossError, ExpiredSegmentsError, ReplacedStoreError, TruncatedLogError
+from store_core.errors import (
+    DataLossError,
+    ExpiredSegmentsError,
+    MissingSegmentsError,
+    ReplacedStoreError,
+    TruncatedLogError,
+)
 
 if TYPE_CHECKING:
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.follow.log_segments import LogSegments
+    from store_core.store.read.follow.record_proof import RecordProof
 
 __all__ = ["Continuation", "find_continuation"]
 
 _ADVICE: Final = "To go on at offset {offset}: fail_on_data_loss=false (failOnDataLoss in Spark)"
+_OVER_HOLE: Final = f"{_ADVICE}, or mode=DROPMALFORMED or PERMISSIVE"
 _RESTART: Final = "or begin a new query with a new checkpoint"
 
 
@@ -48,7 +56,7 @@ def find_continuation(log: LogSegments, known: LogPosition, *, verify_crc: bool)
     Continuation
         If segments were deleted: the first byte that is left. If the log was truncated: the first record that was
         stored after the last one that was read, wherever it is, since brokers write on where their recovery ended the
-        log. If it is another log: its first byte.
+        log. If only that record was changed: the next one. If it is another log: its first byte.
     """
     if log.is_proven(known):
         is_next_missing = (
@@ -75,12 +83,15 @@ def _without_proof(log: LogSegments, known: LogPosition, *, verify_crc: bool) ->
 def _expired(log: LogSegments, known: LogPosition) -> Continuation:
     following = next(each for each in log.segments if each.start_offset > known.physical_offset)
     begin, end = known.physical_offset, following.start_offset
+    is_hole = following is not log.segments[0]
+    what = "segments are missing" if is_hole else "segments were deleted before they were read, as by retention"
     problem = (
-        f"segments were deleted before they were read, as a broker's retention does: expected offset {begin} in "
-        f"segment {known.segment}, found {following.path} as the next one; {end - begin} bytes from offset {begin} to "
-        f"{end} are lost"
+        f"{what}: expected offset {begin} in segment {known.segment}, found {following.path} as the next one; "
+        f"{end - begin} bytes from offset {begin} to {end} are lost"
     )
     position = type(known).at_start(following)
+    if is_hole:
+        return Continuation(position, MissingSegmentsError(problem, begin, end, end, _advice(end, _OVER_HOLE)))
     return Continuation(position, ExpiredSegmentsError(problem, begin, end, end, _advice(end)))
 
 
@@ -91,6 +102,8 @@ def _changed(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Conti
     if last is None or not any(log.record_at(each.physical_offset) == each for each in known.anchor_records):
         return _replaced(log, known, end)
     position = log.first_since(last.store_timestamp + 1, end)
+    if _is_only_changed(log, known, last, position, end):
+        return _rewritten(log, known)
     begin, lost_end = position.physical_offset, known.physical_offset
     problem = (
         f"the log was truncated behind the position that was read, as a broker's recovery does: expected the record "
@@ -99,6 +112,31 @@ def _changed(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Conti
         f"{lost_end} are no longer in it, and those stored after them begin at {begin}"
     )
     return Continuation(position, TruncatedLogError(problem, begin, lost_end, begin, _advice(begin)))
+
+
+def _is_only_changed(
+    log: LogSegments, known: LogPosition, last: RecordProof, position: LogPosition, end: LogPosition
+) -> bool:
+    """Return whether the last record that was read is another one in its place, or damaged, and the log goes on.
+
+    A recovery removes that record with all after it, and what is written then is newer.
+    """
+    found = log.record_at(last.physical_offset)
+    if found is not None:
+        return found.store_timestamp == last.store_timestamp
+    return position.physical_offset >= last.physical_offset and end.physical_offset >= known.physical_offset
+
+
+def _rewritten(log: LogSegments, known: LogPosition) -> Continuation:
+    """Go on at the same offset, without proof."""
+    begin = known.physical_offset
+    problem = (
+        f"the last record that was read was changed in its place, as by a redaction or by damage: expected the record "
+        f"that is remembered before offset {begin} of segment {known.segment}, found {_found(log, known)}. Whether "
+        f"others that were read have changed is not known"
+    )
+    position = type(known)(begin, known.segment)
+    return Continuation(position, ReplacedStoreError(problem, begin, begin, begin, _advice(begin)))
 
 
 def _replaced(log: LogSegments, known: LogPosition, end: LogPosition) -> Continuation:
@@ -127,5 +165,5 @@ def _found(log: LogSegments, known: LogPosition) -> str:
     return f"no record in {segment.path}" if found is None else f"another one, stored at {found.store_timestamp} ms"
 
 
-def _advice(offset: int) -> str:
-    return f"{_ADVICE.format(offset=offset)}; {_RESTART}"
+def _advice(offset: int, way_on: str = _ADVICE) -> str:
+    return f"{way_on.format(offset=offset)}; {_RESTART}"

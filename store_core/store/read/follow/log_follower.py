@@ -6,7 +6,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from store_core.errors import InvalidOptionError, ReplacedStoreError, SegmentVanishedError, TruncatedLogError
+from store_core.errors import (
+    InvalidOptionError,
+    MissingSegmentsError,
+    ReplacedStoreError,
+    SegmentVanishedError,
+    TruncatedLogError,
+)
 from store_core.store.read.follow.batch_ranges import batch_ranges
 from store_core.store.read.follow.continuity import find_continuation
 from store_core.store.read.follow.log_position import RecordVanishedError
@@ -42,8 +48,8 @@ class LogFollower:
 
     Between two calls it remembers only where the log ended last, so that its end is not searched for from the start of
     a segment again; some records of the batch that it limited last, so that tasks need not walk to theirs; the first
-    records of segments; which losses it has reported; and where reading ends altogether, once that is fixed. All else
-    follows from the positions that a caller passes.
+    records of segments; which losses and which odd files it has reported; and where reading ends altogether, once that
+    is fixed. All else follows from the positions that a caller passes.
 
     Parameters
     ----------
@@ -62,6 +68,7 @@ class LogFollower:
         self._end: LogPosition | None = None
         self._walked: tuple[LogPosition, LogPosition, Waypoints] | None = None
         self._reported: set[str] = set()
+        self._told: set[str] = set()
         self._firsts: dict[Segment, RecordProof] = {}
         self._stop: LogPosition | None = None
 
@@ -218,12 +225,17 @@ class LogFollower:
         """Raise or report what is lost at some positions; nothing twice, as one loss has bytes of another."""
         losses = sorted((each.loss for each in found if each.loss is not None), key=_length, reverse=True)
         told: list[DataLossError] = []
-        if losses and self._options.fail_on_data_loss:
-            raise losses[0]
+        fatal = [loss for loss in losses if self._options.fail_on_data_loss and not self._is_passed(loss)]
+        if fatal:
+            raise fatal[0]
         for loss in losses:
             if not any(other.begin <= loss.begin and loss.end <= other.end for other in told):
                 told.append(loss)
                 self._report(loss)
+
+    def _is_passed(self, loss: DataLossError) -> bool:
+        """Return whether reading goes on after a loss as after damage: inside a batch it does, too."""
+        return isinstance(loss, MissingSegmentsError) and not self._options.is_failfast
 
     def _report(self, loss: DataLossError) -> None:
         self._firsts.clear()  # of another log, it may be
@@ -242,7 +254,9 @@ class LogFollower:
 
     def _listed(self) -> LogSegments:
         storage = self._options.storage
-        return LogSegments.of(self._paths, storage, compressed=self._compressed, known_firsts=self._firsts)
+        return LogSegments.of(
+            self._paths, storage, compressed=self._compressed, known_firsts=self._firsts, told=self._told
+        )
 
 
 def _length(loss: DataLossError) -> int:

@@ -121,8 +121,13 @@ class LogPosition:
         found = found if isinstance(found, dict) else {}
         segment = found.get("segment")
         last = RecordProof.from_json(f"lastRecord in {_NAME}", found.get("lastRecord"))
-        if not isinstance(segment, str) or (last is not None and last.end_offset > physical_offset):
-            raise InvalidOptionError(f"{_NAME}: expected a segment's name, and a record before it, found {found!r}")
+        is_start = segment == f"{physical_offset:020d}"
+        if not isinstance(segment, str) or (last is not None and last.end_offset != physical_offset and not is_start):
+            raise InvalidOptionError(
+                f"{_NAME}: expected a segment's name, and an offset that is the segment's first one or the end of "
+                f"lastRecord, found {found!r}. To read from another offset, begin a new query with a new checkpoint "
+                f"and startingOffsets"
+            )
         return cls(physical_offset, segment, last, _anchors(found))
 
 

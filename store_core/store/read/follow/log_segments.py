@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from store_core.errors import StoreNotFoundError
 from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
 from store_core.files.segment_source import open_pages
 from store_core.files.store_path import list_segments, located_now
@@ -84,8 +85,9 @@ class LogSegments:
         *,
         compressed: bool = False,
         known_firsts: dict[Segment, RecordProof] | None = None,
+        told: set[str] | None = None,
     ) -> LogSegments:
-        """List the segments now; errors as of `store_core.files.store_path.list_segments`.
+        """List the segments now; errors as of `store_core.files.store_path.list_segments`, also if all are empty.
 
         Parameters
         ----------
@@ -96,9 +98,14 @@ class LogSegments:
             Whether segments that are compressed as a whole are among them.
         known_firsts : dict, optional
             As the attribute, to share it with later listings of the same log.
+        told : set of str, optional
+            As of `list_segments`.
         """
-        found = list_segments(located_now(paths, storage), storage=storage if compressed else None).segments
-        return cls(tuple(segment.copied() for segment in found), {} if known_firsts is None else known_firsts)
+        found = list_segments(located_now(paths, storage), storage=storage if compressed else None, told=told)
+        if not found.segments:
+            raise StoreNotFoundError(f"nothing to read: no segment has any bytes yet: {found.notes[-1]}")
+        segments = tuple(segment.copied() for segment in found.segments)
+        return cls(segments, {} if known_firsts is None else known_firsts)
 
     @property
     def earliest(self) -> LogPosition:

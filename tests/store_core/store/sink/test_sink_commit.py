@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, RebuildOptions, rebuild_index
 from store_core.errors import (
+    AppendConflictError,
     CorruptRecordError,
     InvalidOptionError,
     StoreLockedError,
@@ -25,7 +26,7 @@ from store_core.errors import (
     UnsupportedStoreError,
 )
 from store_core.store.sink import store_swap
-from store_core.store.sink.commit import SinkCommit, check_lock
+from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
@@ -56,7 +57,7 @@ def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> 
 def test_a_transaction_is_committed_once_whatever_is_staged_again(tmp_path: Path) -> None:
     first = commit(tmp_path, [b"a"], transaction=Transaction("query", 3), left_out=2)
     again = commit(tmp_path, [b"a"], OTHER, transaction=Transaction("query", 3))
-    earlier = commit(tmp_path, [b"z"], OTHER, transaction=Transaction("query", 2))
+    earlier = commit(tmp_path, [b"z"], OTHER, transaction=Transaction("query", 2))  # of a job's own numbers
     later = commit(tmp_path, [b"b"], OTHER, transaction=Transaction("query", 4))
     other = commit(tmp_path, [b"c"], OTHER, transaction=Transaction("another", 4))
 
@@ -64,6 +65,31 @@ def test_a_transaction_is_committed_once_whatever_is_staged_again(tmp_path: Path
     assert (first.appended, 2) == (again.appended, again.left_out)
     assert [b"a", b"b", b"c"] == bodies_of(tmp_path)
     assert [] == list((tmp_path / "commitlog-sink" / "staged").iterdir())
+
+
+def test_a_batch_is_refused_if_a_later_one_was_made_or_the_same_one_of_other_rows(tmp_path: Path) -> None:
+    def batch(bodies: list[bytes], number: int, left_out: int = 0) -> CommitReport:
+        transaction = Transaction("query", number, is_batch=True)
+        report: CommitReport = commit(tmp_path, bodies, OTHER, transaction=transaction, left_out=left_out)
+        return report
+
+    batch([b"a"], 0)
+    batch([b"b"], 1, left_out=1)
+    with pytest.raises(AppendConflictError, match=r"last batch was 1, with 2 rows, .* and batch 0 comes after it"):
+        batch([b"a"], 0)
+    with pytest.raises(AppendConflictError, match=r"this batch 1 has 3 rows.* set records to 2 in the ledger"):
+        batch([b"b", b"c", b"d"], 1)
+
+    assert batch([b"b", b"bad"], 1).is_repeat
+    assert not batch([b"c"], 2).is_repeat
+    assert [b"a", b"b", b"c"] == bodies_of(tmp_path)
+
+
+def test_a_stream_that_goes_on_in_another_store_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in (3, 4):
+        commit(tmp_path, [b"a"], OTHER, transaction=Transaction("query", number, is_batch=True))
+
+    assert 1 == caplog.text.count("has no batch of the query query, which goes on with batch 3")
 
 
 def test_a_transaction_without_records_is_committed_too(tmp_path: Path) -> None:
@@ -83,8 +109,8 @@ def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path:
             (Appended(2, appended.end_offset, 0, 0, 0, appended.first_size, appended.first_crc), False),
         ):
             ledger.write(LedgerEntry(Transaction("query", 7), entry, is_committed=False))
-            assert is_in == (ledger.settle(Transaction("query", 7), store) is not None)
-        assert ledger.settle(Transaction("query", 8), store) is None
+            assert is_in == (ledger.settle(Transaction("query", 7), store, 2) is not None)
+        assert ledger.settle(Transaction("query", 8), store, 2) is None
 
 
 def test_an_append_is_not_made_twice_after_a_later_one_was_interrupted(tmp_path: Path) -> None:
@@ -108,7 +134,7 @@ def test_an_entry_whose_place_was_deleted_is_told_and_not_guessed(tmp_path: Path
         DefaultMessageStore.open(tmp_path / "store", CONFIG) as store,
         pytest.raises(UnsupportedStoreError, match="append 7 of 'query' was interrupted, and the part of the log"),
     ):
-        ledger.settle(Transaction("query", 7), store)
+        ledger.settle(Transaction("query", 7), store, 1)
 
 
 @pytest.mark.parametrize(

@@ -496,7 +496,7 @@ def test_a_machine_that_dies_at_any_call_leaves_all_or_nothing(name: str, lost_p
         assert stored or not lived
         assert (case.before + case.added)[: len(case.before) + stored] == bodies_of(root)
         with DefaultMessageStore.open(root, CONFIG, file_system=FaultyFileSystem()) as store:
-            settled = CommitLedger(root / "ledger", FaultyFileSystem()).settle(Transaction("test"), store)
+            settled = CommitLedger(root / "ledger", FaultyFileSystem()).settle(Transaction("test"), store, 0)
         assert bool(stored) == (settled is not None)
         shutil.rmtree(root)
 

@@ -17,7 +17,10 @@ from store_core.errors import (
     CorruptRecordError,
     ExpiredSegmentsError,
     InvalidOptionError,
+    MissingSegmentsError,
     ReplacedStoreError,
+    SegmentLayoutError,
+    StoreNotFoundError,
     TruncatedLogError,
 )
 from store_core.format.columnar import lockstep
@@ -26,7 +29,7 @@ from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.read_limits import ReadLimits
 from store_core.store.read.read_messages import read_messages
 from tests.budgets import budget
-from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+from tests.builders import BODY_AT, CRC_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
 from tests.store_core.store.read.follow.followed import SIZE, Followed
 
 if TYPE_CHECKING:
@@ -480,6 +483,53 @@ def test_a_segment_that_is_missing_at_the_position_is_not_skipped(
     assert "are lost" in caplog.text
 
 
+@pytest.mark.parametrize("most", [2, 3, 1000])
+def test_a_hole_ends_or_not_by_the_mode_wherever_a_batch_ends(
+    followed: Followed, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    (followed.root / "commitlog" / f"{2 * SIZE:020d}").unlink()
+    left = [offset for offset in followed.offsets if not 2 * SIZE <= offset < 3 * SIZE]
+    with pytest.raises((MissingSegmentsError, SegmentLayoutError), match="mode=DROPMALFORMED or PERMISSIVE"):
+        followed.drain(followed.first(), ReadLimits(max_records=most))
+    followed.restart(mode="DROPMALFORMED")
+
+    assert left == [
+        each for batch in followed.drain(followed.first(), ReadLimits(max_records=most))[0] for each in batch
+    ]
+    assert "missing" in caplog.text
+
+
+def test_odd_files_are_told_once(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+    (followed.root / "commitlog" / "abc").touch()
+    followed.drain(followed.first(), ReadLimits(max_records=2))
+
+    assert 1 == caplog.text.count("ignored the file")
+
+
+def test_a_log_of_empty_files_is_none_yet(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").touch()
+
+    with pytest.raises(StoreNotFoundError, match="no segment has any bytes yet: ignored the empty file"):
+        Followed(tmp_path, SIZE).first()
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_last_record_that_was_changed_in_its_place_is_named_and_the_next_ones_are_read(
+    followed: Followed, caplog: pytest.LogCaptureFixture, *, is_damaged: bool
+) -> None:
+    end = followed.advance(followed.first(), ReadLimits(max_records=3))
+    last = end.last_record
+    assert last is not None
+    followed.log.patch(last.physical_offset + (MAGIC_AT if is_damaged else CRC_AT), b"\x77")
+    followed.write()
+
+    with pytest.raises(ReplacedStoreError, match="the last record that was read was changed in its place"):
+        followed.restart().advance(end)
+    assert [followed.offsets[3:]] == followed.restart(fail_on_data_loss=False).drain(end)[0]
+    assert f"Reading goes on at offset {followed.offsets[3]}" in caplog.text
+
+
 def test_a_segment_that_is_missing_in_a_batch_is_logged(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
     (followed.root / "commitlog" / f"{2 * SIZE:020d}").unlink()
     followed.restart(fail_on_data_loss=False).drain(followed.first())
@@ -652,6 +702,11 @@ def test_another_store_at_the_path_is_an_error(followed: Followed, tmp_path: Pat
         {"physicalOffset": 5, "segment": 0},
         {"physicalOffset": 5, "segment": "0", "lastRecord": {"physicalOffset": 0, "size": "9"}},
         {"physicalOffset": 5, "segment": "0", "anchorRecords": {}},
+        {
+            "physicalOffset": 150,
+            "segment": "0",
+            "lastRecord": {"physicalOffset": 0, "size": 100, "storeTimestamp": 0, "headCrc": 0},
+        },
         {"physicalOffset": 5, "segment": "0", "anchorRecords": [{"physicalOffset": 0, "size": "9"}]},
         {
             "physicalOffset": 5,
