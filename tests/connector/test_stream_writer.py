@@ -100,7 +100,7 @@ def test_a_checkpoint_that_went_back_is_refused_instead_of_losing_messages(query
     text = error_of(query.run)
 
     assert "does not fit the store, as if it went back" in text
-    assert "the last batch was 1, with 1 rows" in text
+    assert "the last batch was 1, with 1 row," in text
     assert ["a", "b", "c"] == query.bodies
 
 

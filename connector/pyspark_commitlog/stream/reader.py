@@ -70,7 +70,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             If the options are not those of a stream, or there is no log.
         """
         self._check()
-        TopicWatch.of(self._paths, self._options.common.read.topic).warn_before_read()
+        TopicWatch.of(self._paths, self._options.common.read.named_topics).warn_before_read()
         return self._follower.initial(at_end=self._options.starts_at_end).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name

@@ -191,6 +191,12 @@ class ReadOptions:
         return self.ending_offsets if self.ending_timestamp is None else _WHOLE_LOG
 
     @property
+    def named_topics(self) -> tuple[str, ...]:
+        """The topics that are asked for by name: as `topic`, and with queue offsets."""
+        bounds = (*self.start.queues, *self.end.queues)
+        return tuple(dict.fromkeys([*self.topic, *(topic for topic, _, _ in bounds)]))
+
+    @property
     def copies_segments(self) -> bool:
         """Whether segments on this machine are read into memory."""
         return self.segment_access == "read"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import AppendConflictError, CorruptRecordError, UnsupportedStoreError
 from store_core.files.file_system import write_all
+from store_core.format.counted import counted
 from store_core.format.crc32 import crc32
 from store_core.store.sink.staged_append import Appended
 
@@ -168,7 +169,7 @@ class CommitLedger:
             return None
         if transaction.is_batch and rows != entry.appended.records + entry.left_out:
             advice = f" If its rows differ whenever it runs, set records to {rows - entry.left_out} in the ledger"
-            raise self._conflict(entry, f"this batch {transaction.number} has {rows} rows", advice)
+            raise self._conflict(entry, f"this batch {transaction.number} has {counted(rows, 'row')}", advice)
         return entry if is_older else replace(entry, is_committed=True)
 
     def _conflict(self, entry: LedgerEntry, found: str, advice: str = "") -> AppendConflictError:
@@ -176,7 +177,7 @@ class CommitLedger:
         return AppendConflictError(
             f"the checkpoint of the query {entry.transaction.sender} does not fit the store, as if it went back: "
             f"by the ledger {self.path_of(entry.transaction.sender)} the last batch was {entry.transaction.number}, "
-            f"with {appended.records + entry.left_out} rows, from offset {appended.begin_offset} to "
+            f"with {counted(appended.records + entry.left_out, 'row')}, from offset {appended.begin_offset} to "
             f"{appended.end_offset}, and {found}. Nothing was appended. Restore the checkpoint as it was, or begin a "
             f"new query with a new checkpoint that starts after what the store already has.{advice}"
         )

@@ -51,6 +51,13 @@ def test_each_unknown_topic_of_several_is_warned_of(store: Path, caplog: pytest.
     assert ["'loged'", "'planed'"] == [text.split()[1].rstrip(":") for text in warnings(caplog)]
 
 
+def test_unknown_topics_of_queue_offsets_are_warned_of(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    start, end = '{"loged": {"2": 5}}', '{"logged": {"2": 5}}'
+
+    assert read_messages(store, starting_offsets=start, ending_offsets=end).read_all().num_rows
+    assert ["'loged'"] == [text.split()[1].rstrip(":") for text in warnings(caplog)]
+
+
 @pytest.mark.parametrize("topic", ["logged", "queued", "batched", "planned", "queued,planned"])
 def test_a_topic_that_is_anywhere_is_not_warned_of(store: Path, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     assert bool(read_messages(store, topic=topic).read_all().num_rows) == (topic == "logged")
