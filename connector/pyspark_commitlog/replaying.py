@@ -66,7 +66,7 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
     queues = TargetQueues(Path(into), options.queues)
     check_targets(targets, queues, options.release)
     facts = _appended(frame.select(*_WRITTEN), source, into, replace(options, queues=queues.least_of(targets)))
-    return ReplayReport.of(facts, {} if facts.is_repeat else {"topics": topics})
+    return ReplayReport.of(facts, {} if facts.is_repeat and not options.dry_run else {"topics": topics})
 
 
 def _as_new(frame: DataFrame, options: ReplayOptions, edit: Mapping[str, str]) -> DataFrame:

@@ -28,7 +28,7 @@ from store_core.store.put.bulk_append import fits
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import SinkCommit, check_lock
-from store_core.store.sink.commit_ledger import Transaction
+from store_core.store.sink.commit_ledger import CommitLedger, Transaction
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.job_owner import is_alive, owner_text
 from store_core.store.sink.staged_batch import StagedBatch, stage_batches
@@ -192,11 +192,12 @@ class _Replay:
         check_root(self.into, config, files)
         check_lock(self.into, files)
         config = with_sizes_of(self.into, config, files)
+        sink, transaction = SinkDirectory(self.into, files), Transaction(sender_of(self.options.replay_id))
         if self.options.dry_run:
             records = [batch.records for batch in self._encoded(config)]
-            return self._report(sum(map(len, records)), sum(int(each.starts[-1]) for each in records))
-        sink = SinkDirectory(self.into, files)
-        transaction = Transaction(sender_of(self.options.replay_id))
+            found = self._report(sum(map(len, records)), sum(int(each.starts[-1]) for each in records))
+            is_repeat = CommitLedger(sink.ledger, files).has(transaction)
+            return ReplayReport(replace(found.found, is_repeat=is_repeat), found.tables)
         commit = SinkCommit(
             self.into, job, config, self.clock, files, transaction=transaction, is_alive=partial(is_alive, self.clock)
         )

@@ -55,7 +55,9 @@ def test_a_replay_is_chosen_and_edited_by_sql_and_made_once(
     assert 0 == replay([*words, "--where", "array_contains(keys, 'b')"])
     assert "1 message of" in capsys.readouterr().out
     assert 0 == replay(words)
-    assert "is in the store already" in capsys.readouterr().out
+    assert "is in the store already: nothing was appended" in capsys.readouterr().out
+    assert 0 == replay([*words, "--dry-run"])
+    assert "is in the store already: nothing would be appended" in capsys.readouterr().out
     (row,) = read_messages(new).read_all().to_pylist()
     assert ("orders", b"mended b", 0) == (row["topic"], row["body"], row["reconsume_times"])
     expected = {"REPLAY_ID": "T-1", "REPLAY_ORIGIN_TOPIC": "%DLQ%billing", "UNIQ_KEY": "U-b"}

@@ -24,7 +24,7 @@ from store_core.files.store_sight import StoreSight
 from store_core.format.iso_time import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
-from store_core.store.sink.commit_ledger import Transaction
+from store_core.store.sink.commit_ledger import CommitLedger, Transaction
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.job_owner import is_alive, owner_text
 from store_core.store.sink.staged_append import Appended
@@ -154,7 +154,9 @@ def commit_partitions(
     left_out = sum(each.refused for each in staged)
     if options.dry_run:
         records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
-        report = CommitReport(Appended(records, 0, size), is_repeat=False, left_out=left_out)
+        sink = SinkDirectory(options.root, OsFileSystem())
+        is_repeat = transaction is not None and CommitLedger(sink.ledger, OsFileSystem()).has(transaction)
+        report = CommitReport(Appended(records, 0, size), is_repeat=is_repeat, left_out=left_out)
         _write_report(options, job, report)
         return report
     commit = replace(

@@ -27,7 +27,7 @@ REPLAY_SCHEMA: Final = ReportSchema(
         Fact("replay_id", "name of the replay: under one name, messages are appended once"),
         Fact("messages", "messages that were appended, or would be"),
         Fact("bytes", "bytes of their records"),
-        Fact("is_repeat", "whether a replay of this name was already in the store, so that nothing was done"),
+        Fact("is_repeat", "whether a replay of this name was already in the store, so that nothing is done"),
         Fact("is_dry_run", "whether nothing was to be appended"),
         Fact("begin_offset", "physical offset of the first record; null in a dry run"),
         Fact("end_offset", "physical offset one past the last record; null in a dry run"),
@@ -79,7 +79,8 @@ class ReplayReport(Report[ReplayFacts]):
     def _lines(self) -> Iterator[str]:
         found = self.found
         if found.is_repeat:
-            yield f"a replay named {found.replay_id} is in the store already: nothing was appended"
+            was = "would be" if found.is_dry_run else "was"
+            yield f"a replay named {found.replay_id} is in the store already: nothing {was} appended"
             return
         would = "would be appended" if found.is_dry_run else "appended"
         yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes {would}, as replay {found.replay_id}"

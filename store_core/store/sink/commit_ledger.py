@@ -119,6 +119,13 @@ class CommitLedger:
                 f"Find out whether the last append of {sender!r} is in the log; delete the file to have it made again",
             ) from error
 
+    def has(self, transaction: Transaction) -> bool:
+        """Return whether an append, or a later one of its sender, is known to be made; errors as of `entry`."""
+        entry = self.entry(transaction.sender)
+        if entry is None or entry.transaction.number < transaction.number:
+            return False
+        return entry.is_committed or entry.transaction.number > transaction.number
+
     def write(self, entry: LedgerEntry) -> None:
         """Replace the sender's last entry, durably.
 

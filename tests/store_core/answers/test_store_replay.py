@@ -112,6 +112,16 @@ def test_a_dry_run_counts_and_writes_nothing(store: Path) -> None:
     assert report.found.bytes == replayed(store, store, topic="%DLQ%billing").found.bytes
 
 
+def test_a_dry_run_says_that_the_name_is_used_up(store: Path, tmp_path: Path) -> None:
+    into = tmp_path / "new"
+    first = replayed(store, into, topic="%DLQ%billing", dry_run=True)
+    replayed(store, into, topic="%DLQ%billing")
+    again = replayed(store, into, topic="%DLQ%billing", dry_run=True)
+
+    assert [(False, 2), (True, 2)] == [(each.found.is_repeat, each.found.messages) for each in (first, again)]
+    assert "is in the store already: nothing would be appended" in again.lines[0]
+
+
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_store_with_a_compressed_segment_gets_nothing(store: Path, tmp_path: Path, *, dry_run: bool) -> None:
     into = tmp_path / "into"
