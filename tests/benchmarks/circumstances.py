@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-__all__ = ["describe_run"]
+__all__ = ["describe_run", "processor"]
 
 _PACKAGES: Final = ("numpy", "pyarrow", "pyspark", "isal")
 _FIGURES: Final = "docs/benchmarks.json"
@@ -23,7 +23,7 @@ def describe_run() -> dict[str, object]:
     return {
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),
-        "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
         "load": os.getloadavg()[0],
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
     }
@@ -47,7 +47,8 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of this machine's processor, as the system has it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

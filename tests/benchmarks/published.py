@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PUBLISHED", "publish", "published_rows"]
+__all__ = ["PUBLISHED", "publish", "published_rows", "published_table"]
 
 PUBLISHED: Final = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.json"
 
@@ -38,5 +38,11 @@ def published_rows(table: str, path: Path = PUBLISHED) -> list[dict[str, Any]]:
     KeyError
         If there is no such table.
     """
-    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))[table]["rows"]
+    rows: list[dict[str, Any]] = published_table(table, path)["rows"]
     return rows
+
+
+def published_table(table: str, path: Path = PUBLISHED) -> dict[str, Any]:
+    """Return a table; errors as of `published_rows`."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))[table]
+    return found
