@@ -6,7 +6,6 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +29,7 @@ from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import CommitLedger, Transaction
 from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.job_owner import is_alive, owner_text
+from store_core.store.sink.job_owner import owner_text
 from store_core.store.sink.staged_batch import StagedBatch, stage_batches
 from store_core.store.sink.store_sizes import with_sizes_of
 from store_core.store.store_layout import check_root
@@ -198,9 +197,7 @@ class _Replay:
             found = self._report(sum(map(len, records)), sum(int(each.starts[-1]) for each in records))
             is_repeat = CommitLedger(sink.ledger, files).has(transaction)
             return ReplayReport(replace(found.found, is_repeat=is_repeat), found.tables)
-        commit = SinkCommit(
-            self.into, job, config, self.clock, files, transaction=transaction, is_alive=partial(is_alive, self.clock)
-        )
+        commit = SinkCommit(self.into, job, config, self.clock, files, transaction=transaction)
         encoded = self._encoded(config)
         first = next(encoded, None)
         if first is None:  # the name stays free for a replay whose filters choose something

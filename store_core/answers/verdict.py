@@ -27,3 +27,10 @@ class Verdict(Enum):
     FINDINGS = "findings"
     DAMAGED = "damaged"
     REFUSED = "refused"
+
+    @classmethod
+    def of(cls, *, has_findings: bool, is_damaged: bool) -> Verdict:
+        """Return the verdict of an answer that may find both: what is to act on first."""
+        if has_findings:
+            return cls.FINDINGS
+        return cls.DAMAGED if is_damaged else cls.CLEAN

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final
+
+from store_core.files.process_stat import ProcessStat
 
 __all__ = ["driver_process"]
 
-_PROCESSES: Final = Path("/proc")
 _JVM: Final = "java"
 
 
@@ -20,15 +20,10 @@ def driver_process() -> int:
     """
     process = os.getppid()
     while process > 1:
-        if _read(_PROCESSES / str(process) / "comm").strip() == _JVM:
+        found = ProcessStat.of(process)
+        if found is None:
+            break
+        if found.name == _JVM:
             return process
-        fields = _read(_PROCESSES / str(process) / "stat").rpartition(")")[2].split()  # the name may contain anything
-        process = int(fields[1]) if fields else 0
+        process = found.parent
     return os.getppid()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

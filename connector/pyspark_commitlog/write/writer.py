@@ -7,7 +7,6 @@ import json
 import logging
 import uuid
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter
@@ -26,7 +25,7 @@ from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
 from store_core.store.sink.commit_ledger import CommitLedger, Transaction
 from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.job_owner import is_alive, owner_text
+from store_core.store.sink.job_owner import owner_text
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.store_sizes import with_sizes_of
 from store_core.store.store_layout import check_root
@@ -204,14 +203,12 @@ def discard_partitions(options: WriteOptions, messages: Sequence[WriterCommitMes
 
 
 def _sink_commit(options: WriteOptions, job: str) -> SinkCommit:
-    clock = SystemClock()
     return SinkCommit(
         options.root,
         job,
         options.config,
-        clock,
+        SystemClock(),
         OsFileSystem(),
         rebuild=options.rebuild,
         staging=options.staging,
-        is_alive=partial(is_alive, clock),
     )

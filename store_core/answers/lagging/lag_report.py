@@ -184,9 +184,8 @@ class LagReport(Report[LagFacts]):
     @property
     def verdict(self) -> Verdict:
         """Findings if an offset is not within its queue; then damage, if segments are missing; to be behind is none."""
-        if self.found.wrong_offsets:
-            return Verdict.FINDINGS
-        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
+        has_findings = bool(self.found.wrong_offsets)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def subject(self) -> str:

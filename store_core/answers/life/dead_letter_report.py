@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.life.log_extent import missing_line
+from store_core.answers.life.log_extent import MISSING_BYTES, missing_line
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
@@ -45,7 +45,7 @@ DEAD_LETTERS_SCHEMA: Final = ReportSchema(
         Fact("elsewhere", "letters whose first message is on another broker"),
         Fact("missing", "letters whose first message is not where they say it is"),
         Fact("unknown", "letters that do not name their first message"),
-        Fact("missing_bytes", "bytes of segments that are missing from the log: their records are in no table"),
+        MISSING_BYTES,
         Fact("notes", "what else an operator should know"),
     ),
     (
@@ -120,9 +120,8 @@ class DeadLettersReport(Report[DeadLettersFacts]):
     @property
     def verdict(self) -> Verdict:
         """Findings if there is any dead letter; then damage, if segments are missing."""
-        if self.found.letters:
-            return Verdict.FINDINGS
-        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
+        has_findings = bool(self.found.letters)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def subject(self) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.calendar import Scale, heat_map
-from store_core.answers.life.log_extent import missing_line
+from store_core.answers.life.log_extent import MISSING_BYTES, missing_line
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
@@ -54,7 +54,7 @@ DELAYS_SCHEMA: Final = ReportSchema(
         Fact("has_delay_offsets", "whether there is a delayOffset.json, or no delayed message"),
         Fact("has_timer_check", "whether there is a config/timercheck, or no timer"),
         Fact("next_due", "when the next message is due, ISO 8601, or null"),
-        Fact("missing_bytes", "bytes of segments that are missing from the log: their records are in no table"),
+        MISSING_BYTES,
         Fact("notes", "what else an operator should know"),
     ),
     (
@@ -148,9 +148,8 @@ class DelaysReport(Report[DelaysFacts]):
     @property
     def verdict(self) -> Verdict:
         """Findings if messages are late, or will never be delivered; then damage, if segments are missing."""
-        if self.found.late or self.found.orphaned:
-            return Verdict.FINDINGS
-        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
+        has_findings = bool(self.found.late or self.found.orphaned)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def subject(self) -> str:

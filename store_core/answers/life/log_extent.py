@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from store_core.answers.report_schema import Fact
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.store_path import list_segments
+from store_core.files.store_path import list_segments, missing_ranges
 
 if TYPE_CHECKING:
     from typing import Self
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
 
-__all__ = ["LogExtent", "missing_line"]
+__all__ = ["MISSING_BYTES", "LogExtent", "missing_line"]
+
+MISSING_BYTES: Final = Fact(
+    "missing_bytes", "bytes of segments that are missing from the log: their records are in no table"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,7 @@ class LogExtent:
 
     def holes(self) -> list[tuple[int, int]]:
         """Return the ranges of offsets between files."""
-        bounds = [(first.end_offset, then.start_offset) for first, then in pairwise(self.segments)]
-        return [(begin, end) for begin, end in bounds if begin < end]
+        return list(missing_ranges(self.segments))
 
     @property
     def missing_bytes(self) -> int:

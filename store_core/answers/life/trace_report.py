@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.life.log_extent import missing_line
+from store_core.answers.life.log_extent import MISSING_BYTES, missing_line
 from store_core.answers.life.trace_steps import StepKind
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Strip, Tone, lanes_of
@@ -38,7 +38,7 @@ TRACE_SCHEMA: Final = ReportSchema(
         Fact("records", "records of these messages"),
         Fact("duplicates", "sends beyond the first with the same unique key"),
         Fact("dead", "messages that are dead letters"),
-        Fact("missing_bytes", "bytes of segments that are missing from the log: their records are in no table"),
+        MISSING_BYTES,
         Fact("notes", "what else an operator should know"),
     ),
     (
@@ -122,9 +122,8 @@ class TraceReport(Report[TraceFacts]):
     @property
     def verdict(self) -> Verdict:
         """Findings if a message was sent twice, or is a dead letter; then damage, if segments are missing."""
-        if self.found.duplicates or self.found.dead:
-            return Verdict.FINDINGS
-        return Verdict.DAMAGED if self.found.missing_bytes else Verdict.CLEAN
+        has_findings = bool(self.found.duplicates or self.found.dead)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def subject(self) -> str:

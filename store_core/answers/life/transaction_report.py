@@ -129,10 +129,9 @@ class TransactionsReport(Report[TransactionsFacts]):
     def verdict(self) -> Verdict:
         """Findings if a transaction will not end by itself, or is pending for too long; damage if bytes are lost."""
         found = self.found
-        is_stuck = found.old_pending or found.checked_too_often
-        if is_stuck or any(found.count(end) for end in End if end.is_finding):
-            return Verdict.FINDINGS
-        return Verdict.DAMAGED if found.lost_bytes else Verdict.CLEAN
+        is_stuck = bool(found.old_pending or found.checked_too_often)
+        has_findings = is_stuck or any(found.count(end) for end in End if end.is_finding)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(found.lost_bytes))
 
     @property
     def subject(self) -> str:

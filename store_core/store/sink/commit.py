@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from store_core.errors import StoreLockedError
@@ -14,6 +15,7 @@ from store_core.files.store_lock import LOCK_FILE, StoreLock
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry
 from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.job_owner import is_alive
 from store_core.store.sink.staged_append import Appended, append_staged
 from store_core.store.sink.store_sizes import batch_topics
 from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
@@ -86,8 +88,9 @@ class SinkCommit:
         Number of rows refused.
     refused : tuple of Path
         Files that list them; they are merged into one below `SinkDirectory.refused`.
-    is_alive : callable
-        Called with a job's note about its owner; returns whether the job may still be running.
+    is_alive : callable, optional
+        Called with a job's note about its owner; returns whether the job may still be running. By default
+        `store_core.store.sink.job_owner.is_alive`.
     """
 
     root: Path
@@ -101,7 +104,7 @@ class SinkCommit:
     transaction: Transaction | None = None
     left_out: int = 0
     refused: tuple[Path, ...] = ()
-    is_alive: Callable[[str], bool] = lambda _: True
+    is_alive: Callable[[str], bool] | None = None
 
     def run(self, staged: Sequence[StagedFile]) -> CommitReport:
         """Append, and delete what this job and dead jobs have staged.
@@ -132,7 +135,8 @@ class SinkCommit:
         unindexed, leaves_index = Unindexed(sink.path, self.file_system), self._leaves_index(root)
         left_before = None if leaves_index else unindexed.begin()
         with self._open(root, left_before) as store:
-            done = self._settled(ledger, store, staged)
+            rows = sum(file.records for file in staged) + self.left_out
+            done = ledger.settle(self.transaction, store, rows) if self.transaction is not None else None
             if done is not None:
                 if done.is_committed:
                     ledger.write(done)
@@ -166,22 +170,6 @@ class SinkCommit:
         if self.refused:
             sink.keep_refused(self.job, self.refused)
         return CommitReport(appended, is_repeat=False, left_out=self.left_out)
-
-    def _settled(
-        self, ledger: CommitLedger, store: DefaultMessageStore, staged: Sequence[StagedFile]
-    ) -> LedgerEntry | None:
-        """Return the entry of this append if it was made; say if those before it are elsewhere."""
-        if self.transaction is None:
-            return None
-        sender, number = self.transaction.sender, self.transaction.number
-        if self.transaction.is_batch and number and ledger.entry(sender) is None:
-            _LOG.warning(
-                "%s has no batch of the query %s, which goes on with batch %d: what it appended before is in another "
-                "store, or was deleted. To copy all of it, begin a new query with a new checkpoint",
-                *(self.root, sender, number),
-            )
-        rows = sum(file.records for file in staged) + self.left_out
-        return ledger.settle(self.transaction, store, rows)
 
     def _drop(self, staged: StagedFile) -> None:
         """Delete a staged file that has been read: a failed commit is never retried with it.
@@ -239,7 +227,7 @@ class SinkCommit:
         self.discard()
         sink, cleaned = SinkDirectory(self.root, self.file_system, self.staging), []
         with suppress(StoreLockedError), StoreLock(self.root, self.file_system):
-            for leftover in sink.leftovers(self.job, self.is_alive):
+            for leftover in sink.leftovers(self.job, self.is_alive or partial(is_alive, self.clock)):
                 try:
                     sink.remove(leftover.path)
                 except OSError as error:

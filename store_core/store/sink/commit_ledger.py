@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from store_core.store.message_store import DefaultMessageStore
 
 __all__ = ["CommitLedger", "LedgerEntry", "Transaction"]
+
+_LOG: Final = logging.getLogger("store_core")
 
 _LARGEST_ENTRY: Final = 1 << 16
 _NAME_LENGTH: Final = 40
@@ -167,6 +170,12 @@ class CommitLedger:
             a checkpoint that went back no longer has, so messages would be lost.
         """
         entry = self.entry(transaction.sender)
+        if entry is None and transaction.is_batch and transaction.number:
+            _LOG.warning(
+                "%s has no batch of the query %s, which goes on with batch %d: what it appended before is in another "
+                "store, or was deleted. To copy all of it, begin a new query with a new checkpoint",
+                *(self._directory, transaction.sender, transaction.number),
+            )
         if entry is None or entry.transaction.number < transaction.number:
             return None
         is_older = entry.transaction.number > transaction.number

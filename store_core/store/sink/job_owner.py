@@ -8,17 +8,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from store_core.files.process_stat import ProcessStat
+
 if TYPE_CHECKING:
     from store_core.files.clock import Clock
 
 __all__ = ["is_alive", "owner_text"]
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_PROCESSES: Final = Path("/proc")
-_ENDED: Final = ("Z", "X")
-"""States in ``/proc/PID/stat`` of a process that has ended: nobody has asked for its exit code yet."""
-_START_TIME: Final = 19
-"""Index of the start time in ``/proc/PID/stat``, after the program's name."""
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
 _TRUSTED_SECONDS: Final = 7 * 24 * 3600
 """How long a job on another machine, which can't be checked, is assumed to be running."""
 
@@ -35,7 +33,7 @@ def owner_text(clock: Clock, process: int | None = None) -> str:
     process = os.getpid() if process is None else process
     owner = {
         "host": os.uname().nodename,
-        "boot": _read(_BOOT),
+        "boot": _boot(),
         "namespace": _namespace(),
         "process": process,
         "started": _start_time(process),
@@ -55,27 +53,26 @@ def is_alive(clock: Clock, owner: str) -> bool:
         process, started, created = int(told["process"]), told["started"], int(told["created"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
-    if host != os.uname().nodename or (boot == _read(_BOOT) and namespace != _namespace()):
+    if host != os.uname().nodename or (boot == _boot() and namespace != _namespace()):
         return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
-    return bool(boot == _read(_BOOT) and started and started == _start_time(process))
+    return bool(boot == _boot() and started and started == _start_time(process))
 
 
 def _start_time(process: int) -> str:
-    """Return when a process began, by the system's clock; empty if it has ended, even if no parent has noticed."""
-    fields = _read(_PROCESSES / str(process) / "stat").rpartition(")")[2].split()  # the program's name has anything
-    has_ended = len(fields) <= _START_TIME or fields[0] in _ENDED
-    return "" if has_ended else fields[_START_TIME]
+    """Return when a process began; empty if it has ended, even if no parent has noticed."""
+    found = ProcessStat.of(process)
+    return "" if found is None or found.has_ended else found.started
 
 
 def _namespace() -> str:
     try:
-        return str((_PROCESSES / "self" / "ns" / "pid").readlink())
+        return str(_NAMESPACE.readlink())
     except OSError:
         return ""
 
 
-def _read(path: Path) -> str:
+def _boot() -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return _BOOT.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""

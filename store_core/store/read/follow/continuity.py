@@ -83,16 +83,15 @@ def _without_proof(log: LogSegments, known: LogPosition, *, verify_crc: bool) ->
 def _expired(log: LogSegments, known: LogPosition) -> Continuation:
     following = next(each for each in log.segments if each.start_offset > known.physical_offset)
     begin, end = known.physical_offset, following.start_offset
-    is_hole = following is not log.segments[0]
-    what = "segments are missing" if is_hole else "segments were deleted before they were read, as by retention"
+    kind, what, way_on = ExpiredSegmentsError, "segments were deleted before they were read, as by retention", _ADVICE
+    if following is not log.segments[0]:
+        kind, what, way_on = MissingSegmentsError, "segments are missing", _OVER_HOLE
     problem = (
         f"{what}: expected offset {begin} in segment {known.segment}, found {following.path} as the next one; "
         f"{end - begin} bytes from offset {begin} to {end} are lost"
     )
     position = type(known).at_start(following)
-    if is_hole:
-        return Continuation(position, MissingSegmentsError(problem, begin, end, end, _advice(end, _OVER_HOLE)))
-    return Continuation(position, ExpiredSegmentsError(problem, begin, end, end, _advice(end)))
+    return Continuation(position, kind(problem, begin, end, end, _advice(end, way_on)))
 
 
 def _changed(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Continuation:

@@ -68,7 +68,6 @@ class LogFollower:
         self._end: LogPosition | None = None
         self._walked: tuple[LogPosition, LogPosition, Waypoints] | None = None
         self._reported: set[str] = set()
-        self._told: set[str] = set()
         self._firsts: dict[Segment, RecordProof] = {}
         self._stop: LogPosition | None = None
 
@@ -255,7 +254,7 @@ class LogFollower:
     def _listed(self) -> LogSegments:
         storage = self._options.storage
         return LogSegments.of(
-            self._paths, storage, compressed=self._compressed, known_firsts=self._firsts, told=self._told
+            self._paths, storage, compressed=self._compressed, known_firsts=self._firsts, told=self._reported
         )
 
 
