@@ -91,9 +91,7 @@ class RemoteReader:
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range that lies in the file."""
-        data = self._tried(f"read {end - begin} bytes at position {begin}", lambda: self._range(begin, end))
-        self._file.path.storage.traffic.count(1, len(data))
-        return data
+        return self._tried(f"read {end - begin} bytes at position {begin}", lambda: self._range(begin, end))
 
     def read_into(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
         """Put the bytes from a position on into an array of as many.
@@ -102,7 +100,6 @@ class RemoteReader:
         metadata. Not with a file system written in Python, as fsspec's: files that it opens may share a position.
         """
         self._tried(f"read {target.size} bytes at position {begin}", lambda: self._range_into(begin, target))
-        self._file.path.storage.traffic.count(1, target.size)
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced while it was read: by its size, time, and mark of its content (ETag).
@@ -148,6 +145,7 @@ class RemoteReader:
         data: bytes = self._open.read_at(end - begin, self._file.begin + begin)
         if len(data) != end - begin:
             raise OSError(f"expected {end - begin} bytes, found {len(data)}")
+        self._file.path.storage.traffic.count(1, len(data))
         return data
 
     def _range_into(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
@@ -159,9 +157,10 @@ class RemoteReader:
         except IndexError:
             stream = self._another()
         try:
-            _fill(stream, self._file.begin + begin, target)
+            requests = _fill(stream, self._file.begin + begin, target)
         finally:
             self._idle.append(stream)
+        self._file.path.storage.traffic.count(requests, target.size)
 
     def _is_of_python(self) -> bool:
         is_python: bool = self._storage.file_system.type_name.startswith(_OF_PYTHON)
@@ -169,6 +168,7 @@ class RemoteReader:
 
     def _another(self) -> pa.NativeFile:
         """Open the file once more, and refuse another file than the one that was opened first."""
+        self._file.path.storage.traffic.count(1)
         stream = self._storage.file_system.open_input_file(self._path)
         size = self._file.size if self._file.whole is None else self._file.whole
         if stream.size() != size:
@@ -198,8 +198,8 @@ class RemoteReader:
         )
 
 
-def _fill(stream: pa.NativeFile, position: int, target: npt.NDArray[np.uint8]) -> None:
-    """Fill an array from a position on, and refuse an answer that is too short.
+def _fill(stream: pa.NativeFile, position: int, target: npt.NDArray[np.uint8]) -> int:
+    """Fill an array from a position on, refuse an answer that is too short, and return the number of requests.
 
     Of S3, pyarrow takes an answer for whole that ends early and says so by its length: the rest of the array stays as
     it was. So there are random bytes at the array's end before. If the last one is there afterwards, which happens by
@@ -208,13 +208,15 @@ def _fill(stream: pa.NativeFile, position: int, target: npt.NDArray[np.uint8]) -
     tail = target[-_MARKED:]
     mark = np.frombuffer(token_bytes(tail.size), np.uint8)
     found = _filled(stream, position, target, mark)
-    is_short = found != target.size
+    is_short, requests = found != target.size, 1
     if not is_short and target.size and tail[-1] == mark[-1]:
+        requests = 2
         again = np.empty_like(tail)
         end = position + target.size - tail.size
         is_short = _filled(stream, end, again, ~mark) != tail.size or not np.array_equal(again, tail)
     if is_short:
         raise OSError(f"expected {target.size} bytes, found {min(found, target.size - 1)} or fewer")
+    return requests
 
 
 def _filled(stream: pa.NativeFile, position: int, target: npt.NDArray[np.uint8], mark: npt.NDArray[np.uint8]) -> int:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.golden_stores import UnpackedStore
     from tests.object_store import ObjectStore
 
-pytestmark = pytest.mark.usefixtures("no_pauses")
+pytestmark = pytest.mark.usefixtures("no_pauses", "no_chance")
 
 STORES = ("4.3.0/tx", "4.9.7/tx", "5.3.3/tx", "5.3.3/compressed", "5.5.0/bcq", "5.5.0/lmq", "5.5.0/ext")
 IN_FILES = tuple(name for name in VIEWS if name != "rocksdbstore")

@@ -115,5 +115,6 @@ def test_array_that_an_answer_does_not_fill_is_a_short_read(missing: int, filler
 def test_array_that_happens_to_end_with_the_mark_is_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_file, "token_bytes", bytes)  # zeros, as the file has
     target = np.ones(size, np.uint8)
-    remote_file._fill(pa.BufferReader(bytes(1000)), 10, target)
+    requests = remote_file._fill(pa.BufferReader(bytes(1000)), 10, target)
     assert not target.any()
+    assert requests == (2 if size else 1)

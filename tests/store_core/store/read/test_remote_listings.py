@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.object_store import ObjectStore
 
+pytestmark = pytest.mark.usefixtures("no_chance")
+
 _SEGMENT = 1 << 12
 _SEGMENTS = 1000
 _TIMED = 40

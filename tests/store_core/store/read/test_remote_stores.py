@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.object_store import ObjectStore
 
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
-pytestmark = pytest.mark.usefixtures("no_pauses")
+pytestmark = pytest.mark.usefixtures("no_pauses", "no_chance")
 
 STORES = ("4.3.0/tx", "4.9.7/tx", "5.3.3/compressed", "5.3.3/propcrc", "5.3.3/v2topic", "5.5.0/bcq")
 
