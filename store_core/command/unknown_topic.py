@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from store_core.files.store_path import located, store_roots
@@ -31,10 +32,16 @@ def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
 
     For a command that does not read messages: the log is read only if queues and configuration know none of them.
     """
-    chosen = {name: read[name] for name in ("topic", "storage") if name in read}
-    if not has_unknown_topic(paths, ReadOptions.parse(**chosen)):
+    options = ReadOptions.parse(**{name: read[name] for name in ("topic", "storage") if name in read})
+    if not has_unknown_topic(paths, options):
         return False
+    named = "|".join(map(re.escape, options.topic))  # of which a reader does not warn, as who asks here has done
     with read_messages(
-        paths, columns=["physical_offset"], mode="DROPMALFORMED", fail_on_data_loss=False, **chosen
+        paths,
+        columns=["physical_offset"],
+        topics_pattern=named,
+        storage=read.get("storage"),
+        mode="DROPMALFORMED",
+        fail_on_data_loss=False,
     ) as log:
         return not any(batch.num_rows for batch in log)

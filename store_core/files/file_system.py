@@ -23,7 +23,17 @@ from store_core.files.unsynced_names import UnsyncedNames
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FileStatus", "FileSystem", "OpenFile", "OsFileSystem", "OsOpenFile", "disk_bytes", "names_in", "write_all"]
+__all__ = [
+    "FileStatus",
+    "FileSystem",
+    "OpenFile",
+    "OsFileSystem",
+    "OsOpenFile",
+    "disk_bytes",
+    "names_in",
+    "not_a_file",
+    "write_all",
+]
 
 _PIECE: Final = 1 << 20
 
@@ -161,6 +171,11 @@ def disk_bytes(path: Path) -> tuple[int, int]:
     return (used + found.f_bavail) * found.f_frsize, used * found.f_frsize
 
 
+def not_a_file(path: Path, found: str) -> StoreAccessError:
+    """Return the error for a path at which there should be a file, with what is there."""
+    return StoreAccessError(f"{path}: expected a file, found {found}. Move it elsewhere")
+
+
 def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
     """Write all of `data`, in pieces, however little the system takes at a time.
 
@@ -281,10 +296,10 @@ class OsFileSystem:
             found = "a link" if error.errno == errno.ELOOP and path.is_symlink() else "a directory"
             if error.errno != errno.EISDIR and found != "a link":
                 raise
-            raise StoreAccessError(f"{path}: expected a file, found {found}. Move it elsewhere") from error
+            raise not_a_file(path, found) from error
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
-            raise StoreAccessError(f"{path}: expected a file, found {kind_of_file(mode)}. Move it elsewhere")
+            raise not_a_file(path, kind_of_file(mode))
         return file
 
     def make(self, path: Path, size: int) -> OsOpenFile:

@@ -11,7 +11,7 @@ from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from store_core.files.file_system import FileStatus
+from store_core.files.file_system import FileStatus, not_a_file
 from store_core.files.overlay_file import OverlayFile, OverlayNode
 
 if TYPE_CHECKING:
@@ -158,7 +158,10 @@ class OverlayFileSystem:
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OverlayFile:
         """Open a file, or with `create` make it if it does not exist. Its content is kept."""
         with self._lock:
-            return OverlayFile(self._node(path, create=create), writable=writable)
+            try:
+                return OverlayFile(self._node(path, create=create), writable=writable)
+            except IsADirectoryError as error:
+                raise not_a_file(path, "a directory") from error
 
     def make(self, path: Path, size: int) -> OverlayFile:
         """Create a file of zeros."""

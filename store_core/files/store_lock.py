@@ -77,8 +77,8 @@ class StoreLock:
             if error.errno not in _LOCKED:
                 raise
             raise StoreLockedError(
-                f"{self.path} is locked by {_holder(file)}: a store has one writer. Stop it first, or open the store "
-                f"read-only, which needs no lock"
+                f"{self.path} is locked by {_holder(file)}: a store has one writer. Stop it first; reading needs no "
+                f"lock"
             ) from error
         file.write(memoryview(_CONTENT), 0)
         file.sync()

@@ -205,8 +205,9 @@ class LagReport(Report[LagFacts]):
         return tuple(plot for plot in plots if plot.bars)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
-        shown = super()._in_text(table)
-        return with_message_column(shown) if table.name == "messages" else _with_ages(shown)
+        if table.name == "messages":  # as many as were asked for
+            return with_message_column(self._shown_columns(table))
+        return _with_ages(super()._in_text(table))
 
     def _lines(self) -> Iterator[str]:
         names = ("consumer_group", "topic", "queue_id", "messages")

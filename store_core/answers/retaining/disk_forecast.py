@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -90,14 +90,43 @@ class DiskState(NamedTuple):
     overhead: float
 
 
+class _GrowthClock:
+    """How long a log has grown, which it does not do while messages are refused; times in ms."""
+
+    def __init__(self, now: int) -> None:
+        self._turns, self._grown = [now], [0]
+        self._is_growing = [True]
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it grows after the last turn."""
+        return self._is_growing[-1]
+
+    def turn(self, now: int, *, is_growing: bool) -> None:
+        """Let it grow from a time on, or not."""
+        if is_growing is not self.is_growing:
+            self._grown.append(self.growing_ms(now))
+            self._turns.append(now)
+            self._is_growing.append(is_growing)
+
+    def growing_ms(self, now: int) -> int:
+        """Return for how long it has grown at a time."""
+        at = max(bisect_right(self._turns, now) - 1, 0)
+        return self._grown[at] + (now - self._turns[at] if self._is_growing[at] else 0)
+
+    def time_of(self, growing_ms: int) -> int:
+        """Return when it has grown for so long, if that is after the last turn, and it grows then."""
+        return self._turns[-1] + growing_ms - self._grown[-1]
+
+
 @dataclass
 class DiskForecast:
     """Goes through the rounds of ``CleanCommitLogService``; those in which nothing can happen are skipped.
 
     The decisions are those of `store_core.store.clean`: when the hour or the disk asks for deletion, which files may
     go, and how many in a round. A round is every ``cleanResourceInterval``; where within that the broker's are, is not
-    known. All of the store is taken to be on one disk, which grows evenly. The deletion of a file also frees its share
-    of queues and index.
+    known. All of the store is taken to be on one disk, which grows evenly, but not while the disk is so full that
+    messages are refused. The deletion of a file also frees its share of queues and index.
 
     Parameters
     ----------
@@ -123,6 +152,7 @@ class DiskForecast:
         self.over_ratio_at: int | None = None
         self._files = list(self.state.files)
         self._freed = 0.0
+        self._clock = _GrowthClock(self.state.now)
         self._rule = expiry_rule(self.config)
         self._hours = parse_delete_when(self.config.delete_when)
         self._limits = DiskLimits.of(self.config)
@@ -151,12 +181,12 @@ class DiskForecast:
 
     def log_end_at(self, now: int) -> int:
         """Return the physical offset at which the log ends at a time."""
-        return self.state.log_end + int(self.state.log_growth * (now - self.state.now))
+        return self.state.log_end + int(self.state.log_growth * self._clock.growing_ms(now))
 
     # ---- rounds
 
     def _grown(self, now: int) -> float:
-        grown = self.state.log_growth * (1 + self.state.overhead) * (now - self.state.now)
+        grown = self.state.log_growth * (1 + self.state.overhead) * self._clock.growing_ms(now)
         return self.state.disk_used + grown
 
     def _percent(self, now: int) -> int:
@@ -170,6 +200,8 @@ class DiskForecast:
         verdict = SpaceVerdict.of(self._limits, self.config.features, percent, percent)
         if verdict.is_full and self.full_at is None:
             self.full_at = now
+        if verdict.is_full is not None:
+            self._clock.turn(now, is_growing=not verdict.is_full)
         if verdict.wants_deletion and self.over_ratio_at is None:
             self.over_ratio_at = now
         is_time = hour_at(now, self.zone) in self._hours
@@ -198,7 +230,7 @@ class DiskForecast:
             self._files.append(LogFile(last.end_offset, last.size, now))
 
     def _filled_at(self, file: LogFile) -> int:
-        return self.state.now + int((file.end_offset - self.state.log_end) / self.state.log_growth)
+        return self._clock.time_of(int((file.end_offset - self.state.log_end) / self.state.log_growth))
 
     def _next_event(self, now: int) -> int:
         """Return the round in which something can happen next: an hour, an age, a limit, or a full file."""
@@ -206,7 +238,7 @@ class DiskForecast:
         times = [now - now % _QUARTER_MS + _QUARTER_MS, *self._limits_after(now)]
         if len(self._files) > 1:
             times.append(self._files[0].last_modified + self._rule.reserved_ms)
-        if self.state.log_growth > 0:
+        if self.state.log_growth > 0 and self._clock.is_growing:
             times.append(self._filled_at(self._files[-1]))
         soonest = min(time for time in times if time > now)
         rounds = -(-(soonest - self.state.now) // step)
@@ -214,7 +246,7 @@ class DiskForecast:
 
     def _limits_after(self, now: int) -> list[int]:
         growth = self.state.log_growth * (1 + self.state.overhead)
-        if growth <= 0:
+        if growth <= 0 or not self._clock.is_growing:
             return []
         used = self._grown(now) - self._freed
         limits: Sequence[int] = (self._limits.delete, self._limits.forcible, self._limits.warning)

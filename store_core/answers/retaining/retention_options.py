@@ -98,7 +98,9 @@ class RetentionOptions:
         given = {name: value for name, value in settings.items() if value is not None}
         refuse_strange(given)
         config = replace(config, **given)
-        parse_delete_when(config.delete_when)
+        parse_delete_when(
+            config.delete_when, "delete_when" if broker_config is None else f"{broker_config}: deleteWhen"
+        )
         began = store_time("now", now, zone)
         check_calendar_time("now", began)
         bounds = (

@@ -53,7 +53,7 @@ RETENTION_SCHEMA: Final = ReportSchema(
         Fact("deleted_bytes", "their bytes"),
         Fact("first_deletion", "when the first goes, in ISO 8601, or null"),
         Fact("over_ratio_at", "when the disk is first above `delete_ratio`, or null"),
-        Fact("full_at", "when it is first above `warning_ratio`, or null"),
+        Fact("full_at", "when it is first above `warning_ratio`, or null; the log grows again when files have gone"),
         Fact("kept_hours", "hours of messages that are left at `until`, at the growth seen; null without any"),
         Fact("losing_groups", "consumer groups of which messages go that are not consumed now"),
         Fact("lost_messages", "these messages; each counts once for each group"),
@@ -203,7 +203,8 @@ def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
     if found.over_ratio_at is not None:
         yield f"the disk is above {found.delete_ratio} % from {found.over_ratio_at} on: old files go at any hour"
     if found.full_at is not None:
-        yield f"the disk is above {found.warning_ratio} % from {found.full_at} on: messages are refused"
+        refused = "messages are refused, and the log stops growing until files go"
+        yield f"the disk is above {found.warning_ratio} % from {found.full_at} on: {refused}"
     yield (
         f"the log grows by {found.daily_growth:,} bytes a day; files stay {found.file_reserved_time} hours after their "
         f"last change, and then go at {_hours(found.delete_when)}"

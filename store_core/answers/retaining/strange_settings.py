@@ -46,7 +46,7 @@ def refuse_strange(given: Mapping[str, Any]) -> None:
             f"last one as soon as it may"
         )
     if isinstance(hour, str):
-        wrong = sorted(parse_delete_when(hour) - set(_HOURS))
+        wrong = sorted(parse_delete_when(hour, "delete_when") - set(_HOURS))
         if wrong:
             raise InvalidOptionError(
                 f"delete_when: expected hours of the day, 0 to 23, separated by semicolons, found {wrong[0]} in "

@@ -41,8 +41,14 @@ _BATCH_MAX_4: Final = 10
 _HOUR: Final = re.compile(r"[+-]?[0-9]{1,9}")
 
 
-def parse_delete_when(text: str) -> frozenset[int]:
+def parse_delete_when(text: str, name: str = "MessageStoreConfig.delete_when") -> frozenset[int]:
     """Parse ``deleteWhen``: hours of the day, separated by semicolons.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        What errors call it.
 
     Raises
     ------
@@ -58,8 +64,7 @@ def parse_delete_when(text: str) -> frozenset[int]:
     wrong = next((part for part in parts if not _HOUR.fullmatch(part)), None)
     if wrong is not None:
         raise InvalidOptionError(
-            f"MessageStoreConfig.delete_when must be hours of the day separated by semicolons, without blanks; "
-            f"found {wrong!r} in {text!r}"
+            f"{name}: expected hours of the day separated by semicolons, without blanks, found {wrong!r} in {text!r}"
         )
     return frozenset(int(part) for part in parts)
 

@@ -131,6 +131,7 @@ def test_the_messages_not_consumed_are_listed_with_tags_and_keys(
     listed = rows(report, "messages")
 
     assert report.found.messages == len(listed) > 40
+    assert len(listed) < len(report.to_text(width=None).partition("Messages not consumed:")[2].splitlines())
     for row in listed:
         assert stored[row["physical_offset"]].items() <= row.items()
     assert listed[:7] == rows(lag(root, LagOptions(group=("last",), most_messages=7)), "messages")

@@ -155,6 +155,15 @@ def test_growth_is_what_the_logs_own_times_say(store: Path) -> None:
     assert any("is foreseen up to" in note for note in found.notes)
 
 
+def test_hours_that_are_none_are_named_with_their_file_or_option(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("deleteWhen=4;b\n")
+    with pytest.raises(InvalidOptionError, match=r"broker\.conf: deleteWhen: expected hours .*, found 'b' in '4;b'"):
+        options(broker_config=conf)
+    with pytest.raises(InvalidOptionError, match=r"delete_when: expected hours .*, found 'four' in 'four'"):
+        options(delete_when="four")
+
+
 @pytest.mark.parametrize(
     "given",
     [

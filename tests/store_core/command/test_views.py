@@ -50,8 +50,10 @@ def test_a_table_has_the_columns_that_fit_a_terminal(closed: Path, command: str,
 @pytest.mark.parametrize("command", [["topics"], ["view", "consumequeue"], ["replay", "--id=x", "--dry-run"]])
 def test_a_topic_that_is_nowhere_in_the_store_is_wrong_usage(closed: Path, command: list[str]) -> None:
     name, *more = command
+    unknown = call(name, closed, *more, "--topic=Nope")
 
-    assert ExitCode.USAGE == call(name, closed, *more, "--topic=Nope").code
+    assert ExitCode.USAGE == unknown.code
+    assert unknown.errors.count("Nope") == 1
     assert ExitCode.DONE == call(name, closed, *more, "--topic=orders").code
 
 

@@ -125,6 +125,17 @@ def data_found(name: str) -> Step:
     return find
 
 
+def renaming(one: str, two: str) -> Step:
+    def rename(system: FileSystem, root: Path) -> object:
+        status = system.status(root / one)
+        if status is not None and status.is_directory:
+            return "a directory, which an overlay can't rename"
+        system.rename(root / one, root / two)
+        return None
+
+    return rename
+
+
 names = st.sampled_from(NAMES)
 directories = st.sampled_from(DIRECTORIES)
 positions = st.integers(0, 3) | st.sampled_from([4999, 5119, 5120, 65_535, 70_000, 200_001])
@@ -140,7 +151,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.builds(lambda name: lambda system, root: system.remove_directory(root / name), directories | names),
     st.builds(lambda name: lambda system, root: system.names(root / name), directories),
     st.builds(lambda name: lambda system, root: system.sync_directory(root / name), directories),
-    st.builds(lambda one, two: lambda system, root: system.rename(root / one, root / two), names, names),
+    st.builds(renaming, names, names),
 )
 
 

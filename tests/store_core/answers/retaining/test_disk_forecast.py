@@ -17,7 +17,7 @@ from store_core.answers.retaining.disk_forecast import DiskForecast, DiskState, 
 from store_core.format.releases.release import RELEASES
 from store_core.store.clean.disk_space import DiskLimits, SpaceVerdict
 from store_core.store.clean.log_cleaner import CleanCommitLogService
-from store_core.store.state.running_flags import RunningFlags
+from store_core.store.state.running_flags import RunningFlag, RunningFlags
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock
 
@@ -58,16 +58,19 @@ class Queue:
 
 
 class Space:
-    """A disk that fills evenly, and has room again where files go."""
+    """A disk that fills evenly while messages are stored, and has room again where files go."""
 
-    def __init__(self, forecast: DiskForecast, queue: Queue) -> None:
-        self.forecast, self.queue = forecast, queue
+    def __init__(self, forecast: DiskForecast, queue: Queue, flags: RunningFlags) -> None:
+        self.forecast, self.queue, self.flags = forecast, queue, flags
         self.limits = DiskLimits.of(forecast.config)
+        self.grown, self.seen = 0, forecast.state.now
 
     def check(self) -> SpaceVerdict:
         state = self.forecast.state
         factor = 1 + state.overhead
-        used = state.disk_used + state.log_growth * factor * (self.queue.now - state.now)
+        self.grown += 0 if self.flags.has(RunningFlag.DISK_FULL) else self.queue.now - self.seen
+        self.seen = self.queue.now
+        used = state.disk_used + state.log_growth * factor * self.grown
         used -= sum(SIZE * factor for _ in self.queue.gone)
         percent = int(-(-max(used, 0) * 100 // state.disk_size))
         return SpaceVerdict.of(self.limits, self.forecast.config.features, percent, percent)
@@ -77,12 +80,12 @@ def by_the_service(forecast: DiskForecast, until: int) -> list[tuple[int, int]]:
     """Run the service's rounds one after the other; return starts of deleted files with their times."""
     state = forecast.state
     queue = Queue([File(file.start_offset, file.last_modified) for file in state.files])
-    clock = FakeClock()
+    clock, flags = FakeClock(), RunningFlags()
     service = CleanCommitLogService(
         forecast.config,
         cast("MappedFileQueue", queue),
-        RunningFlags(),
-        cast("DiskSpace", Space(forecast, queue)),
+        flags,
+        cast("DiskSpace", Space(forecast, queue, flags)),
         clock,
         time_zone=forecast.zone,
     )
@@ -164,6 +167,9 @@ def test_a_disk_that_fills_says_when_files_go_early_and_when_messages_are_refuse
     assert found.full_at is not None
     assert found.over_ratio_at < found.full_at  # two files have gone by then
     assert (found.over_ratio_at - START) / (24 * HOUR) == pytest.approx((75 - 3 + 2) / 40, abs=0.01)
+    assert max(found.used_at(START + day * 24 * HOUR) for day in range(10)) <= 91 * SIZE
+    ends = [found.log_end_at(at) for at in (found.full_at, START + 72 * HOUR, START + 9 * 24 * HOUR)]
+    assert ends[0] == ends[1] < ends[2]  # it grows again when files are old enough to go
     forcibly = forecast_of(9, 40.0)
     assert forcibly.full_at is None
     assert Reason.AT_ONCE in {each.reason for each in forcibly.deletions}
