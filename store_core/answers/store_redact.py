@@ -54,7 +54,7 @@ def redact_by(
     check_is_no_url(Path(store))
     root = Path(store).resolve()
     check_is_root(root, OsFileSystem())
-    list_segments(root, reads_entries=True, needs_plain=True)  # refuses before it copies
+    list_segments(root, reads_entries=True, compressed="refused")  # refuses before it copies
     _check_unlocked(root)
     with NewDirectory(*places_beside(Path(into), "redact", str(root))) as copy, named_places(copy, root):
         copy_store(root, copy.work)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
@@ -60,6 +60,8 @@ __all__ = [
 StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One path, or several that form one log together."""
 
+_Compressed: TypeAlias = Literal["left out", "read", "refused"]
+
 _log: Final = logging.getLogger("store_core")
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -85,7 +87,7 @@ def list_segments(
     *,
     reads_entries: bool = False,
     storage: StorageSettings | None = None,
-    needs_plain: bool = False,
+    compressed: _Compressed = "left out",
     told: set[str] | None = None,
 ) -> SegmentListing:
     """Return the segment files that one path or several stand for.
@@ -101,9 +103,10 @@ def list_segments(
     storage : StorageSettings, optional
         Settings of object stores and other file systems, for paths that are URLs as text. Callers that give them read
         archives and segments that are compressed as a whole, too; others refuse archives, and leave such segments out.
-    needs_plain : bool
-        Whether the caller answers for the whole log and needs its segments as RocketMQ writes them: compressed ones are
-        then refused, as what is left out would count as lost, or at either end of the log as never written.
+    compressed : str
+        What becomes of segments that are compressed as a whole if the caller reads no archives. They are "left out";
+        "read"; or "refused", for callers that answer for the whole log and need its segments as RocketMQ writes them:
+        what is left out would count as lost, or at either end of the log as never written.
     told : set of str, optional
         Notes that were logged before, to which new ones are added: for who lists again and again.
 
@@ -129,18 +132,18 @@ def list_segments(
     with explained_access(places[0]):
         if storage is None:
             _check_no_archive(places)
-        compressed = storage is not None or needs_plain
+        is_listed = compressed != "left out" or storage is not None
         found = sorted(
             (
                 segment
                 for place in places
-                for segment in _segments_at(place, notes, reads_entries=reads_entries, compressed=compressed)
+                for segment in _segments_at(place, notes, reads_entries=reads_entries, compressed=is_listed)
             ),
             key=_order,
         )
     if not found:
         raise nothing_at(places, notes)
-    if needs_plain:
+    if compressed == "refused":
         check_plain(found)
     segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
     for note in notes:

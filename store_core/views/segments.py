@@ -117,7 +117,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
     StoreNotFoundError
         If there is no segment.
     """
-    segments = list_segments(paths, reads_entries=True).segments
+    segments = list_segments(paths, reads_entries=True, compressed="read").segments
     for problem in layout_problems(segments):
         _log.warning("%s", problem.problem)
     is_walked = options.asks_for(*_WALKED)

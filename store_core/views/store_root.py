@@ -12,7 +12,6 @@ from store_core.files.archive_listing import is_archive
 from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import single_file
-from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, is_root
 from store_core.files.store_path import list_segments, places_of
@@ -115,7 +114,7 @@ def whole_log(root: Path, paths: StorePaths, *, compressed: bool = False) -> tup
     try:
         is_there = (root / COMMIT_LOG).is_dir() or any(dledger_logs(root, OsFileSystem()))
         return list_segments(
-            root if is_there else paths, reads_entries=True, storage=NO_SETTINGS if compressed else None
+            root if is_there else paths, reads_entries=True, compressed="read" if compressed else "left out"
         ).segments
     except StoreNotFoundError:
         return ()

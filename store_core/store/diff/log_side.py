@@ -77,7 +77,7 @@ class LogSide:
         SegmentVanishedError
             If a broker deleted a segment meanwhile.
         """
-        segments, notes = list_segments(paths, needs_plain=True)
+        segments, notes = list_segments(paths, compressed="refused")
         ends = segment_ends(segments, verify_crc=True)
         roots = store_roots(paths)
         is_live = any(map(is_lock_held, roots))

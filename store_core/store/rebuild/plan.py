@@ -106,7 +106,7 @@ class RebuildPlan:
         check_is_root(store, OsFileSystem())
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
-        segments = list_segments(store, needs_plain=True).segments
+        segments = list_segments(store, compressed="refused").segments
         if not (store / COMMIT_LOG).is_dir():
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100

@@ -34,7 +34,7 @@ def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str,
     StoreError
         As `store_core.files.store_path.list_segments` raises.
     """
-    segments = without_overlap(list_segments(paths, needs_plain=True)[0])
+    segments = without_overlap(list_segments(paths, compressed="refused")[0])
     plan = plan_ranges(paths, _READ)
     is_live = any(map(is_lock_held, store_roots(paths)))
     ends = {end.segment.path: end for end in segment_ends(segments, verify_crc=True)}

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pytest
 
-from store_core import read_messages
+from store_core import read_messages, read_view
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import compressed_bytes
 from store_core.files.packed_name import CODECS
 from store_core.files.store_path import list_segments
+from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +70,14 @@ def test_compressed_segment_in_an_object_store(root: Path, server: ObjectStore) 
     assert expected == rows(url, storage=server.settings)
 
 
+def test_the_view_of_segments_has_compressed_ones_like_others(root: Path) -> None:
+    shown = [column.name for column in VIEWS["segments"].columns if column.name not in ("segment", "path")]
+    expected = read_view(root, "segments", columns=shown).read_all()
+    names = [compress(path, ".zst").name for path in segments(root)]
+    assert expected == read_view(root, "segments", columns=shown).read_all()
+    assert names == read_view(root, "segments").read_all()["segment"].to_pylist()
+
+
 def test_one_compressed_segment_by_its_name(root: Path) -> None:
     expected = rows(segments(root)[0])
     assert expected == rows(compress(segments(root)[0], ".gz"))
@@ -122,17 +131,17 @@ def test_callers_that_map_files_leave_compressed_ones_out(root: Path) -> None:
 def test_callers_that_answer_for_the_whole_log_refuse_compressed_ones(root: Path, which: slice) -> None:
     (target,) = (compress(path, ".zst") for path in segments(root)[which])
     with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed: expected"):
-        list_segments(root, needs_plain=True)
+        list_segments(root, compressed="refused")
 
 
 def test_the_error_of_a_compressed_segment_counts_the_others(root: Path) -> None:
     first, _ = (compress(path, ".gz") for path in segments(root))
     with pytest.raises(UnsupportedStoreError, match=f"{first} is compressed, and so is 1 more segment:"):
-        list_segments(root, needs_plain=True)
+        list_segments(root, compressed="refused")
 
 
 def test_a_compressed_segment_that_is_given_by_its_name_is_refused(root: Path) -> None:
     target = compress(segments(root)[0], ".gz")
-    for needs_plain in (True, False):
+    for compressed in ("refused", "left out"):
         with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed"):
-            list_segments(target, needs_plain=needs_plain)
+            list_segments(target, compressed=compressed)
