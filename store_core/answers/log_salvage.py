@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from store_core.answers.local_engine import local_engine
 from store_core.answers.salvage_report import SalvageFacts, SalvageReport
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine, ProgressSink
 
 __all__ = ["SalvageJob", "SalvagePartial", "salvage", "salvage_by"]
-
-_STORE_NOTE: Final = (
-    "the new store has a log only: build its queues and index with commitlog-rebuild-consume-queue --with-index "
-    "--replace"
-)
-"""Records keep queue offset and store time; physical offsets are new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +165,22 @@ def _write_log(job: SalvageJob, output: SalvageOutput, size: int) -> None:
 # ---- the report
 
 
+def _store_note(store: Path) -> str:
+    """Say what a new store lacks: records keep queue offset and store time, and have new physical offsets."""
+    command = f"commitlog-rebuild-consume-queue {store} --with-index --replace"
+    return (
+        f"the new store has a log only: {command} builds its queues and index; give it --broker-config if the broker's "
+        f"files have other sizes than RocketMQ's own"
+    )
+
+
 def _report(job: SalvageJob, found: list[SalvagePartial]) -> SalvageReport:
     tiles = _with_holes([tile for each in found for tile in each.tiles])
     grades: Counter[tuple[str, str]] = sum((each.grades for each in found), Counter())
     records = [tile for tile in tiles if tile.kind is TileKind.RECORDS]
     lost = [tile for tile in tiles if tile.kind is TileKind.LOST]
     output = job.output
-    is_store = output is not None and output.format is SalvageFormat.STORE
+    new_store = output.target if output is not None and output.format is SalvageFormat.STORE else None
     facts = SalvageFacts(
         source=job.source,
         begin=tiles[0].begin if tiles else 0,
@@ -194,7 +197,7 @@ def _report(job: SalvageJob, found: list[SalvagePartial]) -> SalvageReport:
         lost_ranges=len(lost),
         lost_bytes=_size(lost),
         missing_bytes=_size([tile for tile in tiles if tile.kind is TileKind.MISSING]),
-        notes=(*job.notes, *([_STORE_NOTE] if is_store else [])),
+        notes=(*job.notes, *([_store_note(new_store)] if new_store is not None else [])),
     )
     rows = {
         "lost": [{**_row(tile), "bytes": tile.end - tile.begin, "reason": tile.reason} for tile in lost],
