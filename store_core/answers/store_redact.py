@@ -61,8 +61,8 @@ def redact_by(
         _check_unlocked(root)
         ranges = _ranges_of(root, copy.work)
         done = engine.run(RedactJob(ranges, _READ, redaction))
-        _check_topics(root, redaction, done)
         refused = [*_damage(done), *done.refused_rows]
+        _check_chosen(root, redaction, done, is_whole=not refused)
         if refused or not done.messages:
             return _report(root, None, redaction, done, refused, [])
         again = engine.run(RedactJob(ranges, _READ, redaction))
@@ -113,7 +113,8 @@ def redact(  # noqa: PLR0913 -- what is redacted, one of four
     Raises
     ------
     InvalidOptionError
-        If not exactly one of the four is given, a topic is not known, or the target is not free.
+        If not exactly one of the four is given, a topic is not known, no message has the key, or the target is not
+        free.
     StoreLockedError
         If a broker holds the store.
     StoreError
@@ -149,15 +150,19 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
     return tuple(replace(part, segment=replace(part.segment, path=str(segments[part.segment]))) for part in ranges)
 
 
-def _check_topics(root: Path, redaction: Redaction, done: Redacted) -> None:
-    """Refuse topics of which there is no message, and that nothing in the store knows: their names are mistyped.
+def _check_chosen(root: Path, redaction: Redaction, done: Redacted, *, is_whole: bool) -> None:
+    """Refuse a key of no message, and topics without messages that nothing in the store knows: they are mistyped.
 
     Raises
     ------
     InvalidOptionError
-        If there is one.
+        If there is one; as to a key, only if all of the log was looked at.
     """
-    missing = sorted(set(redaction.topics) - done.topics)
+    if is_whole and redaction.key is not None and redaction.key not in done.chosen:
+        raise InvalidOptionError(
+            f"key: no message in {root} has the key or unique key {redaction.key!r}: no copy is made"
+        )
+    missing = sorted(set(redaction.topics) - done.chosen)
     known = stored_topics((root,)) if missing else frozenset[str]()
     for topic in missing:
         if topic not in known:

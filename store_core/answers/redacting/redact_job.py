@@ -63,8 +63,8 @@ class Redacted:
         Messages that were redacted, bytes of their bodies that were replaced, and how many of them were compressed.
     refused : int
         Messages that can't be redacted.
-    topics : set of str
-        Topics of the redaction that have messages here.
+    chosen : set of str
+        Topics of the redaction that have messages here, or its key if one has it.
     rows, refused_rows : list of dict
         The first of both.
     """
@@ -74,7 +74,7 @@ class Redacted:
     bytes: int = 0
     expanded: int = 0
     refused: int = 0
-    topics: set[str] = field(default_factory=set)
+    chosen: set[str] = field(default_factory=set)
     rows: list[Row] = field(default_factory=list)
     refused_rows: list[Row] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ class Redacted:
         self.counts += other.counts
         for name in ("messages", "bytes", "expanded", "refused"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.topics |= other.topics
+        self.chosen |= other.chosen
         self.rows = [*self.rows, *other.rows][:MOST_ROWS]
         self.refused_rows = [*self.refused_rows, *other.refused_rows][:MOST_ROWS]
 
@@ -130,8 +130,9 @@ class RedactJob:
 
     def _redact(self, row: Row, file: OpenFile, start_offset: int, done: Redacted) -> None:
         place = {name: row[name] for name in _NAMES}
-        if row["topic"] in self.redaction.topics:
-            done.topics.add(row["topic"])
+        chosen = self.redaction.chosen_by(row)
+        if chosen is not None:
+            done.chosen.add(chosen)
         position = row["physical_offset"] - start_offset
         try:
             body = self.redaction.body_of(row)

@@ -89,6 +89,13 @@ class Redaction:
         """What it goes by, in one word."""
         return "pattern" if self.pattern is not None else "key" if self.key is not None else "topic"
 
+    def chosen_by(self, row: Mapping[str, Any]) -> str | None:
+        """Return the topic, or the key, by which the whole body of a message goes; None if it does not."""
+        if row["topic"] in self.topics:
+            topic: str = row["topic"]
+            return topic
+        return self.key if self.key is not None and self.key in (*(row["keys"] or ()), row["unique_key"]) else None
+
     def body_of(self, row: Mapping[str, Any]) -> bytes | None:
         """Return the body that a message gets; None if it stays as it is.
 
@@ -104,10 +111,7 @@ class Redaction:
         """
         body: bytes = row["body"]
         if self.pattern is None:
-            is_mine = row["topic"] in self.topics or (
-                self.key is not None and self.key in (*(row["keys"] or ()), row["unique_key"])
-            )
-            found = len(body) * _FILLER if is_mine and body.strip(_FILLER) else None
+            found = len(body) * _FILLER if self.chosen_by(row) is not None and body.strip(_FILLER) else None
         else:
             found = self._without_matches(row)
         if found is not None:

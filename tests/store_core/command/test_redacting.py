@@ -25,3 +25,16 @@ def test_a_copy_is_made_or_refused(tmp_path: Path) -> None:
     assert ExitCode.USAGE == call("redact", store, "--into", copy, "--text", "secret").code
     assert ExitCode.USAGE == call("redact", store, "--into", tmp_path / "no").code
     assert ["copy", "store"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_a_key_that_no_message_has_is_wrong_usage_and_one_redacted_before_is_not(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append(b"secret", properties={"KEYS": "k1 k2"})
+    store, copy = log.write(tmp_path / "store"), tmp_path / "copy"
+    unknown = call("redact", store, "--into", copy, "--key", "k3")
+
+    assert ExitCode.USAGE == unknown.code
+    assert "no message in" in unknown.errors
+    assert "'k3'" in unknown.errors
+    assert ExitCode.DONE == call("redact", store, "--into", copy, "--key", "k2").code
+    assert ExitCode.DONE == call("redact", copy, "--into", tmp_path / "again", "--key", "k2").code
