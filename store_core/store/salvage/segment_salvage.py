@@ -122,7 +122,8 @@ class SegmentSalvage:
                 else:
                     position = found.stop
                     yield from self._salvaged(found, view.raw, found_by)
-            self._tile_rest(opened, position)
+            is_too_short = salvage.reason is StopReason.UNWRITTEN and position < view.size
+            self._tile_rest(opened, position, is_too_short=is_too_short)
 
     def _lose(self, begin: int, end: int, reason: str) -> None:
         first = self.part.segment.start_offset
@@ -164,11 +165,14 @@ class SegmentSalvage:
                 self._lose(int(bounds[cut]), int(bounds[cut + 1]), faults[int(starts[cut])])
             begin = cut + 1
 
-    def _tile_rest(self, opened: SegmentBytes, position: int) -> None:
-        """Note what follows the records: the rest of a closed file, a torn tail, older records, or nothing."""
+    def _tile_rest(self, opened: SegmentBytes, position: int, *, is_too_short: bool) -> None:
+        """Note what follows the records: the rest of a closed file, a torn tail, older records, or nothing.
+
+        The rest of a file that has zeros for a blank record can't have lost a record if it is too short for one.
+        """
         part, first, size = self.part, self.part.segment.start_offset, self.part.segment.end_offset
         check = check_record(opened.raw.data, position, first, verify_crc=True)
-        if check.reason is StopReason.END_OF_FILE:
+        if is_too_short or check.reason is StopReason.END_OF_FILE:
             self.tiles.add(Tile(first + position, size, TileKind.FILLER))
             self.covered = _count_covered(part.segment.view(opened), position + BLANK_SIZE)
             return
