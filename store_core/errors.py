@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = [
+    "LEFT_OUT",
     "WITHOUT_SEGMENT",
     "AppendConflictError",
     "CorruptDatabaseError",
@@ -64,6 +65,9 @@ __all__ = [
 
 WITHOUT_SEGMENT: Final = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
 """What to do about a segment that is gone."""
+
+LEFT_OUT: Final = {"has_left_out": True}
+"""What a warning's log record has as ``extra`` if messages may be missing: something is damaged, or gone."""
 
 _SHOWN_CHARACTERS: Final = 60
 """How many characters of a filter are shown before and after the place where it is wrong."""

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import os
+from store_core.errors import StoreAccessError
 
 __all__ = ["orders_store"]
 
@@ -35,6 +35,11 @@ def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
     pathlib.Path
         The store root. Next to it is ``broker.conf``, with the sizes of its files.
 
+    Raises
+    ------
+    StoreAccessError
+        If the directory is a file, or can't be made or written.
+
     Examples
     --------
     >>> store = orders_store()
@@ -44,7 +49,18 @@ def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
     if directory is None:
         directory = tempfile.mkdtemp(prefix="commitlog-sample-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    try:
+        _unpack_into(directory)
+    except OSError as error:
+        at = "" if error.filename is None else f" at {error.filename}"
+        raise StoreAccessError(
+            f"{os.fspath(directory)}: expected a directory that can be made or written, for the sample store, found "
+            f"{error.strerror or error}{at}. Give another directory, or none for a temporary one"
+        ) from error
+    return Path(directory, "orders", "store")
+
+
+def _unpack_into(directory: str | os.PathLike[str]) -> None:
     with tarfile.open(_ARCHIVE) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(directory)  # noqa: S202 -- our own archive; the filter is there from Python 3.11.4
-    return Path(directory, "orders", "store")

@@ -84,17 +84,18 @@ class SessionTimes:
         context = TaskContext.get()
         zone = None if context is None else context.getLocalProperty(SESSION_ZONE)
         if zone is None:
-            raise InvalidOptionError(self._unknown_zone())
+            raise InvalidOptionError(self.without_zone(f"{SESSION_ZONE} is not set, or is not passed on, as with .rdd"))
         try:
             return ReadOptions.parse(**self.texts, time_zone=zone)
         except InvalidOptionError as error:
             raise InvalidOptionError(f"{error} ({SESSION_ZONE} is {zone!r})") from None
 
-    def _unknown_zone(self) -> str:
+    def without_zone(self, why: str) -> str:
+        """Return the text of the error for times whose zone is not known, and why."""
         name, time = next((name, time.isoformat()) for name, time in self.local.items())
         return (
-            f"{shown_option(name)}: {self.texts[name]!r} has no time zone, and {SESSION_ZONE} is not set, or is not "
-            f"passed on, as with .rdd. Write '{time}Z' for UTC or '{time}+08:00' for that offset, or name the zone by "
+            f"{shown_option(name)}: {self.texts[name]!r} has no time zone, and {why}. "
+            f"Write '{time}Z' for UTC or '{time}+08:00' for that offset, or name the zone by "
             f"option timeZone, such as Asia/Shanghai"
         )
 

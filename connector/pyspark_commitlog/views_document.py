@@ -31,8 +31,8 @@ _SPARK_NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
 _INTRODUCTION: Final = """<!-- Generated from the table of views by `make docs`; do not edit. -->
 # Views
 
-A view is a table of what is beside the log: queues, index, offsets, a broker's configuration. Option `view` selects it
-in Spark, and `store_core.read_view` reads it as Arrow, without Spark:
+A view is a table of what a store holds besides its messages: queues, index, offsets, a broker's configuration. Option
+`view` selects it in Spark, and `store_core.read_view` reads it as Arrow, without Spark:
 
 ```python
 from store_core import read_view
@@ -50,9 +50,10 @@ for row in reader.read_all().to_pylist():
 
 _RULES: Final = (
     (
-        "Name the columns that you need, by option `columns` or by a schema: only these are computed. Without "
-        "`messages` and its neighbours, `segments` reads at most first records. Of the "
-        "log, `topics` and `consumer_offsets` read first and last records of queues, and walk its last file only if "
+        "Name the columns that you need, by option `columns` or by a schema: only these are computed. Unless "
+        "`messages`, `data_end`, `stop_reason` or `last_store_timestamp` is among them, `segments` reads at most the "
+        "first record of each file. Of the log, `topics` and `consumer_offsets` read first and last records of queues, "
+        "and walk its last file only if "
         "a last one is not there."
     ),
     (
@@ -64,7 +65,7 @@ _RULES: Final = (
         "pieces. With `maxPartitionBytes` the size is yours."
     ),
     (
-        "What there is, is listed once, when the view is planned. A file that a broker deletes before it is read is "
+        "The files are listed once, when the view is planned. A file that a broker deletes before it is read is "
         "an error that names `failOnDataLoss`; with `failOnDataLoss=false` a warning says what is missing."
     ),
     (

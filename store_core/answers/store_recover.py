@@ -17,17 +17,14 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.recover_report import RecoverFacts, RecoverReport
 from store_core.answers.verdict import Verdict
 from store_core.errors import UnsupportedStoreError
-from store_core.files.dledger_log import dledger_logs
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
-from store_core.files.store_parts import is_root
-from store_core.files.store_path import nothing_at, path_of
+from store_core.files.store_path import path_of
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.checked_config import check_is_there
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages
-from store_core.store.store_layout import log_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -126,11 +123,11 @@ def recover_by(
     """Say what opening a store would do as `recover` does, with an engine that runs the parts."""
     if isinstance(path_of(path), UrlPath):
         raise UnsupportedStoreError(
-            f"{path}: what a broker's start would do is found out with files on a local disk, on which nothing is "
-            f"changed. Copy the store there, or mount it; whether it is whole, a check of the URL says"
+            f"{path}: a broker's start can be simulated only with files on a local disk, where nothing is "
+            f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
         )
     config = config or MessageStoreConfig()
-    _check_is_store(Path(path), config)
+    check_is_there(Path(path), config, OsFileSystem())
     runs = engine.run(_DryRuns(os.fspath(path), config, tuple(releases)))
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]
@@ -156,16 +153,6 @@ def recover_by(
         "changes": list(chain.from_iterable(map(_change_rows, runs))),
     }
     return RecoverReport.of(facts, rows)
-
-
-def _check_is_store(path: Path, config: MessageStoreConfig) -> None:
-    """Refuse a directory that has no part of a store: opening it would make a new one."""
-    files = OsFileSystem()
-    check_is_there(path, config, files)  # it names the root, if the path is a part of a store
-    is_store = is_root(path, files) or any(dledger_logs(path, files))
-    is_elsewhere = any(files.status(each) is not None for each in log_paths(path, config).all_paths)
-    if not is_store and not is_elsewhere:
-        raise nothing_at([path], ())
 
 
 def _release_row(run: RecoveryReport, truncated: int | None) -> dict[str, Any]:

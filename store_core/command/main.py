@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from store_core.command.exit_code import ExitCode
+from store_core.command.standard_output import StandardOutputError, watch_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,11 +38,14 @@ class _WithoutPandas(MetaPathFinder):
 def main() -> int:
     """Run the program, and return its exit code."""
     sys.meta_path.insert(0, _WithoutPandas())
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 -- for as long as the process lives
     if find_spec(_LIBRARY) is None:
         where = f"the package {_LIBRARY} is not installed for {sys.executable}"
         sys.stderr.write(f"commitlog: {where}: pip install '{_LIBRARY}>={_MINIMUM}'\n")
         return ExitCode.FAILED
-    import_module("store_core.command.program").program(prog_name="commitlog")
+    watch_standard_output()
+    try:
+        import_module("store_core.command.program").program(prog_name="commitlog")
+    except StandardOutputError as error:  # of --help and --version, which end before a command is run
+        import_module(_LIBRARY).echo(f"commitlog: {error}", err=True)
+        return ExitCode.FAILED
     return ExitCode.DONE  # not reached: click exits by itself

@@ -11,11 +11,12 @@ import click
 
 from store_core.answers.text.shown_text import escape_text
 from store_core.command.spelling import spelled
+from store_core.errors import LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["say", "warnings_shown"]
+__all__ = ["Notices", "say", "warnings_shown"]
 
 
 def say(text: str) -> None:
@@ -24,26 +25,35 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def warnings_shown() -> Iterator[None]:
+def warnings_shown() -> Iterator[Notices]:
     """Show what the core warns of, for commands whose output does not have it."""
-    log, notices = logging.getLogger("store_core"), _Notices()
+    log, notices = logging.getLogger("store_core"), Notices()
     log.addHandler(notices)
     try:
-        yield
+        yield notices
     finally:
         log.removeHandler(notices)
 
 
-class _Notices(logging.Handler):
-    """Says each warning once: a log that is followed has the same ones at each look."""
+class Notices(logging.Handler):
+    """Says each warning once: a log that is followed has the same ones at each look.
+
+    Attributes
+    ----------
+    has_left_out : bool
+        Whether one was that messages may be missing, as something is damaged, or gone.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
+        self.has_left_out = False
         self._said: set[str] = set()
         context = click.get_current_context(silent=True)  # of this thread; warnings may come from another one
         self._command = None if context is None else context.command
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Say a warning."""
+        self.has_left_out |= LEFT_OUT.items() <= record.__dict__.items()
         text = record.getMessage()
         if self._command is not None:
             text = spelled(text, self._command)

@@ -11,6 +11,7 @@ import click
 
 from store_core.answers.text.shown_text import BytesStyle
 from store_core.command.surroundings import Surroundings
+from store_core.format.near_name import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,15 @@ FORMATS: Final = {
 }
 """Format -> what it is."""
 
-_SUFFIXES: Final = {".txt": "table", ".json": "jsonl", ".ndjson": "jsonl", ".ipc": "arrow", ".arrows": "arrow"} | {
-    f".{name}": name for name in ("jsonl", "csv", "arrow", "parquet")
+_SUFFIXES: Final = {f".{name}": name for name in ("jsonl", "csv", "parquet", "arrow")} | {
+    ".txt": "table",
+    ".json": "jsonl",
+    ".ndjson": "jsonl",
+    ".ipc": "arrow",
+    ".arrows": "arrow",
 }
+"""Suffix of a file -> its format."""
+
 _FORMATS_HELP: Final = "; ".join(f"{name}: {meaning}" for name, meaning in FORMATS.items())
 _COLOURS: Final = ("auto", "always", "never")
 
@@ -100,7 +107,26 @@ def _output(  # noqa: PLR0913 -- an argument for each option
     from store_core.command.output.output import Output
 
     target = None if target == Path("-") else target
-    by_suffix = _SUFFIXES.get(target.suffix.lower()) if target is not None else None
+    by_suffix = _by_suffix(target) if target is not None and format_ is None else None
     width = Surroundings.of(click.get_current_context()).width
     is_coloured = color == "always" or (color == "auto" and width is not None and not no_color)
     return Output(format_ or by_suffix or default, target, BytesStyle[style.upper()], width, is_coloured)
+
+
+def _by_suffix(target: Path) -> str | None:
+    """Return the format that a file's suffix names; None without a suffix.
+
+    Raises
+    ------
+    click.UsageError
+        If the suffix is not known: a misspelt one should not make a file that no program reads.
+    """
+    suffix = target.suffix.lower().rstrip(".")
+    if not suffix or suffix in _SUFFIXES:
+        return _SUFFIXES.get(suffix)
+    question = did_you_mean(suffix, _SUFFIXES)
+    found = f"{target.suffix!r}; {question}" if question else f"{target.suffix!r}."
+    raise click.UsageError(
+        f"--output {target}: expected no suffix, or one of {', '.join(_SUFFIXES)}, found {found} Other names need "
+        f"--format"
+    )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.command.exit_code import ExitCode
 from store_core.command.notices import warnings_shown
 from store_core.store.read.option_table import READ_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.command.exit_code import ExitCode
     from store_core.store.option import Option
 
 __all__ = ["STORES", "with_read_options"]
@@ -41,13 +41,17 @@ STORES: Final = click.argument("stores", metavar="STORE...", nargs=-1, required=
 
 
 def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Give a command the options of the reader; it gets those that were given as a dictionary, its argument `read`."""
+    """Give a command the options of the reader; it gets those that were given as a dictionary, its argument `read`.
+
+    It ends with 5, not 0, if the reader has left out what is damaged or gone, as options let it.
+    """
 
     @wraps(command)
     def run(**given: Any) -> ExitCode:  # noqa: ANN401 -- click passes each option as the type that it declares
         asked = {option.field: given.pop(option.field) for option in _ASKED}
-        with warnings_shown():
-            return command(read={name: value for name, value in asked.items() if value is not None}, **given)
+        with warnings_shown() as notices:
+            code = command(read={name: value for name, value in asked.items() if value is not None}, **given)
+        return ExitCode.DAMAGED if code is ExitCode.DONE and notices.has_left_out else code
 
     for option in reversed(_ASKED):
         _click_option(option)(run)

@@ -9,7 +9,7 @@ import click
 
 from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
 from store_core.command.examples import examples
-from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.report_output import ReleaseChoice, shown_engine, with_processes, with_report
 from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = ["recover"]
 @click.option("--dry-run", is_flag=True, required=True, help="Change nothing. Required: this command only looks.")
 @click.option(
     "--release",
-    type=click.Choice(list(RELEASE_CHOICES)),
+    type=ReleaseChoice(RELEASE_CHOICES),
     default=DEFAULT_RELEASE,
     help="RocketMQ that would open the store; all: what each would do, side by side. Their decisions are in --json and "
     f"--html then.  [default: {DEFAULT_RELEASE}]",

@@ -10,8 +10,8 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
-from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.command.report_output import ReleaseChoice, shown_engine, with_processes, with_report
+from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
@@ -42,7 +42,7 @@ __all__ = ["repair"]
 )
 @click.option(
     "--release",
-    type=click.Choice(list(RELEASES)),
+    type=ReleaseChoice(),
     help=f"RocketMQ that serves the store; goes with a new plan.  [default: {DEFAULT_RELEASE}]",
 )
 @click.option("--config", metavar="FILE", help="The broker's configuration, for a new plan.")

@@ -17,19 +17,32 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
 from store_core.command.spelling import spelled
 from store_core.command.surroundings import Surroundings
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from store_core.answers.report import Report
     from store_core.store.parts import LocalEngine
 
-__all__ = ["ReportOutput", "shown_engine", "with_processes", "with_release", "with_report"]
+__all__ = ["ReleaseChoice", "ReportOutput", "shown_engine", "with_processes", "with_release", "with_report"]
+
+
+class ReleaseChoice(click.Choice[str]):
+    """The names of releases; a version in place of one is told which to give."""
+
+    def __init__(self, names: Iterable[str] = RELEASES) -> None:
+        super().__init__(list(names))
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """Return what is said of a value that is none of them."""
+        text = f"{super().get_invalid_choice_message(value, ctx).rstrip('.')}{release_hint(str(value))}"
+        return text if text.endswith("?") else f"{text}."
+
 
 with_release: Final = click.option(
     "--release",
-    type=click.Choice(list(RELEASES)),
+    type=ReleaseChoice(),
     default=DEFAULT_RELEASE,
     help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
 )

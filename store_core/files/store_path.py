@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -36,7 +36,7 @@ from store_core.files.store_kind import StoreUse, check_log_place, check_store_k
 from store_core.files.store_parts import COMMIT_LOG, check_is_no_url, path_exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from store_core.files.remote.storage_settings import StorageSettings
     from store_core.files.segment_source import Segment
@@ -169,9 +169,9 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     Raises
     ------
     InvalidOptionError
-        If only some of them are URLs, or a URL has a password or a query.
+        If only some of them are URLs, a URL has a password or a query, or what is given is no path.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given = _given(paths)
     found = [path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage) for path in given]
     remote = [path for path in found if path is not None]
     if not remote:
@@ -181,16 +181,35 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     return remote
 
 
+def _given(paths: object) -> list[str | os.PathLike[str]]:
+    """Return what a caller gave, one path or several, as a list; its type is only known to be right when it is run."""
+    is_one = isinstance(paths, str | bytes | os.PathLike)
+    several = paths if isinstance(paths, Iterable) and not is_one else [paths]
+    return [_checked(path, ", or several of them that form one log") for path in several]
+
+
+def _checked(path: object, more: str = "") -> str | os.PathLike[str]:
+    """Return a path, unless it is none, or one in bytes."""
+    if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str):
+        return path
+    raise InvalidOptionError(f"path: expected the path of a store, as text or os.PathLike{more}, found {path!r}")
+
+
 def located_now(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StorePaths:
     """Return paths as `located` does, with nothing known of what is there: for who looks again and again."""
     found = located(paths, storage)
-    given = [found] if isinstance(found, str | os.PathLike) else list(found)
-    return [path.relisted() for path in given if isinstance(path, UrlPath)] or found
+    return [path.relisted() for path in _given(found) if isinstance(path, UrlPath)] or found
 
 
 def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS) -> Path:
-    """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist."""
-    found = path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage)
+    """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is no path.
+    """
+    found = path if isinstance(path, UrlPath) else _of_url(os.fspath(_checked(path)), storage)
     return Path(path) if found is None else found
 
 
@@ -235,9 +254,9 @@ def places_of(paths: StorePaths) -> list[Path]:
     StoreNotFoundError
         If nothing exists at a path.
     InvalidOptionError
-        If no path is given.
+        If no path is given, or something else.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    given = _given(paths)
     if not given:
         raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
     return [place for path in given for place in ([_there(path)] if isinstance(path, UrlPath) else _resolve(path))]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.files.access import explained_access
+from store_core.files.dledger_log import dledger_logs
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_parts import (
     BATCH_CONSUME_QUEUE,
@@ -23,7 +24,9 @@ from store_core.files.store_parts import (
     CONSUME_QUEUE_EXT,
     INDEX_DIRECTORY,
     check_is_root,
+    is_root,
 )
+from store_core.files.store_path import nothing_at
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.store.config.file_sizes import FileSizes
@@ -66,19 +69,25 @@ _QUEUES: Final = (
 
 
 def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
-    """Raise if there is no store at a path.
+    """Raise if there is no store at a path: what is opened there would be empty.
 
     Raises
     ------
     InvalidOptionError
         If the path is a file, or a part of a store rather than its root.
     StoreNotFoundError
-        If nothing exists there.
+        If nothing exists there, or a directory without any part of a store.
+    StoreAccessError
+        If the directory may not be read.
     """
     paths = log_paths(root, config).all_paths if config is not None else ()
-    check_is_root(root, file_system, paths)
-    if file_system.status(root) is None:
-        raise StoreNotFoundError(f"there is no store at {root}")
+    with explained_access(root):
+        check_is_root(root, file_system, paths)
+        if file_system.status(root) is None:
+            raise StoreNotFoundError(f"there is no store at {root}")
+        is_store = is_root(root, file_system) or any(dledger_logs(root, file_system))
+        if not is_store and all(file_system.status(each) is None for each in paths):
+            raise nothing_at([root], ())
 
 
 def checked_config(

@@ -151,9 +151,9 @@ _SEGMENTS: Final = View(
 _TOPICS: Final = View(
     "topics",
     "A row is a queue of a topic, or a topic of `config/topics.json` that has no queue. Messages at or past the log's "
-    "end are not counted, since a broker drops them when it loads the store; those of a store that is open, or not on "
-    "this machine, are. For that the last records of some queues are read, and only if one is not there the log's end "
-    "is looked for, in its last file; the two store times are those of the first and the last record of a queue.",
+    "end are not counted, since a broker drops them when it loads the store, unless the store is open or on another "
+    "machine. To check this, the last records of some queues are read; only if one is missing is the last file "
+    "searched for the end of the log. The two store times are those of the first and the last record of a queue.",
     (
         _sure("topic", _TEXT, "name of the topic"),
         _maybe("queue_id", _INT, "null for a topic that has no queue"),
@@ -195,13 +195,13 @@ _CONSUMER_OFFSETS: Final = View(
             "behind",
             _LONG,
             "messages that are there and not consumed; null if unknown: without such a queue, or if the offset is "
-            "beyond its end",
+            "beyond its end. With `asOf`, what was committed since then counts as consumed",
         ),
         _sure(
             "state",
             _TEXT,
             "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is shorter, "
-            "as after a loss; `no_queue`",
+            "as after a loss, also with `asOf` as it is now; `no_queue`",
         ),
     ),
     (*_QUEUES, *_AS_OF),
@@ -210,7 +210,7 @@ _CONSUMER_OFFSETS: Final = View(
 _CHECKPOINT: Final = View(
     "checkpoint",
     "A row is a field of the file `checkpoint`: up to where log, queues and index were on disk. Releases up to 4.9 "
-    "have the first three, 5.3 and 5.4 all but the last.",
+    "have the first three, 5.3 and 5.4 all but the last: option `release` decides which are shown.",
     (
         _sure("name", _TEXT, "name of the field, as in docs/FORMAT.md"),
         _sure("value", _LONG, "store time in ms, or physical offset"),

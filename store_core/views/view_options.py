@@ -80,7 +80,7 @@ class ViewOptions:
 
 
 def _refuse(view: View, name: str) -> NoReturn:
-    taken = [option for option in view.options if option != "columns"]
+    taken = ["columns", *(option for option in view.options if option != "columns")]
     spark = [_SPARK_NAMES[option] for option in taken]
     shown = ", ".join(taken)
     if spark != taken:

@@ -158,6 +158,7 @@ def test_a_dry_run_counts_and_appends_nothing(job: Job) -> None:
 
     assert job.run("--json", path, "--dry-run", "--write-option=badRows=skip") == 1, job.errors
     assert (1, 1, True) == tuple(job.report[name] for name in ("records", "left_out", "dry_run"))
+    assert not any(job.report[name] for name in ("begin_offset", "end_offset", "store_timestamp"))
     assert not job.store.exists()
 
 

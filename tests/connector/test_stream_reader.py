@@ -196,6 +196,7 @@ def test_a_query_that_goes_on_where_it_was_compares_no_time(growing: Store) -> N
         ({"endingOffsets": "5"}, "option endingOffsets: a stream has no end"),
         ({"endingTimestamp": "2024-01-01T00:00Z"}, "option endingTimestamp: a stream has no end"),
         ({"asOf": "2024-01-01T00:00Z"}, "option asOf: a stream has no end"),
+        ({"startingTimestamp": "2024-01-01T00:00"}, "no time zone, and spark.sql.session.timeZone is not known where"),
         ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "expected at most maxOffsetsPerTrigger, 5"),
         ({"maxTriggerDelay": "1h"}, "option maxTriggerDelay: expected minOffsetsPerTrigger as well"),
     ],
@@ -221,9 +222,9 @@ def test_a_stream_of_another_view_is_refused_when_it_starts(growing: Store) -> N
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"maxOffsetsPerTrigger": "0"}, "expected a number of 1 or more"),
-        ({"maxBytesPerTrigger": "many"}, "expected a number of bytes of 1 or more"),
-        ({"startingOffsets": "newest"}, r"a physical offset, earliest \(of a stream also latest\), or queue offsets"),
+        ({"maxOffsetsPerTrigger": "0"}, "expected a number from 1 to 2147483647"),
+        ({"maxBytesPerTrigger": "many"}, "expected a number of bytes from 1 to 9223372036854775807"),
+        ({"startingOffsets": "newest"}, r"from 0 to [0-9]+, earliest \(of a stream also latest\), or queue"),
         ({"maxTriggerDelay": "soon"}, "expected a time such as 30s, 15m or 1h, found 'soon'"),
         ({"maxOffsetPerTrigger": "1"}, "unknown option 'maxoffsetpertrigger'"),
     ],

@@ -95,7 +95,7 @@ def test_columns_of_another_view_are_refused(viewed: Path) -> None:
 def test_an_option_that_makes_no_sense_is_refused_in_sparks_spelling(viewed: Path) -> None:
     with pytest.raises(InvalidOptionError, match=r"min_partitions \(minPartitions in Spark\) does not apply to view"):
         source(viewed, view="topics", minPartitions="4").schema()
-    with pytest.raises(InvalidOptionError, match=r"\(in Spark startingOffsets, endingOffsets, asOf"):
+    with pytest.raises(InvalidOptionError, match=r"\(in Spark columns, startingOffsets, endingOffsets, asOf"):
         source(viewed, view="segments", topic="x").schema()
 
 

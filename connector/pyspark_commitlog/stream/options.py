@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from pyspark_commitlog.options import CommitLogOptions
+from pyspark_commitlog.session_zone import SESSION_ZONE
 from store_core.errors import InvalidOptionError
 from store_core.store.option import Option
 from store_core.store.read.follow.read_limits import NO_LIMITS, ReadLimits
@@ -142,13 +143,17 @@ class StreamOptions:
         Raises
         ------
         InvalidOptionError
-            If an end is set, if a limit is set that this PySpark can't keep, if limits contradict each other, or if
-            nothing is there to be delayed.
+            If an end is set, if a time has no zone, if a limit is set that this PySpark can't keep, if limits
+            contradict each other, or if nothing is there to be delayed.
         """
         if self.end:
             raise InvalidOptionError(
                 f"option {self.end}: a stream has no end. To read what is there now and stop, use "
                 f"trigger(availableNow=True); for a range, spark.read"
+            )
+        if self.common.times is not None:
+            raise InvalidOptionError(
+                self.common.times.without_zone(f"{SESSION_ZONE} is not known where a stream finds its beginning")
             )
         if self.has_limits and not can_limit:
             raise InvalidOptionError(

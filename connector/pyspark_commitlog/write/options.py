@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar,
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import parse_host
 from store_core.format.record.encode import pack_host
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, rules_of, shown_releases
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint, rules_of, shown_releases
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.option import Option, unknown_option
 
@@ -176,7 +176,7 @@ class WriteOptions:
                 raise UnsupportedStoreError(f"option {name} configures an object store; stores are written locally")
             raise unknown_option(name, [option.name for option in WRITE_OPTIONS], "writing format 'commitlog'")
         text = _DEFAULTS | {name: value.strip() for name, value in given.items()}
-        release = _one_of("release", text["release"], *RELEASES)
+        release = _release(text["release"])
         return cls(
             root=_path("path", given.get("path")),
             config=_config(release, text, given.keys()),
@@ -248,13 +248,20 @@ def _one_of(name: str, text: str, *allowed: T) -> T:
     raise _refuse(name, f"one of {', '.join(allowed)}", text)
 
 
+def _release(text: str) -> Release:
+    try:
+        return _one_of("release", text, *RELEASES)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"{error}{release_hint(text)}") from None
+
+
 def _boolean(name: str, text: str) -> bool:
     return _one_of(name, text, "true", "false") == "true"
 
 
 def _queue_nums(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _INT):
-        raise _refuse("queueNums", "a number of 1 or more", text)
+        raise _refuse("queueNums", f"a number from 1 to {_INT}", text)
     return int(text)
 
 

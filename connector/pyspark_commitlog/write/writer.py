@@ -176,6 +176,7 @@ def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None
     if options.report is None:
         return
     refused = SinkDirectory(options.root, OsFileSystem()).refused / f"{job}.jsonl"
+    is_stored = report.appended.records and not options.dry_run
     values = {
         "store": str(options.root),
         "dry_run": options.dry_run,
@@ -185,7 +186,7 @@ def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None
         "begin_offset": None if options.dry_run else report.appended.begin_offset,
         "end_offset": None if options.dry_run else report.appended.end_offset,
         "new_segments": report.appended.new_segments,
-        "store_timestamp": iso_time(report.appended.store_timestamp) if report.appended.records else None,
+        "store_timestamp": iso_time(report.appended.store_timestamp) if is_stored else None,
         "left_out": report.left_out,
         "left_out_list": str(refused) if report.left_out and not options.dry_run and not report.is_repeat else None,
         "cleaned": report.cleaned,

@@ -7,6 +7,7 @@ Each release is the one before it with its changes. No other module compares the
 from __future__ import annotations
 
 import copyreg
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -17,7 +18,7 @@ from store_core.format.releases.release_rules import ReleaseRules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "rules_of", "shown_releases"]
+__all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "release_hint", "rules_of", "shown_releases"]
 
 Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.4", "5.5"]
 """The release whose behaviour is followed: a name in `RELEASES`."""
@@ -237,6 +238,10 @@ RELEASES: Final = tuple(RELEASE_RULES)
 DEFAULT_RELEASE: Final[Release] = "5.5"
 """The release that is followed by default: the newest one that is judged like the others (ADR 0029)."""
 
+_VERSION: Final = re.compile(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)?")
+_OF_TWO: Final = "4.9.0"
+"""The version that parses properties by the rules of one release, and does other things by those of the next."""
+
 
 def rules_of(release: str) -> ReleaseRules:
     """Return the rules of a release.
@@ -249,9 +254,27 @@ def rules_of(release: str) -> ReleaseRules:
     try:
         return RELEASE_RULES[release]  # type: ignore[index]  # any other name is an error, raised below
     except (KeyError, TypeError):
-        question = did_you_mean(str(release), RELEASES)
-        hint = f"; {question}" if question else ""
+        hint = release_hint(str(release))
         raise InvalidOptionError(f"release: expected one of {', '.join(RELEASES)}, found {release!r}{hint}") from None
+
+
+def release_hint(found: str) -> str:
+    """Return what to give in place of something that is no release, as the end of an error; empty if that is not known.
+
+    Which release serves for a version of another series depends on what is asked, so none is suggested.
+
+    Examples
+    --------
+    >>> release_hint("5.3.3")
+    '; RocketMQ 5.3.3 is served by the rules of 5.3, so give 5.3'
+    """
+    version = _VERSION.fullmatch(found.strip())
+    if version is None or version[0] in RELEASES:
+        question = did_you_mean(found, RELEASES)
+        return f"; {question}" if question else ""
+    if version[1] in RELEASES and version[0] != _OF_TWO:
+        return f"; RocketMQ {version[0]} is served by the rules of {version[1]}, so give {version[1]}"
+    return "; docs/releases.md says in which version each rule changed"
 
 
 def shown_releases() -> str:

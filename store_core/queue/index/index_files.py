@@ -182,7 +182,7 @@ class IndexFiles:
         self.deleted = begin, max(end, file.end_physical_offset)
         ends = f"it ends at {iso_time(file.end_timestamp)}, {_later_than(newest or 0)}"
         why = "its first entries were being written" if file.is_half_new else ends
-        notes.append(f"{path} is deleted, to be rebuilt: the last exit was abnormal, and {why}")
+        notes.append(f"{path} is not used, and has to be rebuilt: the last exit was abnormal, and {why}")
 
     def write_back(self) -> None:
         """Write what was put to the last file, see `IndexFile.write_back`; no sync.

@@ -11,7 +11,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.near_name import without_controls
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.config_names import OTHER_NAMES
@@ -187,8 +187,12 @@ class MessageStoreConfig:
     unknown_keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.release in RELEASES:  # any other is refused by the check of fields below
-            self._take_defaults_of_release()
+        if self.release not in RELEASES:
+            expected, hint = ", ".join(RELEASES), release_hint(str(self.release))
+            raise InvalidOptionError(
+                f"MessageStoreConfig.release must be one of {expected}; found {self.release!r}{hint}"
+            )
+        self._take_defaults_of_release()
         check_fields(self)
         for name in _POSITIVE:
             if getattr(self, name) <= 0:

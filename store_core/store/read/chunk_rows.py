@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from store_core.errors import LEFT_OUT
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD
@@ -61,6 +62,8 @@ class ChunkRows:
         What selects rows.
     dropped, dropped_bytes : int
         How many damaged ranges or records were left out, and their size.
+    first_dropped : int
+        Physical offset of the first of them; -1 without any.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class ChunkRows:
         self.filter = RowFilter(options, watch)
         self.dropped = 0
         self.dropped_bytes = 0
+        self.first_dropped = -1
 
     def window_batches(self, window: PickWindow) -> Iterator[pa.RecordBatch]:
         """Yield the rows of picked records that lie one after another in memory; errors as of `batches`."""
@@ -100,6 +104,9 @@ class ChunkRows:
         """Return the damaged ranges that become rows; the others are counted, unless they are an error."""
         if self._options.is_permissive or self._options.is_failfast:
             return damaged if self._options.is_permissive else []
+        if damaged and not self.dropped:
+            begins = np.array([begin for begin, _ in damaged], np.int64)
+            self.first_dropped = int((begins + self._start_offsets(begins))[0])
         self.dropped += len(damaged)
         self.dropped_bytes += sum(end - begin for begin, end in damaged)
         return []
@@ -129,12 +136,13 @@ class ChunkRows:
             _log.warning("%s: %s", self._segment.path, self.filter.error_text(where))
         if self.dropped:
             _log.warning(
-                "%s: left out %s of %d bytes in all, between offsets %d and %d",
+                "%s: left out %s of %d bytes in all, %s offset %d",
                 self._segment.path,
                 f"{self.dropped:,} {agreeing(self.dropped, 'damaged range or record', 'damaged ranges or records')}",
                 self.dropped_bytes,
-                begin,
-                end,
+                agreeing(self.dropped, "at", "the first at"),
+                self.first_dropped,
+                extra=LEFT_OUT,
             )
 
     def _joined(self, pieces: list[Records]) -> Records:

@@ -51,7 +51,7 @@ def uncommitted_note(end: SegmentEnd) -> str | None:
     if index <= entries.committed_index:
         return None
     return (
-        f"the DLedger log in {end.segment.path} goes on to entry {index}, but its checkpoint calls only those up to "
-        f"{entries.committed_index} committed: another leader may still replace the rows whose dledger_committed is "
-        f"false."
+        f"the DLedger log in {end.segment.path} goes on to entry {index}, but by its checkpoint only those up to "
+        f"{entries.committed_index} are committed: another leader may still replace the rows whose dledger_committed "
+        f"is false."
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.errors import CorruptRecordError, SegmentVanishedError
+from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
 from store_core.files.remote.picked_bytes import PickedBytes
 from store_core.files.segment_source import open_pages, open_picks
 from store_core.format.columnar.chain import Chain, Place, Run
@@ -84,7 +84,8 @@ def read_range(
     except SegmentVanishedError as error:
         if options.fail_on_data_loss:
             raise
-        _log.warning("%s. What it had from offset %d to %d is lost", error.problem, part.begin, part.end)
+        lost = "%s. What it had from offset %d to %d is lost"
+        _log.warning(lost, error.problem, part.begin, part.end, extra=LEFT_OUT)
         return
     with opened:
         if isinstance(opened, PickWindows):
@@ -146,7 +147,7 @@ class _RangeReader:
         self._options = options
         start = self._start_offset = part.segment.start_offset
         self._lead = part.segment.framing.lead
-        self._walk_start = 0 if part.walk_start is None else part.walk_start - start
+        self._walk_start = part.walk_begin - start
         self._whole = chain.segment.raw
         self._whole_chain = chain
         self._raw = self._whole if part.is_by_tail else self._whole[: max(part.data_end, part.torn_end) - start]
@@ -319,7 +320,8 @@ class _RangeReader:
         path = self._range.segment.path
         is_cut_off = self._range.is_cut and not damage.is_followed and damage.check.reason is StopReason.TORN
         if is_cut_off and not self._options.fail_on_data_loss:
-            _log.warning("%s: the file ends inside the record at offset %d", path, self._start_offset + damage.begin)
+            begin = self._start_offset + damage.begin
+            _log.warning("%s: the file ends inside the record at offset %d", path, begin, extra=LEFT_OUT)
             return None
         advice = f"mode=DROPMALFORMED continues {self._goes_on_at(damage)}; {WAYS_ON}."
         if is_cut_off:

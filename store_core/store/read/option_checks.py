@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import re
 from operator import index
-from typing import Final, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 from store_core.errors import FilterError, InvalidOptionError
 from store_core.format.filter.message_selector import MessageSelector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "check_filter",
@@ -71,8 +74,20 @@ def _as_index(value: object) -> int | None:
         return None
 
 
-def check_order(kind: str, start: int | None, end: int | None, where: str = "") -> None:
+def check_order(
+    kind: str, start: int | None, end: int | None, where: str = "", *, shown: Callable[[int], str] = str
+) -> None:
     """Refuse a start after the end.
+
+    Parameters
+    ----------
+    kind : str
+        What the names of both options end with.
+    start, end : int or None
+    where : str
+        An addition to the error.
+    shown : callable
+        Returns the text of a bound.
 
     Raises
     ------
@@ -81,7 +96,7 @@ def check_order(kind: str, start: int | None, end: int | None, where: str = "") 
     """
     if start is not None and end is not None and start > end:
         first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")
-        raise InvalidOptionError(f"{first}: expected at most {last}, {end}, found {start}{where}")
+        raise InvalidOptionError(f"{first}: expected at most {last}, {shown(end)}, found {shown(start)}{where}")
 
 
 def check_filter(text: str, filter_type: str, release: str) -> None:

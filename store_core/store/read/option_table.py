@@ -15,8 +15,8 @@ READ_OPTIONS: Final = (
         "path",
         "(required)",
         "what",
-        "the store: its root, its `commitlog` directory, one segment file, or a tar archive of a store. `load(path)` "
-        "sets it",
+        "the store: its root, its `commitlog` directory, one segment file, or an archive of a store: `.tar`, `.tar.gz` "
+        "(`.tgz`), `.tar.zst` or `.tar.lz4`. `load(path)` sets it",
     ),
     Option(
         "paths",
@@ -89,7 +89,8 @@ READ_OPTIONS: Final = (
         "startingOffsets",
         "earliest",
         "rows",
-        'where to start: a physical offset, or queue offsets as JSON such as `{"topic":{"0":12}}`',
+        'where to start: a physical offset, or queue offsets as JSON such as `{"topic":{"0":12}}`, in which -2 is the '
+        "earliest; queues that it does not name start there, too",
     ),
     Option("endingOffsets", "latest", "rows", "where to stop, in the same forms. The end itself is not read"),
     Option(
@@ -109,17 +110,18 @@ READ_OPTIONS: Final = (
         "asOf",
         "(none)",
         "rows",
-        "read what the log had when the broker's clock first showed this time, in the same forms: the messages before "
-        "the first one, in the order of the log, that was stored then or later. Other options narrow that further",
+        "read the log as it was when the broker's clock first reached this time, in the same forms: the messages "
+        "before the first one, in the order of the log, that was stored then or later. Other options narrow that "
+        "further",
     ),
     Option(
         "timeZone",
         "(the session's)",
         "rows",
         "the time zone of `startingTimestamp`, `endingTimestamp` and `asOf` if they have no offset: a region such as "
-        "`Asia/Shanghai`, or an offset such as `+08:00`. The default is `spark.sql.session.timeZone`; if that "
-        "is not set, or without Spark, a time without an offset is "
-        "rejected",
+        "`Asia/Shanghai`, or an offset such as `+08:00`. For the first two of a batch the default is "
+        "`spark.sql.session.timeZone`, if that is set; for `asOf`, for streams and without Spark a time without an "
+        "offset is rejected",
     ),
     Option(
         "columns",
@@ -131,8 +133,8 @@ READ_OPTIONS: Final = (
         "decompress",
         "false",
         "columns",
-        "`true` decompresses bodies, up to a maximum size, as each record says; no checksum of RocketMQ covers what it "
-        "says of that, unless properties have checksums",
+        "`true` decompresses bodies, up to 64 MiB each, as each record says; RocketMQ's checksums do not cover the "
+        "bits that name the compression, unless properties have checksums",
     ),
     Option(
         "mode",
@@ -183,16 +185,15 @@ READ_OPTIONS: Final = (
         "speed",
         "a directory outside the store for a file with what was proven of queues and index, so that another process, "
         "such as the next command or another driver, need not prove it again. Only this user may write to the file; "
-        "what is wrong with it, or belongs to files that changed, is not used, and a note says so. The rows are the "
-        "same",
+        "a damaged file, and proofs of files that have since changed, are ignored with a note. The rows are the same",
     ),
     Option(
         "skipBodies",
         "auto",
         "speed",
-        "bytes from which on bodies in object stores and other file systems are not downloaded if no column needs "
-        "them, such as `64k`: each costs a request in their place. `auto` measures what is faster; `never` downloads "
-        "all. The rows are the same",
+        "the size from which bodies in object stores and other file systems are skipped instead of downloaded if no "
+        "column needs them, such as `64k`; each skip costs one more request. `auto` measures what is faster; `never` "
+        "downloads all. The rows are the same",
     ),
     Option(
         "segmentAccess",

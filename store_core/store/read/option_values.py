@@ -17,7 +17,7 @@ from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columns import resolve_columns
 from store_core.format.filter.message_selector import FILTER_TYPES
 from store_core.format.record.host import is_message_id
-from store_core.format.releases.release import RELEASES
+from store_core.format.releases.release import RELEASES, release_hint
 from store_core.store.read.option_checks import parse_integer, refuse_value, shown_option
 from store_core.store.read.store_time import parse_zone, store_time
 
@@ -36,6 +36,7 @@ _EDGES: Final = {_EARLIEST: "earliest", _LATEST: "latest"}
 _IN_STREAMS: Final = {_EARLIEST: " (of a stream also latest)", _LATEST: ""}
 _LONG: Final = 2**63 - 1
 _INT: Final = 2**31 - 1
+_QUEUE_IDS: Final = f"queue ids from {-_INT - 1} to {_INT}, separated by commas"
 _BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _BYTE_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _TAG_SEPARATOR: Final = "||"
@@ -143,8 +144,8 @@ def _queue_ids(name: str, value: object) -> tuple[int, ...]:
     items = value.split(",") if isinstance(value, str) else value
     items = [items] if isinstance(items, SupportsIndex) else items
     if not isinstance(items, list | tuple) or not items:
-        refuse_value(name, value, "queue ids, separated by commas")
-    return tuple(parse_integer(name, item, -_INT - 1, _INT, "queue ids, separated by commas") for item in items)
+        refuse_value(name, value, _QUEUE_IDS)
+    return tuple(parse_integer(name, item, -_INT - 1, _INT, _QUEUE_IDS) for item in items)
 
 
 def _tags(name: str, value: object) -> tuple[str, ...]:
@@ -176,7 +177,7 @@ def _msg_id(name: str, value: object) -> str:
 
 
 def _position(name: str, value: object) -> int:
-    return parse_integer(name, value, 0, _LONG, "a physical offset: a number of 0 or more")
+    return parse_integer(name, value, 0, _LONG, f"a physical offset: a number from 0 to {_LONG}")
 
 
 def _use(name: str, value: object) -> str:
@@ -209,7 +210,9 @@ def _offsets(edge: int) -> Callable[[str, object], OffsetBound]:
 
     def parse(name: str, value: object) -> OffsetBound:
         ends = f"{_EDGES[edge]}{_IN_STREAMS[edge]}"
-        expected = f'a physical offset, {ends}, or queue offsets as JSON such as {{"topic":{{"0":12}}}}'
+        expected = (
+            f'a physical offset from 0 to {_LONG}, {ends}, or queue offsets as JSON such as {{"topic":{{"0":12}}}}'
+        )
         text = value.strip() if isinstance(value, str) else value
         if isinstance(text, str) and text.lower() == _EDGES[edge]:
             return OffsetBound()
@@ -231,14 +234,14 @@ def _json(name: str, text: str) -> object:
 
 def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> list[tuple[str, int, int]]:
     """Flatten ``{topic: {queue: offset}}``, leaving out unrestricted queues."""
-    expected = f"an offset of 0 or more, or {edge}, for each queue of each topic"
+    expected = f"an offset from 0 to {_LONG}, or {edge}, for each queue of each topic"
     found = []
     for topic, queues in topics.items():
         if not isinstance(topic, str) or not isinstance(queues, Mapping):
             refuse_value(name, topics, 'queue offsets as {"topic":{"0":12}}')
         _checked_topic(name, topic)
         for queue, offset in queues.items():
-            queue_id = parse_integer(name, queue, -_INT - 1, _INT, "a queue id")
+            queue_id = parse_integer(name, queue, -_INT - 1, _INT, f"a queue id from {-_INT - 1} to {_INT}")
             bound = parse_integer(name, offset, _EARLIEST, _LONG, expected)
             if bound < 0 and bound != edge:
                 refuse_value(name, offset, expected)
@@ -250,7 +253,7 @@ def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> lis
 def _bytes(name: str, value: object) -> int:
     match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
     number = int(match[1]) << _BYTE_UNITS[match[2].lower()] if match else value
-    return parse_integer(name, number, 1, _LONG, "a number of bytes of 1 or more, such as 134217728 or 128m")
+    return parse_integer(name, number, 1, _LONG, f"a number of bytes from 1 to {_LONG}, such as 134217728 or 128m")
 
 
 def _skip_bodies(name: str, value: object) -> int | None:
@@ -260,7 +263,7 @@ def _skip_bodies(name: str, value: object) -> int | None:
 
 
 def _count(name: str, value: object) -> int:
-    return parse_integer(name, value, 1, _INT, "a number of 1 or more")
+    return parse_integer(name, value, 1, _INT, f"a number from 1 to {_INT}")
 
 
 def _boolean(name: str, value: object) -> bool:
@@ -279,6 +282,15 @@ def _mode(name: str, value: object) -> ReadMode:
 
 def _filter_type(name: str, value: object) -> str:
     return _one_of(*FILTER_TYPES, fold=str.upper)(name, value)
+
+
+def _release(name: str, value: object) -> str:
+    text = value.strip() if isinstance(value, str) else value
+    if not isinstance(text, str) or text not in RELEASES:
+        raise InvalidOptionError(
+            f"{shown_option(name)}: expected one of {', '.join(RELEASES)}, found {value!r}{release_hint(str(value))}"
+        )
+    return text
 
 
 def _one_of(*allowed: str, fold: Callable[[str], str] = str) -> Callable[[str, object], str]:
@@ -345,6 +357,6 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "proofs": _directory,
     "skip_bodies": _skip_bodies,
     "segment_access": _one_of("auto", "mapped", "read"),
-    "release": _one_of(*RELEASES),
+    "release": _release,
     "storage": _storage,
 }

@@ -74,6 +74,11 @@ class ReadRange:
     next_stored: int | None = None
     picks: Picks | None = None
 
+    @property
+    def walk_begin(self) -> int:
+        """Physical offset at which a reader starts walking: of the records before the range it reads the lengths."""
+        return self.segment.start_offset if self.walk_start is None else self.walk_start
+
     def up_to(self, end: SegmentEnd, torn_end: int = 0) -> ReadRange:
         """Return the range up to where its segment's records end, or the torn tail that becomes rows.
 

@@ -12,6 +12,7 @@ from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
+from store_core.format.iso_time import iso_time
 from store_core.format.near_name import did_you_mean
 from store_core.format.properties import PropertyParser
 from store_core.format.record.host import position_of_message_id
@@ -243,7 +244,7 @@ def _check_pairs(options: ReadOptions) -> None:
         raise InvalidOptionError(
             f"{shown_option('proofs')}: expected none, since {shown_option('remember_proofs')} is never"
         )
-    check_order("timestamp", options.starting_timestamp, options.ending_timestamp)
+    check_order("timestamp", options.starting_timestamp, options.ending_timestamp, shown=iso_time)
     if options.starting_timestamp is None and options.ending_timestamp is None:
         check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)
         ends = {(topic, queue): offset for topic, queue, offset in options.ending_offsets.queues}

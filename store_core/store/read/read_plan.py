@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import SegmentVanishedError
+from store_core.errors import LEFT_OUT, SegmentVanishedError
 from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath
@@ -220,6 +220,7 @@ class _Planner:
         self._look_up = self._planned_look_up(whole)
         with closing(self._look_up):
             known = self._up_to_log_end(whole)
+            self._note_start()
             found, explanation = self._look_up.looked_up(known, self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
         is_local = all(segment.is_plain for segment in self._segments)
@@ -265,15 +266,15 @@ class _Planner:
     def _open_ahead(self, segment: Segment) -> SegmentBytes:
         return open_pages(segment, segment.size, self._options.skip_bodies)
 
-    def _note(self, text: str) -> None:
+    def _note(self, text: str, extra: dict[str, bool] | None = None) -> None:
         self._notes.append(text)
-        _log.warning(text)
+        _log.warning(text, extra=extra)
 
     def _check_layout(self) -> None:
         for problem in layout_problems(self._segments):
             if self._options.is_strict:
                 raise problem
-            self._note(problem.problem)
+            self._note(problem.problem, LEFT_OUT)
 
     def _whole(self, segment: Segment, following: Segment | None) -> ReadRange:
         """Make the range of a whole segment; if too long, it ends where the next begins, so that no row repeats."""
@@ -363,6 +364,13 @@ class _Planner:
             text = f"the log ends {where}; the records from offset {stale} on are older, so they are not data."
             self._notes.append(text)
             _log.info(text)
+
+    def _note_start(self) -> None:
+        """Say that there are no rows where the read would start after the log's end: an offset of another log."""
+        start, end = self._options.start.physical, self._found_end()
+        if start is not None and end is not None and start > end.end_offset:
+            where = f"starting_offsets (startingOffsets in Spark) is {start}"
+            self._note(f"{where}, after the log's end at offset {end.end_offset}: there are no rows")
 
     def _found_end(self) -> FoundEnd | None:
         """Return where the log ends; for a live log, without the record being written."""

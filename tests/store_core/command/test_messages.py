@@ -89,6 +89,25 @@ def test_with_mode_permissive_a_table_shows_damaged_bytes_and_where_they_are(log
     assert ["physical_offset", "_corrupt_record"] == header.split()[-2:]
 
 
+@pytest.mark.parametrize("command", ["cat", "count"])
+def test_what_is_left_out_since_it_is_damaged_or_gone_ends_with_5(
+    command: str, log: LogBuilder, tmp_path: Path
+) -> None:
+    log.flip(log.records[3].physical_offset, 8)
+    damaged = log.write(tmp_path / "damaged")
+    gone = LogBuilder(1024)
+    gone.append_all(*[b"%d" % number for number in range(30)])
+    lacking = gone.write(tmp_path / "lacking")
+    sorted((lacking / "commitlog").iterdir())[1].unlink()
+
+    assert ExitCode.DAMAGED == call(command, damaged, "--mode=DROPMALFORMED").code
+    assert (
+        ExitCode.DONE
+        == call(command, damaged, "--mode=DROPMALFORMED", f"--ending-offsets={log.records[3].physical_offset}").code
+    )
+    assert ExitCode.DAMAGED == call(command, lacking, "--no-fail-on-data-loss").code
+
+
 def test_damage_ends_a_strict_read_with_the_reader_s_words_after_the_rows_before_it(
     log: LogBuilder, tmp_path: Path
 ) -> None:

@@ -131,8 +131,28 @@ def test_an_error_names_the_option_of_the_command(store: Path) -> None:
     called = call("view", store, "segments", "--queue-id", "1")
 
     assert ExitCode.USAGE == called.code
-    assert "commitlog: --queue-id does not apply to view 'segments', which takes --starting-offsets, " in called.errors
+    assert (
+        "commitlog: --queue-id does not apply to view 'segments', which takes --columns, --starting-offsets, "
+        in called.errors
+    )
     assert "Spark" not in called.errors
+
+
+def test_times_in_the_wrong_order_are_shown_as_times(store: Path) -> None:
+    bounds = ("--starting-timestamp", "2023-11-14T22:14:00Z", "--ending-timestamp", "2023-11-14T22:13:00Z")
+    called = call("count", store, *bounds)
+
+    text = "at most --ending-timestamp, 2023-11-14T22:13:00.000Z, found 2023-11-14T22:14:00.000Z"
+    assert (ExitCode.USAGE, f"commitlog: --starting-timestamp: expected {text}\n") == (called.code, called.errors)
+
+
+def test_a_version_that_is_no_name_of_a_release_is_told_what_to_give(store: Path) -> None:
+    for words in (["cat"], ["check"], ["repair"], ["recover", "--dry-run"]):
+        called = call(*words, store, "--release", "5.3.3")
+
+        assert ExitCode.USAGE == called.code
+        assert "; RocketMQ 5.3.3 is served by the rules of 5.3, so give 5.3" in called.errors
+    assert "did you mean '5.3'?\n" in call("check", store, "--release", "v5.3").errors
 
 
 def test_what_is_no_option_stays_as_it_is() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 import logging
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.segment_source import Segment
-from store_core.files.store_path import layout_problems, list_segments, usual_size
+from store_core.files.store_path import layout_problems, list_segments, path_of, usual_size
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
@@ -374,3 +374,34 @@ def test_a_missing_path_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         list_segments(tmp_path / "gone")
     with pytest.raises(StoreNotFoundError, match=f"no such path: 'gone'; tried '{tmp_path}/gone'$"):
         list_segments("gone")
+
+
+class _OfBytes:
+    """A path in bytes, as of `os.scandir(b".")`."""
+
+    def __fspath__(self) -> bytes:
+        return b"/data"
+
+
+_OF_BYTES = _OfBytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (None, None),
+        (5, 5),
+        (b"/data", b"/data"),
+        ([b"/data"], b"/data"),
+        (["/data", None], None),
+        (_OF_BYTES, _OF_BYTES),
+    ],
+)
+def test_what_is_no_path_is_named_with_what_is_expected(given: Any, found: object) -> None:  # noqa: ANN401 -- no path
+    with pytest.raises(InvalidOptionError) as refused:
+        listed(given)
+    with pytest.raises(InvalidOptionError, match=r"path: expected the path of a store, .*PathLike, found "):
+        path_of(given)
+
+    expected = "the path of a store, as text or os.PathLike, or several of them that form one log"
+    assert f"path: expected {expected}, found {found!r}" == str(refused.value)

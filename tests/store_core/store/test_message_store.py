@@ -266,6 +266,15 @@ def test_read_only_opening_of_nothing_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_read_only_opening_of_what_is_no_store_is_named(tmp_path: Path) -> None:
+    """It would look like an empty store."""
+    (tmp_path / "other").touch()
+    with pytest.raises(StoreNotFoundError, match="nothing to read: no segment file in"):
+        DefaultMessageStore.open(tmp_path, read_only=True)
+    with pytest.raises(StoreNotFoundError, match="nothing to read: no segment file in"):
+        DefaultMessageStore.dry_run(tmp_path)
+
+
 def test_read_only_opening_sees_the_end_of_a_crashed_log(tmp_path: Path) -> None:
     with DefaultMessageStore.open(tmp_path / "a", config()) as store:
         store.put_message(message())

@@ -194,7 +194,9 @@ def test_a_topic_without_queues_is_said_to_have_none(store: Path, caplog: pytest
 def test_a_store_without_queues_is_an_error_unless_tolerated(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.rmtree(store / "consumequeue")
 
-    assert isinstance(refusal(store, "consumequeue"), StoreNotFoundError)
+    refused = refusal(store, "consumequeue")
+    assert isinstance(refused, StoreNotFoundError)
+    assert ("commitlog-rebuild-consume-queue" in str(refused)) is any((store / "commitlog").glob("*"))
     assert [] == offsets(store, fail_on_data_loss=False)
     assert "no consume queues" in caplog.text
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.remote.traffic import NOTHING, Moved
-from store_core.format.counted import counted
+from store_core.format.counted import agreeing, counted
 from store_core.store.read.lookup.remote_costs import moved_by
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ReadExplanation:
     def for_ranges(self, ranges: Sequence[ReadRange]) -> ReadExplanation:
         """Return the explanation with what the ranges of the plan will read."""
         picks = [part.picks for part in ranges if part.picks is not None]
-        scanned = sum(part.end - part.begin for part in ranges if part.picks is None)
+        scanned = sum(part.end - part.walk_begin for part in ranges if part.picks is None)
         return replace(
             self,
             files=len({part.segment.path for part in ranges}),
@@ -83,12 +83,21 @@ class ReadExplanation:
         """Return it as text, a fact a line."""
         lines = [
             f"{self.plan}: {self.why}",
-            f"  reads {self.bytes:,} bytes of the log in {counted(self.files, 'file')}",
+            f"  reads {counted(self.bytes, 'byte')} of the log in {counted(self.files, 'file')}",
         ]
-        sources = [(self.units, "units of queues"), (self.entries, "entries of the index")]
-        read = " and ".join(f"{number:,} {name}" for number, name in sources if number)
-        if read:
-            lines.append(f"  of {read}, {self.records:,} records are read at their positions")
+        if self.units or self.entries:
+            lines.append(f"  of {self._sources}, {counted(self.records, 'record')} {self._is_read}")
         if self.planned.requests:
             lines.append(f"  moves {self.planned} to plan, and about {self.reading} to read")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    @property
+    def _sources(self) -> str:
+        """What planning rests on: units, entries or both."""
+        units = f"{counted(self.units, 'unit')} of queues"
+        entries = f"{self.entries:,} {agreeing(self.entries, 'entry', 'entries')} of the index"
+        return " and ".join(text for number, text in ((self.units, units), (self.entries, entries)) if number)
+
+    @property
+    def _is_read(self) -> str:
+        return agreeing(self.records, "is read at its position", "are read at their positions")

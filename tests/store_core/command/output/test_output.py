@@ -34,6 +34,24 @@ def test_a_file_has_the_format_of_its_suffix(store: Path, tmp_path: Path, name: 
     assert target.read_bytes().startswith(begins)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("x.jsno", "found '.jsno'; did you mean '.json'? "), ("x.parqet", "found '.parqet'; did you mean '.parquet'? "),
+     ("x.csv.gz", "found '.gz'. "), ("x.2024-05-01", "found '.2024-05-01'. ")],
+)  # fmt: skip
+def test_a_suffix_of_no_format_is_refused_before_anything_is_read(tmp_path: Path, name: str, hint: str) -> None:
+    called = call("cat", tmp_path / "no store", "-o", tmp_path / name)
+
+    assert (ExitCode.USAGE, []) == (called.code, list(tmp_path.iterdir()))
+    assert f"{name}: expected no suffix, or one of .jsonl, .csv, .parquet, .arrow, .txt, " in called.errors
+    assert f"{hint}Other names need --format\n" in called.errors
+
+
+def test_any_suffix_goes_with_a_format(store: Path, tmp_path: Path) -> None:
+    assert ExitCode.DONE == call("cat", store, "-o", tmp_path / "x.log", "--format=csv").code
+    assert (tmp_path / "x.log").read_bytes().startswith(b"topic,")
+
+
 def test_the_format_can_be_named(store: Path, tmp_path: Path) -> None:
     call("cat", store, "-o", tmp_path / "x.csv", "--format=jsonl")
 
@@ -51,8 +69,8 @@ def test_a_file_that_exists_is_never_overwritten(store: Path, tmp_path: Path) ->
 
 
 def test_a_directory_that_is_not_there_is_told_before_anything_is_read(store: Path, tmp_path: Path) -> None:
-    for given in (["cat", store, "-o"], ["bill", store, "--html"]):
-        called = call(*given, tmp_path / "none" / "x.html")
+    for name, *given in (["x.csv", "cat", store, "-o"], ["x.html", "bill", store, "--html"]):
+        called = call(*given, tmp_path / "none" / str(name))
         assert (ExitCode.USAGE, b"") == (called.code, called.data)
         assert f"there is no directory {tmp_path / 'none'}" in called.errors
 

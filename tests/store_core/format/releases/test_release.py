@@ -144,7 +144,16 @@ def test_the_rules_of_a_release_are_found_by_its_name(name: Release) -> None:
     assert QueueRules(release=name).features is EncodeRules(name).features is rules_of(name)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("4.9.7", "; did you mean '4.9'?"), ("RocketMQ", "")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("4.9.7", "; RocketMQ 4.9.7 is served by the rules of 4.9, so give 4.9"),
+        ("4.9.0", "; docs/releases.md says in which version each rule changed"),
+        ("5.2", "; docs/releases.md says in which version each rule changed"),
+        ("v5.3", "; did you mean '5.3'?"),
+        ("RocketMQ", ""),
+    ],
+)
 def test_an_unknown_release_is_refused_with_the_names_of_those_known(name: str, hint: str) -> None:
     with pytest.raises(InvalidOptionError) as refused:
         rules_of(name)

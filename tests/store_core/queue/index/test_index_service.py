@@ -229,7 +229,7 @@ def test_after_an_abnormal_exit_files_later_than_the_checkpoint_are_deleted(tmp_
     notes = loaded.load(last_exit_ok=False, index_msg_timestamp=full[-1])
 
     assert [_BEGIN + 2, _BEGIN + 5] == full
-    assert ["is deleted, to be rebuilt" in note for note in notes] == [True]
+    assert ["is not used, and has to be rebuilt" in note for note in notes] == [True]
     assert [file.path for file in index.files[:2]] == [file.path for file in loaded.files]
     assert not index.files[2].path.exists()
 

@@ -148,6 +148,11 @@ def test_arguments_of_another_type_are_named(values: dict[str, Any]) -> None:
         MessageStoreConfig(**values)
 
 
+def test_a_version_that_is_no_name_of_a_release_is_told_what_to_give() -> None:
+    with pytest.raises(InvalidOptionError, match=r"; found '5\.3\.3'; .* the rules of 5\.3, so give 5\.3$"):
+        MessageStoreConfig(release="5.3.3")  # type: ignore[arg-type]  # what an untyped caller may do
+
+
 def test_configuration_pickles() -> None:
     config = MessageStoreConfig(flush_disk_type="SYNC_FLUSH")
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
 from store_core.store.read.lookup import survey
+from store_core.store.read.lookup.explanation import ReadExplanation
 from store_core.store.read.lookup.proofs import PROOFS
 from store_core.store.read.lookup.queue_tiling import QueueTiling
 from tests.budgets import budget
@@ -307,7 +308,9 @@ def test_a_unit_that_leads_elsewhere_proves_no_position(tmp_path: Path, change: 
     UNIT.pack_into(data, record.queue_offset * UNIT.size, offset + change, size, code)
     path.write_bytes(data)
 
-    assert "is walked to it" in same_as_scan(tmp_path, physical_offset=record.physical_offset).explanation.why
+    explained = same_as_scan(tmp_path, physical_offset=record.physical_offset).explanation
+    assert "is walked to it" in explained.why
+    assert explained.bytes == record.physical_offset % 4096 + 1  # the lengths of those before it, too
 
 
 def test_an_explanation_says_what_is_read(tmp_path: Path) -> None:
@@ -318,6 +321,17 @@ def test_an_explanation_says_what_is_read(tmp_path: Path) -> None:
     explained = plan_ranges(tmp_path, ReadOptions.parse(topic="t0"), ALWAYS).explanation
     assert "units of queues" in str(explained)
     assert "\n" not in explained.line
+
+
+def test_an_explanation_counts_in_words_that_agree() -> None:
+    one = ReadExplanation("queues", "why", files=1, bytes=1, units=1, entries=1, records=1)
+    more = ReadExplanation("queues", "why", files=2, bytes=2_000, units=3_000, entries=4, records=0)
+
+    assert "reads 1 byte of the log in 1 file" in one.line
+    assert "of 1 unit of queues and 1 entry of the index, 1 record is read at its position" in one.line
+    assert "reads 2,000 bytes of the log in 2 files" in more.line
+    assert "of 3,000 units of queues and 4 entries of the index, 0 records are read at their positions" in more.line
+    assert "of 1 unit of queues, 1 record is read" in replace(one, entries=0).line
 
 
 def test_a_store_without_queues_is_scanned(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_text_and_values_mean_the_same(name: str, text: str, value: object) -> N
         ("topic", [5], "names, separated by commas"),
         ("topics_pattern", "(", "is not a valid Python regular expression: missing )"),
         ("topics_pattern", 5, "a regular expression"),
-        ("queue_id", "a", "queue ids, separated by commas"),
+        ("queue_id", "a", "queue ids from -2147483648 to 2147483647, separated by commas"),
         ("queue_id", "", "queue ids"),
         ("queue_id", [], "queue ids"),
         ("queue_id", True, "queue ids"),
@@ -103,34 +103,39 @@ def test_text_and_values_mean_the_same(name: str, text: str, value: object) -> N
         ("filter", "TAGS is  not null", "which looks like SQL92"),
         ("filter_type", "SQL", "one of TAG, SQL92"),
         ("filter_type", 92, "one of TAG, SQL92"),
-        ("starting_offsets", "latest", "a physical offset, earliest (of a stream also latest),"),
+        ("starting_offsets", "latest", "807, earliest (of a stream also latest), or"),
         ("starting_offsets", "-1", "a physical offset"),
         ("starting_offsets", -1, "a physical offset"),
         ("starting_offsets", "1.5", "a physical offset"),
         ("starting_offsets", "9" * 20, "a physical offset"),
-        ("starting_offsets", '{"t":{"0":-1}}', "an offset of 0 or more, or -2,"),
-        ("starting_offsets", '{"t":{"0":true}}', "an offset of 0 or more"),
+        ("starting_offsets", '{"t":{"0":-1}}', "an offset from 0 to 9223372036854775807, or -2,"),
+        ("starting_offsets", '{"t":{"0":true}}', "an offset from 0 to 9223372036854775807"),
         ("starting_offsets", '{"t":{"x":1}}', "a queue id"),
+        ("starting_offsets", {"t": {2**31: 1}}, "a queue id from -2147483648 to 2147483647, found 2147483648"),
         ("starting_offsets", '{"t":5}', 'queue offsets as {"topic":{"0":12}}'),
         ("starting_offsets", '{"t', "not JSON"),
         ("starting_offsets", "{" + '"a":{' * 100_000, "not JSON"),
-        ("ending_offsets", "earliest", "a physical offset, latest,"),
-        ("ending_offsets", '{"t":{"0":-2}}', "an offset of 0 or more, or -1,"),
+        ("ending_offsets", "earliest", "a physical offset from 0 to 9223372036854775807, latest,"),
+        ("ending_offsets", '{"t":{"0":-2}}', "an offset from 0 to 9223372036854775807, or -1,"),
         ("starting_timestamp", "yesterday", "ms since 1970, or a time in ISO 8601"),
         ("starting_timestamp", "", "ms since 1970"),
         ("starting_timestamp", 1.5, "ms since 1970"),
         ("starting_timestamp", 2**63, "ms since 1970"),
         ("ending_timestamp", True, "ms since 1970"),
-        ("max_partition_bytes", "0", "a number of bytes of 1 or more"),
+        ("max_partition_bytes", "0", "a number of bytes from 1 to 9223372036854775807, such as"),
         ("max_partition_bytes", "128q", "a number of bytes"),
         ("max_partition_bytes", "9999999999t", "a number of bytes"),
-        ("min_partitions", "0", "a number of 1 or more"),
-        ("max_records_per_batch", -1, "a number of 1 or more"),
+        ("min_partitions", "0", "a number from 1 to 2147483647, found '0'"),
+        ("min_partitions", "2147483648", "a number from 1 to 2147483647, found '2147483648'"),
+        ("max_records_per_batch", -1, "a number from 1 to 2147483647"),
+        ("max_records_per_batch", 2**31, "a number from 1 to 2147483647, found 2147483648"),
         ("mode", "IGNORE", "one of FAILFAST, DROPMALFORMED, PERMISSIVE"),
         ("mode", "drop", "found 'drop'"),
         ("filter_type", "sql", "found 'sql'"),
         ("queue_id", np.array([[1, 2]]), "queue ids"),
-        ("min_partitions", np.array([1, 2]), "a number of 1 or more"),
+        ("queue_id", 2**31, "queue ids from -2147483648 to 2147483647, separated by commas, found 2147483648"),
+        ("physical_offset", 2**63, "a number from 0 to 9223372036854775807, found 9223372036854775808"),
+        ("min_partitions", np.array([1, 2]), "a number from 1 to 2147483647"),
         ("proofs", "a\0b", "a directory on this machine"),
         ("proofs", "\ud800", "a directory on this machine"),
         ("mode", 5, "one of FAILFAST"),
@@ -172,6 +177,28 @@ def test_an_unknown_option_that_is_like_none_is_told_all_names() -> None:
 def test_options_that_contradict_each_other_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidOptionError, match="found"):
         parse(**options)
+
+
+def test_times_in_the_wrong_order_are_shown_as_times() -> None:
+    with pytest.raises(InvalidOptionError) as refused:
+        parse(starting_timestamp=1_700_000_040_000, ending_timestamp="2023-11-14T22:13:00.5Z")
+
+    assert str(refused.value).endswith(", 2023-11-14T22:13:00.500Z, found 2023-11-14T22:14:00.000Z")
+
+
+@pytest.mark.parametrize(
+    ("release", "hint"),
+    [
+        ("5.3.3", "; RocketMQ 5.3.3 is served by the rules of 5.3, so give 5.3"),
+        ("5.2.0", "; docs/releases.md says in which version each rule changed"),
+        (5.3, "; did you mean '5.3'?"),
+    ],
+)
+def test_a_version_that_is_no_name_of_a_release_is_told_what_to_give(release: object, hint: str) -> None:
+    with pytest.raises(InvalidOptionError) as refused:
+        parse(release=release)
+
+    assert str(refused.value).endswith(f"found {release!r}{hint}")
 
 
 def test_bounds_that_do_not_touch_do_not_contradict() -> None:

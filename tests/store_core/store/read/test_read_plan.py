@@ -160,6 +160,12 @@ def test_a_missing_segment_is_noted_if_the_options_say_so(
     assert "00000000000000002048 is missing" in caplog.text
 
 
+def test_a_start_after_the_log_s_end_is_noted(root: Path, log: LogBuilder) -> None:
+    assert not plan(root, starting_offsets=str(log.end)).notes
+    (note,) = plan(root, starting_offsets=str(log.end + 1)).notes
+    assert f"is {log.end + 1}, after the log's end at offset {log.end}: there are no rows" in note
+
+
 @pytest.mark.parametrize("options", LENIENT)
 def test_a_segment_that_is_too_long_ends_where_the_next_begins(root: Path, options: dict[str, str]) -> None:
     path = root / "commitlog" / f"{2048:020d}"

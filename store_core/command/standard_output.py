@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standard output, whose errors say that they are its own: those of the system name no file."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["StandardOutputError", "watch_standard_output"]
+
+_CLOSED: Final = "it is closed"
+_FREE: Final = "Free some space, and run this again"
+_WAYS_ON: Final = {
+    errno.ENOSPC: _FREE,
+    errno.EDQUOT: _FREE,
+    errno.EBADF: "Open it for writing, as by > FILE, or > /dev/null if nothing of it is needed",
+}
+_OTHER_WAY_ON: Final = "Send it elsewhere, as by > FILE"
+
+
+class StandardOutputError(OSError):
+    """Standard output can't be written."""
+
+    def __str__(self) -> str:
+        way_on = _WAYS_ON.get(self.errno or 0, _OTHER_WAY_ON)
+        return f"standard output can't be written: {self.strerror}. {way_on}"
+
+
+class _WatchedOutput(io.RawIOBase):
+    """The bytes of standard output.
+
+    After an error nothing more is written: what buffers still have can't be flushed either when the process ends, and
+    Python would complain.
+    """
+
+    def __init__(self, raw: io.RawIOBase, *, is_closed: bool = False) -> None:
+        self._raw = raw
+        self._is_closed = is_closed
+        self._has_failed = False
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+    def write(self, data: Buffer, /) -> int | None:
+        """Write bytes, and return how many.
+
+        Raises
+        ------
+        BrokenPipeError
+            If nobody reads them any more, which is no failure.
+        StandardOutputError
+            If it fails otherwise.
+        """
+        if self._has_failed:
+            return memoryview(data).nbytes
+        try:
+            return self._written(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._has_failed = True
+            raise StandardOutputError(error.errno, error.strerror) from None
+
+    def _written(self, data: Buffer) -> int | None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, _CLOSED)
+        return self._raw.write(data)
+
+
+def watch_standard_output() -> None:
+    """Replace `sys.stdout` by a stream whose errors say that they are of standard output.
+
+    If the caller closed it, whatever is written is such an error; commands that write nothing to it do not notice.
+    """
+    if sys.stdout is None:
+        # takes the number of standard output, so that no file of a store gets it
+        nowhere = open(os.devnull, "wb", buffering=0)  # noqa: PTH123, SIM115 -- for as long as the process lives
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_WatchedOutput(nowhere, is_closed=True)), "utf-8")
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        given = sys.stdout
+        raw = cast("io.RawIOBase", getattr(given.buffer, "raw", given.buffer))  # the same with python -u
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_WatchedOutput(raw)),
+            given.encoding,
+            given.errors,
+            line_buffering=given.line_buffering,
+            write_through=given.write_through,
+        )
