@@ -20,7 +20,7 @@ from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import InvalidOptionError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark_commitlog.jobs.append_source import AppendSource, SourceFormat
     from pyspark_commitlog.jobs.engine_choice import EngineName
@@ -176,11 +176,16 @@ def _source(options: argparse.Namespace) -> AppendSource:
     return AppendSource("store", options.from_store, read, options.to_topic, keeps)
 
 
-def _write(report: dict[str, object], target: str | None) -> None:
+def _in_words(report: Mapping[str, object]) -> str:
+    messages = f"{report['records']} message{'s' * (report['records'] != 1)} of {report['bytes']} bytes"
+    if report["is_repeat"]:
+        was = "would be" if report["dry_run"] else "was"
+        return f"nothing {was} appended to {report['store']}: a job of this commit id is there already, with {messages}"
     would = "would be " if report["dry_run"] else ""
-    words_beside(target).write(
-        f"{report['records']} message{'s' * (report['records'] != 1)} of {report['bytes']} bytes {would}appended "
-        f"to {report['store']}, "
-        f"{report['left_out']} row{'s' * (report['left_out'] != 1)} left out; {report['seconds']} s\n"
-    )
+    left_out = f"{report['left_out']} row{'s' * (report['left_out'] != 1)} left out"
+    return f"{messages} {would}appended to {report['store']}, {left_out}"
+
+
+def _write(report: dict[str, object], target: str | None) -> None:
+    words_beside(target).write(f"{_in_words(report)}; {report['seconds']} s\n")
     write_json(report, target)

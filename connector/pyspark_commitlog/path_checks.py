@@ -18,11 +18,14 @@ _NOT_LOCAL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
 _PATTERN: Final = re.compile(r"[*?\[{,\\]")
 """Characters that make a path a pattern for Hadoop's file systems, or several paths."""
 
+_OF_SESSION: Final = re.compile(r"/spark-[0-9a-f-]{36}/userFiles-[0-9a-f-]{36}/")
+"""In the path of the directory in which Python processes of a session of Spark Connect work, and which goes with it."""
+
 _WAY_ON: Final = "Run this as a user with permission, change the permissions, or give another path"
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a directory that can't be written or created.
+    """Refuse a directory that can't be written or created, or that Spark Connect deletes with its session.
 
     Parameters
     ----------
@@ -32,12 +35,17 @@ def check_writable(path: Path) -> None:
     Raises
     ------
     InvalidOptionError
-        If it, or the parent in which it would be created, is not a directory.
+        If it, or the parent in which it would be created, is not a directory, or it is in a directory of a session.
     UnsupportedStoreError
         If it is an archive, or in one.
     StoreError
         If there is no permission, or the file system is read-only.
     """
+    if _OF_SESSION.search(str(path)):
+        raise InvalidOptionError(
+            f"{path} is in a directory of this session of Spark Connect, and goes with it: expected an absolute path, "
+            f"since a relative one begins there"
+        )
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     made = "" if there == path else f"{path} can't be created: "
     if archive_codec(there.name) is not None and there.is_file():

@@ -171,7 +171,9 @@ def _check_chosen(root: Path, redaction: Redaction, done: Redacted, *, is_whole:
 
 def _check_unlocked(root: Path) -> None:
     if is_lock_held(root):
-        raise StoreLockedError(f"{root} is held by a broker: stop it, or redact a snapshot of its disk")
+        raise StoreLockedError(
+            f"{root} is held by a broker, or another writer: stop it, or redact a snapshot of its disk"
+        )
 
 
 # ---- what is left

@@ -94,8 +94,8 @@ def plan_repair_by(
     store = Path(path)
     if is_lock_held(store):
         raise StoreLockedError(
-            f"{store} is held by a broker, and changes while a plan is made: stop the broker first. commitlog check "
-            f"looks at a running store"
+            f"{store} is held by a broker, or another writer, and changes while a plan is made: stop it first. "
+            f"commitlog check looks at a running store"
         )
     if (store / JOURNAL).exists():
         raise RepairRefusedError(

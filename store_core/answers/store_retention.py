@@ -142,7 +142,7 @@ class RetentionJob:
         """Return size and use of the store's disk, as far as the options do not say."""
         if isinstance(root, UrlPath):
             raise InvalidOptionError(
-                f"{root} is on no disk: expected disk_size and disk_used of the broker's (--disk-size, --disk-used)"
+                f"{root} is not on a local disk: give the size and use of the broker's, disk_size and disk_used"
             )
         size, used = disk_bytes(root)
         given = self.options.disk_used

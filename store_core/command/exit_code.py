@@ -93,8 +93,9 @@ _INTRODUCTION: Final = (
 )
 _REMARKS: Final = (
     "",
-    "An error is one paragraph on standard error that names what is wrong, where, and what to do. If two codes fit, a",
-    "command ends with the one to act on first: with 1 rather than 5 if a log is damaged and its queues differ.",
+    "An error is one paragraph on standard error, or under `spark-submit`, which merges both, on standard output; it",
+    "names what is wrong, where, and what to do. If two codes fit, a command ends with the one to act on first: with 1",
+    "rather than 5 if a log is damaged and its queues differ.",
     "",
     "`commitlog` has two more, those that shells use: 130 if ^C ended it, as it ends `tail --follow`, and 141 if",
     "whoever read its output closed it, as `head` does.",

@@ -35,6 +35,8 @@ ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
 """Exit codes by error; all other errors mean that the command could not read the store."""
 
 _NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
+_NAMELESS: Final = re.compile(r"\[Errno (\d+)\] ([^:]+)")
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _WAYS_ON: Final = {
     errno.ENOENT: "Check the path",
     errno.EACCES: "Run this as a user with permission, or change the permissions",
@@ -76,7 +78,12 @@ def system_words(text: str) -> str:
     --------
     >>> system_words("[Errno 28] No space left on device: '/data/store/lock'")
     '/data/store/lock: No space left on device. Free some space, and run this again'
+    >>> system_words("[Errno 28] No space left on device")
+    'what is written has no room: No space left on device. Free some space, and run this again'
     """
+    nameless = _NAMELESS.fullmatch(text)
+    if nameless is not None and int(nameless[1]) in _FULL:
+        return f"what is written has no room: {nameless[2]}. {_WAYS_ON[int(nameless[1])]}"
     found = _NUMBERED.fullmatch(text)
     if found is None:
         return text

@@ -28,10 +28,11 @@ def with_storage(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     """Give a command the option ``--storage``; where its store is a URL, it gets a path with these settings."""
 
     @wraps(command)
-    def run(*, storage: str | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
+    def run(*, storage: tuple[str, ...], **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
         from store_core.store.read.store_at import store_at
 
-        given |= {name: store_at(given[name], storage) for name in _STORES if name in given}
+        settings = ",".join(storage) or None
+        given |= {name: store_at(given[name], settings) for name in _STORES if name in given}
         return command(**given)
 
-    return click.option("--storage", metavar="NAME=VALUE,...", help=_HELP)(run)
+    return click.option("--storage", metavar="NAME=VALUE,...", multiple=True, help=_HELP)(run)

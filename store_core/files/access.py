@@ -93,7 +93,7 @@ def access_error(root: Path, error: OSError) -> StoreAccessError:
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
     if error.errno in _DENIED:
         return StoreAccessError(
-            f"{path}: expected permission to use it as user {os.geteuid()}, found: {error.strerror}. "
+            f"{path}: user {os.geteuid()} has no permission to use it: {error.strerror}. "
             f"Nothing was lost. Change owner or mode of the path, or of a directory above it, or run as its owner"
         )
     found = _first_wrong(path, is_directory=_EXPECTED[error.errno or 0] == "a directory")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.access import explained_access
+from store_core.files.access import access_error, explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.dledger_log import (
@@ -286,6 +286,22 @@ def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundErr
     return StoreNotFoundError(f"{text} {_first_of(notes, ' ')}".rstrip())
 
 
+def _refuse_hidden(path: str) -> None:
+    """Refuse a path of which nobody can say whether it exists, as a directory above it may not be searched.
+
+    Raises
+    ------
+    StoreAccessError
+        If it is one.
+    """
+    try:
+        os.stat(path)  # noqa: PTH116 -- as in `path_exists`
+    except PermissionError as error:
+        raise access_error(Path(path), error) from error
+    except (OSError, ValueError):
+        return
+
+
 def _lacks_log(place: Path) -> bool:
     """Return whether a directory has parts of a store that nothing else has, but no log."""
     return not isinstance(place, UrlPath) and not (place / COMMIT_LOG).exists() and has_queues(place)
@@ -324,6 +340,7 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
             return [Path(os.path.abspath(part.strip())) for part in parts]  # noqa: PTH100 -- as above
         raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
     check_is_no_url(Path(local))
+    _refuse_hidden(local)
     raise StoreNotFoundError(
         f"no such path: {text!r}{_tried(text, local)}"
         if local

@@ -42,7 +42,7 @@ class Job:
         """Run the job, and return the exit code."""
         self._capsys.readouterr()
         code = append([str(self.store), *OPTIONS, f"--report={self.directory / 'report'}", *arguments])
-        self.errors = self._capsys.readouterr().err
+        self.words, self.errors = self._capsys.readouterr()
         return code
 
     @property
@@ -102,6 +102,15 @@ def test_rows_of_json_lines_get_the_types_of_messages(job: Job) -> None:
     )
     assert dict(first["properties"])["x"] == "1"
     assert (9, "T", 1704164645.0) == (second["flag"], second["tags"], second["born_timestamp"].timestamp())
+
+
+def test_keys_that_are_a_text_in_some_lines_and_a_list_in_others_are_keys(job: Job) -> None:
+    """Spark's reader makes one text of a list then."""
+    keys = ["a", ["b", "c"], None, "[d", []]
+    path = job.file("rows.json", "".join(json.dumps({"topic": "t", "body": "x", "keys": key}) + "\n" for key in keys))
+
+    assert job.run("--json", path, "--write-option=queueNums=1") == 0, job.errors
+    assert [["a"], ["b", "c"], None, ["[d"], None] == [row["keys"] for row in rows_of(job.store, "keys")]
 
 
 def test_rows_of_csv_files_have_properties_as_json_and_bodies_as_base64(job: Job) -> None:
@@ -172,7 +181,11 @@ def test_rows_left_out_are_an_exit_code_of_their_own(job: Job) -> None:
 def test_a_named_job_is_appended_once(job: Job) -> None:
     path = job.file("rows.json", '{"topic": "t", "body": "x"}\n')
 
-    assert [0, 0] == [job.run("--json", path, "--commit-id", "May") for _ in range(2)]
+    assert job.run("--json", path, "--commit-id", "May") == 0
+    assert "1 message of 93 bytes appended to" in job.words
+    assert job.run("--json", path, "--commit-id", "May") == 0
+    assert job.words.startswith("nothing was appended to")
+    assert "a job of this commit id is there already, with 1 message of 93 bytes" in job.words
     assert len(rows_of(job.store, "body")) == 1
 
 

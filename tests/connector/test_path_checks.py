@@ -140,3 +140,11 @@ def test_an_archive_is_not_written_to(tmp_path: Path) -> None:
     for path in (archive, archive / "store"):
         with pytest.raises(UnsupportedStoreError, match=f"{archive} is an archive.*Unpack it"):
             check_writable(path)
+
+
+def test_a_directory_that_goes_with_a_session_of_spark_connect_is_not_written_to(tmp_path: Path) -> None:
+    name = "01234567-89ab-cdef-0123-456789abcdef"
+    directory = tmp_path / f"spark-{name}" / f"userFiles-{name}" / "session"
+    directory.mkdir(parents=True)
+    with pytest.raises(InvalidOptionError, match=r"goes with it: expected an absolute path"):
+        check_writable(directory / "store")

@@ -56,7 +56,7 @@ class AppendSource:
         if self.format == "json":
             texts = reader.option("primitivesAsString", "true").option("mode", "PERMISSIVE")
             lines = texts.option("columnNameOfCorruptRecord", WRONG_LINE).json(self.path)
-            return typed_rows(lines, self.path, is_base64=self.is_base64)
+            return typed_rows(_with_lists(lines), self.path, is_base64=self.is_base64)
         if self.format == "csv":
             quoted = reader.option("header", "true").option("escape", '"').option("mode", "FAILFAST")
             return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
@@ -78,6 +78,21 @@ class AppendSource:
         options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
         frame = spark.read.format("commitlog").options(**options).load(self.path)
         return frame if self.to_topic is None else undelivered(frame)
+
+
+def _with_lists(lines: DataFrame) -> DataFrame:
+    """Return lines of JSON in which a key is a list of keys, where it is text in some lines and a list in others.
+
+    Spark's reader then makes text of all, of a list its JSON.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- options are read without Spark, too
+    from pyspark.sql.types import StringType  # noqa: PLC0415 -- as above
+
+    if "keys" not in lines.columns or not isinstance(lines.schema["keys"].dataType, StringType):
+        return lines
+    keys = F.col("keys")
+    listed = F.when(keys.startswith("["), F.from_json(keys, "array<string>"))
+    return lines.withColumn("keys", F.coalesce(listed, F.when(keys.isNotNull(), F.array(keys))))
 
 
 def zone_of(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:

@@ -158,7 +158,7 @@ def _check_topics(
     unknown = sorted(set(asked) - known)
     if unknown:
         told = "; ".join(f"{topic!r}: {hint_of(topic, known)}" for topic in unknown)
-        raise InvalidOptionError(f"topic: neither in the log, the queues nor config/topics.json of {path} is {told}")
+        raise InvalidOptionError(f"topic: in neither the log, the queues nor config/topics.json of {path}: {told}")
 
 
 def _check_queues(messages: StoredMessages, path: str, options: Mapping[str, str], asked: tuple[int, ...]) -> None:

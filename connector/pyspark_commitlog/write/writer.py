@@ -17,6 +17,7 @@ from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
 from store_core.errors import InvalidOptionError, StoreError
+from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_sight import StoreSight
@@ -55,7 +56,14 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         If stores of this kind can't be written, see `store_core.files.store_kind`.
     StoreLockedError
         If a broker holds the store.
+    StoreAccessError
+        If something in the store may not be used.
     """
+    with explained_access(options.root):
+        return _planned(options, schema, overwrite=overwrite)
+
+
+def _planned(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
     check_columns(schema, options)
     if overwrite and not options.overwrite_store:
         raise InvalidOptionError(
@@ -166,7 +174,8 @@ def commit_partitions(
         refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
     )
     keep_freed_memory()
-    report = commit.run(files)
+    with explained_access(options.root):
+        report = commit.run(files)
     _write_report(options, job, report)
     return report
 

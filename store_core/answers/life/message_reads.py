@@ -79,7 +79,8 @@ class ReadJob:
                 shared.setdefault((part.segment.path, part.begin), []).append((name, part))
             else:
                 parts.append(ReadPart(((name, part),)))
-        return [*parts, *(ReadPart(tuple(ranges)) for ranges in shared.values())]
+        parts += [ReadPart(tuple(ranges)) for ranges in shared.values()]
+        return sorted(parts, key=lambda each: each.ranges[0][1].begin)  # of each read, in log order
 
     def _plans(self) -> dict[str, ReadPlan]:
         """Plan each read; where no queue can look anything up, reads that share a scan share its plan, too."""

@@ -36,9 +36,16 @@ _LONGEST_PAUSE: Final = 5.0
 
 _DENIED: Final = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET"
-    r"|HTTP status 40[0-57]|PERMISSION_DENIED|UNAUTHENTICATED|AuthenticationFailed|AuthorizationFailure"
+    r"|HTTP status 301|HTTP status 40[0-57]|wrong version number"
+    r"|PERMISSION_DENIED|UNAUTHENTICATED|AuthenticationFailed|AuthorizationFailure"
 )
 """What clients say where the same request can't have another answer."""
+
+_HINTS: Final = {
+    "HTTP status 301": "The bucket is in another region: give it by the setting region.",
+    "wrong version number": "The server does not speak TLS there: give the setting scheme=http, or its other port.",
+}
+"""What an error of a client means, by a part of its text."""
 
 _GONE: Final = re.compile(r"RESOURCE_NOT_FOUND|NO_SUCH_KEY|BlobNotFound|HTTP status 404")
 
@@ -101,7 +108,9 @@ class Attempts(NamedTuple):
 
     def _error(self, what: str, text: str, attempt: int) -> StoreAccessError:
         often = f", after {attempt} attempts" if attempt > 1 else ""
+        hint = next((f" {way_on}" for sign, way_on in _HINTS.items() if sign in text), "")
         return StoreAccessError(
-            f"{self.url}: could not {what}{often}: {text}. Check the URL, the settings {SETTING_PREFIX}* and the "
-            f"environment's credentials, or try again when the storage answers; nothing was changed"
+            f"{self.url}: could not {what}{often}: {text.rstrip('. ')}.{hint} Check the URL, the settings "
+            f"{SETTING_PREFIX}* and the environment's credentials, or try again when the storage answers; nothing was "
+            f"changed"
         )

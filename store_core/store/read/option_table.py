@@ -176,8 +176,9 @@ READ_OPTIONS: Final = (
         "rememberProofs",
         "auto",
         "speed",
-        "`auto` keeps in the planning process what was proven of queue and index files, so that the next look-up need "
-        "not read those again that are sure to be the same; `never` neither keeps nor uses that. The rows are the same",
+        "`auto` keeps, in the planning process, what has been proven about queue and index files, so that the next "
+        "look-up does not read those again that cannot have changed; `never` neither keeps nor uses that. The rows are "
+        "the same",
     ),
     Option(
         "proofs",

@@ -321,6 +321,8 @@ def _storage(name: str, value: object) -> StorageSettings:
         if not all(equals for _, equals, _ in pairs):
             raise InvalidOptionError(f"{expected}; a setting has no '='")
         found = {setting.strip(): text.strip() for setting, _, text in pairs}
+        if len(found) < len(pairs):
+            raise InvalidOptionError(f"{expected}; a setting is there twice")
     if not isinstance(found, Mapping):
         raise InvalidOptionError(expected)
     return StorageSettings.of(found)

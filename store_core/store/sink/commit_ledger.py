@@ -180,11 +180,14 @@ class CommitLedger:
             return None
         is_older = entry.transaction.number > transaction.number
         if transaction.is_batch and is_older:
-            raise self._conflict(entry, f"batch {transaction.number} comes after it")
+            raise self._conflict(entry, f"the query now delivers batch {transaction.number}")
         if not (entry.is_committed or is_older or self._is_in(entry, store)):
             return None
         if transaction.is_batch and rows != entry.appended.records + entry.left_out:
-            advice = f" If its rows differ whenever it runs, set records to {rows - entry.left_out} in the ledger"
+            advice = (
+                f" If the query is not deterministic, so that its rows differ from run to run, set records to "
+                f"{rows - entry.left_out} in the ledger"
+            )
             raise self._conflict(entry, f"this batch {transaction.number} has {counted(rows, 'row')}", advice)
         return entry if is_older else replace(entry, is_committed=True)
 

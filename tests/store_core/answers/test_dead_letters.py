@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from store_core.answers import DeadLettersOptions, DeadLettersReport, dead_letters
 from store_core.answers.store_dead_letters import dead_letters_by
@@ -39,6 +42,21 @@ def test_letters_are_joined_to_their_first_messages(tmp_path: Path) -> None:
     assert [sent.physical_offset] == column(report, "origin_offset")
     assert (Verdict.FINDINGS, 1, 1) == (report.verdict, report.found.letters, report.found.here)
     assert "%DLQ%billing/0/0" in report.to_text(200)
+
+
+@pytest.mark.parametrize("packed", [[0], [1], [0, 2]])
+def test_letters_are_in_log_order_whichever_segments_are_compressed(packed: list[int], tmp_path: Path) -> None:
+    log = LifeLog(1024)
+    for number in range(12):
+        log.dead(log.send(f"k{number}"), f"k{number}", "billing")
+    root = log.write(tmp_path)
+    expected = column(told(root), "physical_offset")
+    segments = sorted((root / "commitlog").iterdir())
+    for at in packed:
+        segments[at].with_name(f"{segments[at].name}.gz").write_bytes(gzip.compress(segments[at].read_bytes()))
+        segments[at].unlink()
+
+    assert expected == sorted(expected) == column(told(root), "physical_offset")
 
 
 def test_a_first_message_that_is_not_there_says_why(tmp_path: Path) -> None:

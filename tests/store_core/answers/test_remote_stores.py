@@ -129,7 +129,7 @@ def test_a_url_is_compared_with_a_local_copy(golden: Callable[[str], UnpackedSto
 
 def test_retention_needs_the_broker_s_disk(golden: Callable[[str], UnpackedStore]) -> None:
     url = in_memory(golden("5.3.3/tx").root, "kept")
-    with pytest.raises(InvalidOptionError, match=r"is on no disk: expected disk_size and disk_used"):
+    with pytest.raises(InvalidOptionError, match=r"is not on a local disk: give the size and use of the broker"):
         retention(url, RetentionOptions.of(NOW))
     found = retention(url, RetentionOptions.of(NOW, disk_size=10**12, disk_used=10**11))
     assert any("are those of the copy" in note for note in found.to_json()["notes"])
@@ -139,8 +139,17 @@ def test_commands_take_settings_and_show_none(server: ObjectStore, golden: Calla
     root = golden("5.3.3/tx").root
     url = server.upload(root, "commanded")
     storage = ",".join(f"{name}={value}" for name, value in server.settings.items())
-    for arguments in (["check", url], ["topics", url], ["view", url, "checkpoint"], ["count", url], ["diff", url, url]):
-        found = CliRunner().invoke(program, [*arguments, "--storage", storage])
+    one, others = storage.split(",", 1)
+    commands = (
+        ["check", url],
+        ["topics", url],
+        ["view", url, "checkpoint"],
+        ["count", url],
+        ["diff", url, url],
+        ["ls", url],
+    )
+    for arguments in commands:
+        found = CliRunner().invoke(program, [*arguments, "--storage", one, "--storage", others])
         assert (0, False) == (found.exit_code, SECRET in found.output), (arguments, found.output)
     gone = CliRunner().invoke(program, ["check", f"{url}-gone", "--storage", storage])
     assert f"{url}-gone" in gone.output

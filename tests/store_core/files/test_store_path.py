@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import (
+    InvalidOptionError,
+    SegmentLayoutError,
+    StoreAccessError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
 from store_core.files.segment_source import Segment
 from store_core.files.store_path import layout_problems, list_segments, path_of, usual_size
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
 
@@ -405,3 +412,18 @@ def test_what_is_no_path_is_named_with_what_is_expected(given: Any, found: objec
 
     expected = "the path of a store, as text or os.PathLike, or several of them that form one log"
     assert f"path: expected {expected}, found {found!r}" == str(refused.value)
+
+
+def test_a_path_below_a_directory_that_may_not_be_searched_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden, stat = tmp_path / "closed" / "store", os.stat
+
+    def denied(path: object, *more: object, **options: object) -> os.stat_result:
+        if str(path) == str(hidden):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, *more, **options)  # type: ignore[arg-type]  # as given
+
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(StoreAccessError, match=f"{hidden}: user .* has no permission"):
+        list_segments(hidden)

@@ -12,6 +12,7 @@ import pytest
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files.remote import remote_file
+from store_core.files.remote.attempts import Attempts
 from store_core.files.remote.remote_file import RemoteFile, RemoteReader
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
@@ -78,6 +79,26 @@ def test_storage_that_keeps_failing_is_an_error_after_five_attempts() -> None:
     with pytest.raises(StoreAccessError, match=r"could not read 4 bytes at position 2, after 8 attempts: expected 4"):
         reader.read(2, 6)
     assert clock.seconds == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "way_on"),
+    [
+        ("AWS Error UNKNOWN (HTTP status 301) during HeadObject: No response body.", "by the setting region"),
+        ("curlCode: 35, SSL connect error: wrong version number", "scheme=http"),
+    ],
+)
+def test_what_a_setting_mends_is_an_error_at_once_and_says_so(text: str, way_on: str) -> None:
+    clock = Pauses()
+    attempts = Attempts("s3://bucket/store", NO_SETTINGS, clock)
+
+    def fail() -> None:
+        raise OSError(text)
+
+    with pytest.raises(StoreAccessError, match=rf"{text[-15:-1]}.*{way_on}.*Check the URL") as caught:
+        attempts.make("read it", fail)
+    assert not clock.seconds
+    assert ".." not in str(caught.value)
 
 
 def test_file_of_another_size_is_not_read() -> None:

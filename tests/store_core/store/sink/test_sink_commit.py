@@ -75,7 +75,9 @@ def test_a_batch_is_refused_if_a_later_one_was_made_or_the_same_one_of_other_row
 
     batch([b"a"], 0)
     batch([b"b"], 1, left_out=1)
-    with pytest.raises(AppendConflictError, match=r"last batch was 1, with 2 rows, .* and batch 0 comes after it"):
+    with pytest.raises(
+        AppendConflictError, match=r"last batch was 1, with 2 rows, .* and the query now delivers batch 0"
+    ):
         batch([b"a"], 0)
     with pytest.raises(AppendConflictError, match=r"this batch 1 has 3 rows.* set records to 2 in the ledger"):
         batch([b"b", b"c", b"d"], 1)
