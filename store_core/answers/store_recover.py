@@ -21,7 +21,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_path import path_of
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.checked_config import check_is_there
+from store_core.store.checked_config import check_is_store
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages
@@ -127,7 +127,7 @@ def recover_by(
             f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
         )
     config = config or MessageStoreConfig()
-    check_is_there(Path(path), config, OsFileSystem())
+    check_is_store(Path(path), config, OsFileSystem())
     runs = engine.run(_DryRuns(os.fspath(path), config, tuple(releases)))
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]

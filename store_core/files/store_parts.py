@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_CONSUME_QUEUE",
+    "CHECKPOINT_FILE",
     "COMMIT_LOG",
     "CONSUME_QUEUE",
     "CONSUME_QUEUE_EXT",
@@ -33,6 +34,9 @@ __all__ = [
 
 COMMIT_LOG: Final = "commitlog"
 """Directory of the segments below a store root (RocketMQ: ``storePathCommitLog``)."""
+
+CHECKPOINT_FILE: Final = "checkpoint"
+"""File below a store root with up to where log, queues and index were on disk (RocketMQ: ``getStoreCheckpoint``)."""
 
 CONSUME_QUEUE: Final = "consumequeue"
 CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
@@ -48,7 +52,7 @@ _PARTS: Final = {
     INDEX_DIRECTORY: "the key index",
     CONFIG_DIRECTORY: "the broker's configuration",
 }
-_SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, "checkpoint"})
+_SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CHECKPOINT_FILE})
 """Entries that identify a store's root: hardly any other directory has them."""
 
 _SEGMENT: Final = re.compile(r"[0-9]{20,}")

@@ -33,7 +33,7 @@ from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind, has_queues
-from store_core.files.store_parts import COMMIT_LOG, check_is_no_url, path_exists
+from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, check_is_no_url, path_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -276,6 +276,11 @@ def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundErr
             f"nothing to read: {bare / COMMIT_LOG} is missing, while other parts of a store are in {bare}. Copy it, "
             f"too, or give the directory that has the segments"
         )
+    empty = next((place for place in places if _is_without_messages(place)), None)
+    if empty is not None:
+        return StoreNotFoundError(
+            f"nothing to read: {empty} is a store without messages: no segment file in {empty / COMMIT_LOG}"
+        )
     text = (
         f"nothing to read: no segment file in {', '.join(map(str, places))} ({NAME_RULE}; a store root has them in "
         f"{COMMIT_LOG}/)."
@@ -305,6 +310,13 @@ def _refuse_hidden(path: str) -> None:
 def _lacks_log(place: Path) -> bool:
     """Return whether a directory has parts of a store that nothing else has, but no log."""
     return not isinstance(place, UrlPath) and not (place / COMMIT_LOG).exists() and has_queues(place)
+
+
+def _is_without_messages(place: Path) -> bool:
+    """Return whether a directory is the root of a store to which nothing was appended yet."""
+    if isinstance(place, UrlPath) or not (place / CHECKPOINT_FILE).is_file():
+        return False
+    return not any((place / COMMIT_LOG).glob("*"))
 
 
 def _stores_near(place: Path) -> Iterator[str]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["check_is_there", "checked_config", "with_sizes_of_files"]
+__all__ = ["check_is_store", "check_is_there", "checked_config", "with_sizes_of_files"]
 
 
 class _Sizes(NamedTuple):
@@ -69,25 +69,39 @@ _QUEUES: Final = (
 
 
 def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
-    """Raise if there is no store at a path: what is opened there would be empty.
+    """Raise if nothing is at a path, or what can't become a store.
 
     Raises
     ------
     InvalidOptionError
         If the path is a file, or a part of a store rather than its root.
     StoreNotFoundError
-        If nothing exists there, or a directory without any part of a store.
+        If nothing exists there.
     StoreAccessError
         If the directory may not be read.
     """
-    paths = log_paths(root, config).all_paths if config is not None else ()
     with explained_access(root):
-        check_is_root(root, file_system, paths)
+        check_is_root(root, file_system, _log_paths(root, config))
         if file_system.status(root) is None:
             raise StoreNotFoundError(f"there is no store at {root}")
-        is_store = is_root(root, file_system) or any(dledger_logs(root, file_system))
-        if not is_store and all(file_system.status(each) is None for each in paths):
-            raise nothing_at([root], ())
+
+
+def check_is_store(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
+    """Raise if there is no store at a path: what is opened there would look like an empty one.
+
+    Raises
+    ------
+    InvalidOptionError, StoreNotFoundError, StoreAccessError
+        As `check_is_there`, and for a directory without any part of a store.
+    """
+    check_is_there(root, config, file_system)
+    is_store = is_root(root, file_system) or any(dledger_logs(root, file_system))
+    if not is_store and all(file_system.status(each) is None for each in _log_paths(root, config)):
+        raise nothing_at([root], ())
+
+
+def _log_paths(root: Path, config: MessageStoreConfig | None) -> tuple[Path, ...]:
+    return log_paths(root, config).all_paths if config is not None else ()
 
 
 def checked_config(

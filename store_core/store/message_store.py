@@ -10,7 +10,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse
 from store_core.queue.consume_queue.time_search import BoundaryType
-from store_core.store.checked_config import check_is_there, checked_config
+from store_core.store.checked_config import check_is_store, check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.dispatch.log_adoption import LogAdoption
 from store_core.store.log_cut import LogCut
@@ -150,7 +150,7 @@ class DefaultMessageStore:
         keep_freed_memory()  # before there are threads
         root, file_system = Path(path), file_system or OsFileSystem()
         if read_only:
-            check_is_there(root, config, file_system)
+            check_is_store(root, config, file_system)
         use = StoreUse.READ_QUEUES if read_only else StoreUse.OPEN_QUEUES
         config = checked_config(root, config, file_system, use)
         setup = StoreSetup(

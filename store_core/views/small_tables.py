@@ -12,9 +12,10 @@ import pyarrow as pa
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.config_paths import DELAY_OFFSET_FILE, SUBSCRIPTION_GROUP_FILE
+from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.format.columns import MAP_TYPE
 from store_core.format.layout import CHECKPOINT, unit_dtype
-from store_core.store.state.store_checkpoint import CHECKPOINT_FILE, checkpoint_fields
+from store_core.store.state.store_checkpoint import checkpoint_fields
 from store_core.views.config_table import check_is_file, read_table, without_file
 from store_core.views.store_root import root_of
 from store_core.views.view_columns import VIEWS

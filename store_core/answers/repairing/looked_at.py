@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
 from store_core.store.rebuild.files import QUEUE_KINDS
-from store_core.store.state.store_checkpoint import CHECKPOINT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -136,7 +136,8 @@ class SinkCommit:
         left_before = None if leaves_index else unindexed.begin()
         with self._open(root, left_before) as store:
             rows = sum(file.records for file in staged) + self.left_out
-            done = ledger.settle(self.transaction, store, rows) if self.transaction is not None else None
+            bodies = sum(file.body_sum for file in staged)
+            done = ledger.settle(self.transaction, store, rows, bodies) if self.transaction is not None else None
             if done is not None:
                 if done.is_committed:
                     ledger.write(done)
@@ -147,11 +148,11 @@ class SinkCommit:
                 staged,
                 sink.segments / self.job,
                 self.file_system,
-                lambda planned: self._prepare(ledger, planned, unindexed if leaves_index else None),
+                lambda planned: self._prepare(ledger, planned, bodies, unindexed if leaves_index else None),
                 dispatches=self.rebuild != "none",
                 on_read=self._drop,
             )
-            self._note(ledger, appended, is_committed=True)
+            self._note(ledger, appended, bodies, is_committed=True)
         if leaves_index and appended.records:
             _LOG.warning(
                 "%s: the keys of the %d records from offset %d to %d are not in the index, as rebuild=queues says. The "
@@ -179,15 +180,15 @@ class SinkCommit:
         with suppress(OSError):  # it is deleted later, with its directory
             self.file_system.remove(staged.path)
 
-    def _note(self, ledger: CommitLedger, appended: Appended, *, is_committed: bool) -> None:
+    def _note(self, ledger: CommitLedger, appended: Appended, body_sum: int, *, is_committed: bool) -> None:
         if self.transaction is not None:
-            ledger.write(LedgerEntry(self.transaction, appended, is_committed, self.left_out))
+            ledger.write(LedgerEntry(self.transaction, appended, is_committed, self.left_out, body_sum))
 
-    def _prepare(self, ledger: CommitLedger, planned: Appended, unindexed: Unindexed | None) -> None:
+    def _prepare(self, ledger: CommitLedger, planned: Appended, body_sum: int, unindexed: Unindexed | None) -> None:
         """Note what is about to be published, and that the index will not have it, if so."""
         if unindexed is not None:
             unindexed.note(planned.begin_offset)
-        self._note(ledger, planned, is_committed=False)
+        self._note(ledger, planned, body_sum, is_committed=False)
 
     def _open(self, root: Path, unindexed: int | None = None) -> DefaultMessageStore:
         # A job that died amid its renames may have left any number of segments after a hole (`hidden_append`).

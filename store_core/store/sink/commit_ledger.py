@@ -61,12 +61,15 @@ class LedgerEntry:
         If false, it was about to be made; the log shows whether it was.
     left_out : int
         Number of rows refused and not appended.
+    body_sum : int or None
+        As `StagedFile.body_sum`, of all files; None if an earlier version of this package wrote the entry.
     """
 
     transaction: Transaction
     appended: Appended
     is_committed: bool
     left_out: int = 0
+    body_sum: int | None = None
 
 
 class CommitLedger:
@@ -110,6 +113,7 @@ class CommitLedger:
                 Appended(**{name: int(value) for name, value in values["appended"].items()}),
                 bool(values["is_committed"]),
                 int(values["left_out"]),
+                None if values.get("body_sum") is None else int(values["body_sum"]),
             )
         except (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptRecordError(
@@ -148,7 +152,9 @@ class CommitLedger:
         self._file_system.rename(partial, path)
         self._file_system.sync_directory(self._directory)
 
-    def settle(self, transaction: Transaction, store: DefaultMessageStore, rows: int) -> LedgerEntry | None:
+    def settle(
+        self, transaction: Transaction, store: DefaultMessageStore, rows: int, body_sum: int | None = None
+    ) -> LedgerEntry | None:
         """Return the entry of an append already made; None if the append is still to be made.
 
         Parameters
@@ -158,6 +164,9 @@ class CommitLedger:
             Open, hence recovered.
         rows : int
             How many there are to append, with those that are refused.
+        body_sum : int, optional
+            What the entry would have. If it has another one, a warning says so: the rows are others, as of a checkpoint
+            that went back, or of a query that is not deterministic.
 
         Raises
         ------
@@ -189,6 +198,13 @@ class CommitLedger:
                 f"{rows - entry.left_out} in the ledger"
             )
             raise self._conflict(entry, f"this batch {transaction.number} has {counted(rows, 'row')}", advice)
+        if transaction.is_batch and body_sum is not None and entry.body_sum not in (None, body_sum):
+            _LOG.warning(
+                "%s has batch %d of the query %s with other bodies than those that it has now, and nothing is "
+                "appended: if an older checkpoint took the place of the newest one, their messages are missing from "
+                "the store",
+                *(self._directory, transaction.number, transaction.sender),
+            )
         return entry if is_older else replace(entry, is_committed=True)
 
     def _conflict(self, entry: LedgerEntry, found: str, advice: str = "") -> AppendConflictError:

@@ -19,6 +19,7 @@ from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import write_all
 from store_core.format.columnar.arrow_slices import fixed_array
 from store_core.format.columnar.encoded_batch import EncodedBatch
+from store_core.format.columnar.spans import Heads
 from store_core.queue.dispatch.derived_columns import DerivedColumns, derive_columns
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
 
@@ -64,12 +65,15 @@ class StagedFile:
         Bytes that the records will occupy in the log.
     file_size : int
         Bytes of the file.
+    body_sum : int
+        Sum of the checksums of the bodies, which is the same in whatever order and files they are.
     """
 
     path: Path
     records: int
     log_bytes: int
     file_size: int
+    body_sum: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +144,7 @@ class StagedBatchWriter:
         self._file = file_system.open(path, create=True)
         self._sink = _Sink(self._file)
         self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
-        self._records = self.log_bytes = 0
+        self._records = self.log_bytes = self._body_sum = 0
 
     def __enter__(self) -> Self:
         return self
@@ -167,11 +171,12 @@ class StagedBatchWriter:
         self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), custom_metadata=about)
         self._records += count
         self.log_bytes += int(records.starts[-1])
+        self._body_sum += int(Heads(records.data, records.starts[:-1]).column("body_crc").sum(dtype=np.int64))
 
     def finish(self) -> StagedFile:
         """Complete the file, and return a description of it."""
         self._stream.close()
-        return StagedFile(self._path, self._records, self.log_bytes, self._sink.position)
+        return StagedFile(self._path, self._records, self.log_bytes, self._sink.position, self._body_sum)
 
 
 def stage_batches(

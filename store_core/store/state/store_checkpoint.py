@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.files.file_system import write_all
+from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.format.layout import CHECKPOINT, unit_dtype
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from store_core.format.layout import Field
 
 __all__ = [
-    "CHECKPOINT_FILE",
     "CHECKPOINT_SIZE",
     "LOG_OFFSETS",
     "LOG_TIMES",
@@ -27,9 +27,6 @@ __all__ = [
     "StoreCheckpoint",
     "checkpoint_fields",
 ]
-
-CHECKPOINT_FILE: Final = "checkpoint"
-"""Name below the store root (RocketMQ: ``StorePathConfigHelper.getStoreCheckpoint``)."""
 
 CHECKPOINT_SIZE: Final = 4096
 """Bytes of the file (RocketMQ maps one ``OS_PAGE_SIZE``)."""

@@ -321,7 +321,7 @@ def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
     plan = written(store)
     before = sums(store)
     with StoreLock(store, OsFileSystem()):
-        with pytest.raises(StoreLockedError, match="stop the broker first"):
+        with pytest.raises(StoreLockedError, match=r"is held by a broker, or another writer, .* stop it first"):
             plan_repair(store)
         with pytest.raises(StoreLockedError):
             repair(store, plan)

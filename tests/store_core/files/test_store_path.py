@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from store_core import DefaultMessageStore
 from store_core.errors import (
     InvalidOptionError,
     SegmentLayoutError,
@@ -427,3 +428,11 @@ def test_a_path_below_a_directory_that_may_not_be_searched_is_not_said_to_be_mis
     monkeypatch.setattr(os, "stat", denied)
     with pytest.raises(StoreAccessError, match=f"{hidden}: user .* has no permission"):
         list_segments(hidden)
+
+
+def test_a_store_without_messages_is_named_as_one(tmp_path: Path) -> None:
+    DefaultMessageStore.open(tmp_path / "store").close()
+    with pytest.raises(
+        StoreNotFoundError, match=r"store is a store without messages: no segment file in .*/commitlog$"
+    ):
+        list_segments(tmp_path / "store")

@@ -271,8 +271,6 @@ def test_read_only_opening_of_what_is_no_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     with pytest.raises(StoreNotFoundError, match="nothing to read: no segment file in"):
         DefaultMessageStore.open(tmp_path, read_only=True)
-    with pytest.raises(StoreNotFoundError, match="nothing to read: no segment file in"):
-        DefaultMessageStore.dry_run(tmp_path)
 
 
 def test_read_only_opening_sees_the_end_of_a_crashed_log(tmp_path: Path) -> None:

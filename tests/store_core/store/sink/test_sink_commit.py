@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 import threading
 import uuid
@@ -85,6 +86,34 @@ def test_a_batch_is_refused_if_a_later_one_was_made_or_the_same_one_of_other_row
     assert batch([b"b", b"bad"], 1).is_repeat
     assert not batch([b"c"], 2).is_repeat
     assert [b"a", b"b", b"c"] == bodies_of(tmp_path)
+
+
+def test_a_batch_with_as_many_other_bodies_is_taken_for_the_repeat_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bodies = [b"a", b"b", b"c"]
+    again = Transaction("query", 0, is_batch=True)
+    commit(tmp_path, bodies, OTHER, transaction=again)
+
+    assert commit(tmp_path, bodies[::-1], OTHER, transaction=again).is_repeat
+    assert "other bodies" not in caplog.text
+    assert commit(tmp_path, [b"a", b"b", b"d"], OTHER, transaction=again).is_repeat
+    assert "has batch 0 of the query query with other bodies than those that it has now" in caplog.text
+    assert bodies == bodies_of(tmp_path)
+
+
+def test_an_entry_of_an_earlier_version_says_nothing_of_bodies(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = Transaction("query", 0, is_batch=True)
+    commit(tmp_path, [b"a"], OTHER, transaction=again)
+    (path,) = (tmp_path / "commitlog-sink" / "ledger").iterdir()
+    entry = json.loads(path.read_text())
+    del entry["body_sum"]
+    path.write_text(json.dumps(entry))
+
+    assert commit(tmp_path, [b"b"], OTHER, transaction=again).is_repeat
+    assert "other bodies" not in caplog.text
 
 
 def test_a_stream_that_goes_on_in_another_store_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
