@@ -53,8 +53,7 @@ _RULES: Final = (
         "Name the columns that you need, by option `columns` or by a schema: only these are computed. Unless "
         "`messages`, `data_end`, `stop_reason` or `last_store_timestamp` is among them, `segments` reads at most the "
         "first record of each file. Of the log, `topics` and `consumer_offsets` read first and last records of queues, "
-        "and walk its last file only if "
-        "a last one is not there."
+        "and walk its last file only if a last one is not there."
     ),
     (
         "Every view takes the options ALWAYS. Others are those of [messages](options.md) that have a meaning for the "

@@ -22,7 +22,7 @@ from store_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ERROR_CODES", "bug_words", "failure_of", "system_words"]
+__all__ = ["ERROR_CODES", "FREE_SPACE", "bug_words", "failure_of", "system_words"]
 
 ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
     FilterError: ExitCode.USAGE,
@@ -35,6 +35,8 @@ ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
 """Exit codes by error; all other errors mean that the command could not read the store."""
 
 _NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
+FREE_SPACE: Final = "Free some space, and run this again"
+
 _NAMELESS: Final = re.compile(r"\[Errno (\d+)\] ([^:]+)")
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _WAYS_ON: Final = {
@@ -42,8 +44,8 @@ _WAYS_ON: Final = {
     errno.EACCES: "Run this as a user with permission, or change the permissions",
     errno.EPERM: "Run this as a user with permission, or change the permissions",
     errno.EROFS: "Give a path on a writable disk",
-    errno.ENOSPC: "Free some space, and run this again",
-    errno.EDQUOT: "Free some space, and run this again",
+    errno.ENOSPC: FREE_SPACE,
+    errno.EDQUOT: FREE_SPACE,
 }
 
 
@@ -83,7 +85,7 @@ def system_words(text: str) -> str:
     """
     nameless = _NAMELESS.fullmatch(text)
     if nameless is not None and int(nameless[1]) in _FULL:
-        return f"what is written has no room: {nameless[2]}. {_WAYS_ON[int(nameless[1])]}"
+        return f"what is written has no room: {nameless[2]}. {FREE_SPACE}"
     found = _NUMBERED.fullmatch(text)
     if found is None:
         return text

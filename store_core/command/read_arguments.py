@@ -11,6 +11,7 @@ import click
 
 from store_core.command.exit_code import ExitCode
 from store_core.command.notices import warnings_shown
+from store_core.command.storage_arguments import joined
 from store_core.store.read.option_table import READ_OPTIONS
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ _ASKED: Final = tuple(
     if option.name not in _OF_OTHERS and (option.scope != _OF_TASKS or option.name in _OF_COMMANDS)
 )
 _NAMES: Final = {option.name: f"--{option.field.replace('_', '-')}" for option in _ASKED}
-_REPEATED: Final = "storage"
-"""The option that may be given several times, each with some settings."""
-
+_STORAGE: Final = "storage"
 _BOOLEANS: Final = frozenset({"true", "false"})
 _QUOTED: Final = re.compile(r"`([^`]*)`")
 
@@ -52,7 +51,6 @@ def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCod
     @wraps(command)
     def run(**given: Any) -> ExitCode:  # noqa: ANN401 -- click passes each option as the type that it declares
         asked = {option.field: given.pop(option.field) for option in _ASKED}
-        asked[_REPEATED] = ",".join(asked[_REPEATED]) or None
         with warnings_shown() as notices:
             code = command(read={name: value for name, value in asked.items() if value is not None}, **given)
         return ExitCode.DAMAGED if code is ExitCode.DONE and notices.has_left_out else code
@@ -66,7 +64,9 @@ def _click_option(option: Option) -> Callable[[Callable[..., ExitCode]], Callabl
     name, text = _NAMES[option.name], _help(option)
     if option.default in _BOOLEANS:
         return click.option(f"{name}/--no-{name[2:]}", option.field, default=None, help=text)
-    return click.option(name, option.field, metavar="TEXT", multiple=option.field == _REPEATED, help=text)
+    if option.name == _STORAGE:
+        return click.option(name, option.field, metavar="TEXT", multiple=True, callback=joined, help=text)
+    return click.option(name, option.field, metavar="TEXT", help=text)
 
 
 def _help(option: Option) -> str:

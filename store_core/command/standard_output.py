@@ -9,16 +9,17 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, cast
 
+from store_core.command.failure import FREE_SPACE
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["StandardOutputError", "watch_standard_output"]
 
 _CLOSED: Final = "it is closed"
-_FREE: Final = "Free some space, and run this again"
 _WAYS_ON: Final = {
-    errno.ENOSPC: _FREE,
-    errno.EDQUOT: _FREE,
+    errno.ENOSPC: FREE_SPACE,
+    errno.EDQUOT: FREE_SPACE,
     errno.EBADF: "Open it for writing, as by > FILE, or > /dev/null if nothing of it is needed",
 }
 _OTHER_WAY_ON: Final = "Send it elsewhere, as by > FILE"

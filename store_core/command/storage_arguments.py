@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Store: TypeAlias = "str | os.PathLike[str]"
 
-__all__ = ["with_storage"]
+__all__ = ["joined", "with_storage"]
 
 _STORES: Final = ("store", "a", "b")
 """Arguments that are stores."""
@@ -28,11 +28,15 @@ def with_storage(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     """Give a command the option ``--storage``; where its store is a URL, it gets a path with these settings."""
 
     @wraps(command)
-    def run(*, storage: tuple[str, ...], **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
+    def run(*, storage: str | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
         from store_core.store.read.store_at import store_at
 
-        settings = ",".join(storage) or None
-        given |= {name: store_at(given[name], settings) for name in _STORES if name in given}
+        given |= {name: store_at(given[name], storage) for name in _STORES if name in given}
         return command(**given)
 
-    return click.option("--storage", metavar="NAME=VALUE,...", multiple=True, help=_HELP)(run)
+    return click.option("--storage", metavar="NAME=VALUE,...", multiple=True, callback=joined, help=_HELP)(run)
+
+
+def joined(_context: click.Context, _option: click.Parameter, settings: tuple[str, ...]) -> str | None:
+    """Return the settings of an option that is repeated as if they were given at once; None without any."""
+    return ",".join(settings) or None

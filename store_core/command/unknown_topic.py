@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from store_core.files.store_path import located, store_roots
-from store_core.store.read.read_messages import read_messages
+from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import stored_topics
 
 if TYPE_CHECKING:
@@ -32,16 +32,9 @@ def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
 
     For a command that does not read messages: the log is read only if queues and configuration know none of them.
     """
-    options = ReadOptions.parse(**{name: read[name] for name in ("topic", "storage") if name in read})
+    chosen = {name: read[name] for name in ("topic", "storage") if name in read}
+    options = ReadOptions.parse(columns=["physical_offset"], mode="DROPMALFORMED", fail_on_data_loss=False, **chosen)
     if not has_unknown_topic(paths, options):
         return False
-    named = "|".join(map(re.escape, options.topic))  # of which a reader does not warn, as who asks here has done
-    with read_messages(
-        paths,
-        columns=["physical_offset"],
-        topics_pattern=named,
-        storage=read.get("storage"),
-        mode="DROPMALFORMED",
-        fail_on_data_loss=False,
-    ) as log:
-        return not any(batch.num_rows for batch in log)
+    plan = plan_ranges(paths, options)
+    return not any(batch.num_rows for part in plan.ranges for batch in read_range(part, options))

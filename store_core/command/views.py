@@ -40,12 +40,12 @@ _FOR_PEOPLE: Final = {
 @with_output()
 def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List the segment files of a log: where their records end and why, how many they are, and since when."""
-    from store_core.files.store_path import located
-    from store_core.store.read.read_options import ReadOptions
+    from store_core.store.read.store_at import store_at
     from store_core.views.store_root import queue_notes
 
-    code = _print(stores, "segments", read, output)
-    for note in queue_notes(located(stores, ReadOptions.parse(storage=read.get("storage")).storage)):
+    places = tuple(store_at(store, read.get("storage")) for store in stores)  # listed once for both
+    code = _print(places, "segments", read, output)
+    for note in queue_notes(places):
         say(f"note: {note}")
     return code
 

@@ -34,18 +34,18 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 """Seconds before the second attempt, doubled each time, and the bound of that: 16 seconds in all."""
 
-_DENIED: Final = re.compile(
-    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET"
-    r"|HTTP status 301|HTTP status 40[0-57]|wrong version number"
-    r"|PERMISSION_DENIED|UNAUTHENTICATED|AuthenticationFailed|AuthorizationFailure"
-)
-"""What clients say where the same request can't have another answer."""
-
 _HINTS: Final = {
     "HTTP status 301": "The bucket is in another region: give it by the setting region.",
     "wrong version number": "The server does not speak TLS there: give the setting scheme=http, or its other port.",
 }
-"""What an error of a client means, by a part of its text."""
+"""What helps where another attempt does not, by what a client says."""
+
+_DENIED: Final = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET"
+    rf"|HTTP status 40[0-57]|{'|'.join(_HINTS)}"
+    r"|PERMISSION_DENIED|UNAUTHENTICATED|AuthenticationFailed|AuthorizationFailure"
+)
+"""What clients say where the same request can't have another answer."""
 
 _GONE: Final = re.compile(r"RESOURCE_NOT_FOUND|NO_SUCH_KEY|BlobNotFound|HTTP status 404")
 

@@ -105,8 +105,8 @@ class ChunkRows:
         if self._options.is_permissive or self._options.is_failfast:
             return damaged if self._options.is_permissive else []
         if damaged and not self.dropped:
-            begins = np.array([begin for begin, _ in damaged], np.int64)
-            self.first_dropped = int((begins + self._start_offsets(begins))[0])
+            begin = np.array(damaged[0][:1], np.int64)
+            self.first_dropped = int((begin + self._start_offsets(begin))[0])
         self.dropped += len(damaged)
         self.dropped_bytes += sum(end - begin for begin, end in damaged)
         return []

@@ -285,12 +285,10 @@ def _filter_type(name: str, value: object) -> str:
 
 
 def _release(name: str, value: object) -> str:
-    text = value.strip() if isinstance(value, str) else value
-    if not isinstance(text, str) or text not in RELEASES:
-        raise InvalidOptionError(
-            f"{shown_option(name)}: expected one of {', '.join(RELEASES)}, found {value!r}{release_hint(str(value))}"
-        )
-    return text
+    try:
+        return _one_of(*RELEASES)(name, value)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"{error}{release_hint(str(value))}") from None
 
 
 def _one_of(*allowed: str, fold: Callable[[str], str] = str) -> Callable[[str, object], str]:

@@ -19,7 +19,8 @@ from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import write_all
 from store_core.format.columnar.arrow_slices import fixed_array
 from store_core.format.columnar.encoded_batch import EncodedBatch
-from store_core.format.columnar.spans import Heads
+from store_core.format.columnar.spans import gather
+from store_core.format.layout import field_position, head_dtype
 from store_core.queue.dispatch.derived_columns import DerivedColumns, derive_columns
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
 
@@ -45,6 +46,8 @@ _SCHEMA: Final = pa.schema(
         pa.field("key_hashes", pa.list_(pa.int32()), nullable=True),
     ]
 )
+_BODY_CRC_AT: Final = field_position(head_dtype(), "body_crc")
+_BODY_CRC: Final = np.dtype([("body_crc", head_dtype()["body_crc"])])
 _QUEUES: Final = b"queues"
 _PROPERTY_CRC: Final = b"append_property_crc"
 _FILE_BYTES: Final = 32 << 20
@@ -171,7 +174,9 @@ class StagedBatchWriter:
         self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), custom_metadata=about)
         self._records += count
         self.log_bytes += int(records.starts[-1])
-        self._body_sum += int(Heads(records.data, records.starts[:-1]).column("body_crc").sum(dtype=np.int64))
+        self._body_sum += int(
+            gather(records.data, records.starts[:-1] + _BODY_CRC_AT, _BODY_CRC)["body_crc"].sum(dtype=np.int64)
+        )
 
     def finish(self) -> StagedFile:
         """Complete the file, and return a description of it."""
