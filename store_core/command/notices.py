@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from store_core.answers.text.shown_text import escape_text
+from store_core.answers.text.terminal_line import clear_line
 from store_core.command.spelling import spelled
 from store_core.errors import LEFT_OUT
 
@@ -21,6 +22,7 @@ __all__ = ["Notices", "say", "warnings_shown"]
 
 def say(text: str) -> None:
     """Write a paragraph to standard error, safe for a terminal."""
+    clear_line()
     click.echo("\n".join(escape_text(line) for line in f"commitlog: {text}".split("\n")), err=True)
 
 

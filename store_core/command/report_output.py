@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.answers.text.shown_text import escape_json
+from store_core.answers.text.terminal_line import clear_line
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
 from store_core.command.spelling import spelled
@@ -72,6 +73,7 @@ class ReportOutput:
         OSError
             If the file can't be written.
         """
+        clear_line()
         context = click.get_current_context()
         words = partial(spelled, command=context.command)
         if self.is_json:

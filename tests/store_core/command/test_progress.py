@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import os
+import pty
+import subprocess
+import sys
 import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 
+from store_core.command.notices import say
 from store_core.command.parts_progress import PartsProgress
 from store_core.command.surroundings import Surroundings
 from store_core.store.parts import PartsDone, Step
@@ -21,6 +26,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INTERRUPTED = 130
+MAIN = "import sys; from store_core.command.main import main; sys.exit(main())"
+
+
+class SharedTerminal(io.StringIO):
+    """A terminal that has standard output, too."""
+
+    def write(self, text: str) -> int:
+        sys.stdout.flush()
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 class Interrupted(io.StringIO):
@@ -63,6 +80,68 @@ def test_a_report_does_not_depend_on_the_terminal(store: Path) -> None:
 
     assert call("check", store).text == call("check", store, around=Surroundings(progress=terminal)).text
     assert "check: reading, 1 of " in terminal.getvalue()
+
+
+def lines_seen(written: str) -> list[str]:
+    """Return what a terminal shows after these characters: a carriage return goes to the begin of the line."""
+    lines = []
+    for line in written.replace("\r\n", "\n").split("\n"):
+        shown = ""
+        for text in line.split("\r"):
+            shown = text + shown[len(text) :]
+        lines.append(shown.rstrip())
+    return lines
+
+
+REPORTS = {
+    "check": (),
+    "bill": (),
+    "producers": (),
+    "lag": (),
+    "retention": ("--now", "1700000000000", "--disk-size", "1000000000", "--disk-used", "100000"),
+    "delays": ("--at", "1700000000000"),
+    "transactions": ("--at", "1700000000000"),
+    "deadletters": (),
+    "trace": ("k-1",),
+    "repair": (),
+    "salvage": (),
+    "redact": ("--text", "body-1", "--into"),
+    "export": ("--into",),
+}
+
+
+@pytest.mark.parametrize("command", REPORTS)
+def test_the_line_is_gone_when_the_report_begins(command: str, store: Path, tmp_path: Path) -> None:
+    words = [command, store, *REPORTS[command]]
+    into = [[tmp_path / name] if words[-1] == "--into" else [] for name in ("one", "two")]
+    alone = call(*words, *into[0])
+    shared = call(*words, *into[1], around=Surroundings(progress=SharedTerminal()))
+
+    assert f"{command}: reading" in shared.text
+    assert [*map(str.rstrip, alone.text.replace("/one", "/two").split("\n"))] == lines_seen(shared.text)
+
+
+def test_a_warning_does_not_run_into_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with PartsProgress("check", terminal, FakeClock()) as progress:
+        say("something odd")
+        progress(PartsDone(Step.RUN, 1, 2))
+
+    assert ["commitlog: something odd", ""] == lines_seen(terminal.getvalue())
+
+
+@pytest.mark.parametrize("command", ["producers", "bill"])
+def test_a_real_terminal_shows_the_report_alone(command: str, store: Path) -> None:
+    shows, is_terminal = pty.openpty()
+    program = [sys.executable, "-c", MAIN, command, str(store)]
+    done = subprocess.run(program, check=False, stdout=is_terminal, stderr=is_terminal)  # noqa: S603 -- our own program
+    os.close(is_terminal)
+    seen = lines_seen(os.read(shows, 1 << 16).decode())
+    os.close(shows)
+
+    assert 0 == done.returncode
+    assert not [line for line in seen if "reading" in line]
 
 
 @pytest.mark.parametrize("command", ["check", "salvage", "diff"])
