@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tools.thermometer import limits_as_markdown
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,13 +23,19 @@ _HEAD: Final = """\
 
 Each module of the two packages, folder by folder, with the first sentence of its docstring. For a guided tour of the
 code see [the architecture](architecture.md).
+
+## Weight
+
+What the code may weigh: `tools/thermometer.py` measures it, and a limit only ever falls.
 """
 _ROLE: Final = re.compile(r"``([^`]*)``")
 
 
 def markdown_document() -> str:
     """Return the whole document."""
-    return "\n".join([_HEAD, *(_section(folder) for package in PACKAGES for folder in _folders(package))])
+    return "\n".join(
+        [_HEAD, limits_as_markdown(), "", *(_section(folder) for package in PACKAGES for folder in _folders(package))]
+    )
 
 
 def _folders(package: Path) -> Iterator[Path]:

@@ -52,6 +52,7 @@ CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "lint": [PROGRAMS / "ruff", "check", "."],
     "types": [PYTHON, "-m", "mypy"],
     "imports": [PROGRAMS / "lint-imports"],
+    "weight": [PYTHON, "tools/thermometer.py"],
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
     "connector": [*PYTEST, "tests/connector"],
     "core": [*PYTEST, "tests/store_core", *(f"--ignore={folder}" for folder in (*READS, *ANSWERS))],
