@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from store_core.former_names import FORMER_NAMES, find_former_names
 from store_core.lazy_names import lazy_names
 from store_core.version import __version__
 
@@ -174,8 +173,6 @@ _HOMES: Final = {
     "unwrap_inner_batch": "store_core.format.record.inner_batch",
 }
 """Name here -> the module that has it."""
-
-find_former_names(FORMER_NAMES)
 
 if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
     __getattr__ = lazy_names(__name__, _HOMES)
