@@ -160,7 +160,7 @@ class Answer(Generic[AnyReport]):
 
 def bill(spark: SparkSession, store: StorePaths, top: int = TOP) -> Answer[BillReport]:
     """Say who uses the disk; see `store_core.answers.bill`."""
-    with _engine(spark, "bill", store) as engine:
+    with _engine(spark, "bill") as engine:
         return Answer(spark, bill_by(engine, store, top))
 
 
@@ -168,25 +168,25 @@ def check(
     spark: SparkSession, path: str | os.PathLike[str], options: CheckOptions | None = None
 ) -> Answer[CheckReport]:
     """Check a store: commit log, consume queues and key index against each other; see `store_core.answers.check`."""
-    with _engine(spark, "check", path) as engine:
+    with _engine(spark, "check") as engine:
         return Answer(spark, check_by(engine, path, options))
 
 
 def diff(spark: SparkSession, a: StorePaths, b: StorePaths, options: DiffOptions | None = None) -> Answer[DiffReport]:
     """Compare the logs of two stores; see `store_core.answers.diff`."""
-    with _engine(spark, "diff", a, b) as engine:
+    with _engine(spark, "diff") as engine:
         return Answer(spark, diff_by(engine, a, b, options))
 
 
 def producers(spark: SparkSession, store: StorePaths, top: int = TOP) -> Answer[ProducersReport]:
     """Say what a broker can't tell of producers; see `store_core.answers.producers`."""
-    with _engine(spark, "producers", store) as engine:
+    with _engine(spark, "producers") as engine:
         return Answer(spark, producers_by(engine, store, top))
 
 
 def lag(spark: SparkSession, store: StorePaths, options: LagOptions | None = None) -> Answer[LagReport]:
     """Say how far consumer groups are behind; see `store_core.answers.lag`. Ages need `now` in the options."""
-    with _engine(spark, "lag", store) as engine:
+    with _engine(spark, "lag") as engine:
         return Answer(spark, lag_by(engine, store, options))
 
 
@@ -219,7 +219,7 @@ def export(  # noqa: PLR0913 -- as `store_core.answers.export`, and where to
         If the session can't write such a table, saying what it lacks.
     """
     lake = lake_table(spark, kind, Path(into), table)
-    with _engine(spark, "export", store) as engine:
+    with _engine(spark, "export") as engine:
         return Answer(spark, export_by(engine, store, into, topic, allow_loss=allow_loss, table=lake))
 
 
@@ -233,7 +233,7 @@ def prove(
 ) -> Answer[ProofReport]:
     """Compare what was exported with the log again; see `store_core.answers.prove`, and `export`."""
     lake = lake_table(spark, kind, Path(into), table)
-    with _engine(spark, "prove", store) as engine:
+    with _engine(spark, "prove") as engine:
         return Answer(spark, prove_by(engine, store, into, lake))
 
 
@@ -249,13 +249,13 @@ def redact(  # noqa: PLR0913 -- as `store_core.answers.redact`
 ) -> Answer[RedactReport]:
     """Copy a store without what must not be in it; see `store_core.answers.redact`. Every worker must see the copy."""
     redaction = Redaction.of(pattern, text, key, topic)
-    with _engine(spark, "redact", store) as engine:
+    with _engine(spark, "redact") as engine:
         return Answer(spark, redact_by(engine, store, into, redaction))
 
 
 def retention(spark: SparkSession, store: StorePaths, options: RetentionOptions) -> Answer[RetentionReport]:
     """Say which files a broker will delete, and when; see `store_core.answers.retention`."""
-    with _engine(spark, "retention", store) as engine:
+    with _engine(spark, "retention") as engine:
         return Answer(spark, retention_by(engine, store, options))
 
 
@@ -263,7 +263,7 @@ def plan_repair(
     spark: SparkSession, path: str | os.PathLike[str], options: CheckOptions | None = None
 ) -> Answer[RepairPlan]:
     """Plan the least that makes the queues and index of a store right; see `store_core.answers.plan_repair`."""
-    with _engine(spark, "plan_repair", path) as engine:
+    with _engine(spark, "plan_repair") as engine:
         return Answer(spark, plan_repair_by(engine, path, options))
 
 
@@ -276,13 +276,13 @@ def recover(
     most_messages: int | None = MOST_MESSAGES,
 ) -> Answer[RecoverReport]:
     """Say what opening a store would do, a task for each release; see `store_core.answers.recover`."""
-    with _engine(spark, "recover", path) as engine:
+    with _engine(spark, "recover") as engine:
         return Answer(spark, recover_by(engine, path, config, releases=releases, most_messages=most_messages))
 
 
 def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.PathLike[str]) -> Answer[RepairReport]:
     """Carry out the plan in a file; see `store_core.answers.repair`. Every worker must be able to write the store."""
-    with _engine(spark, "repair", path) as engine:
+    with _engine(spark, "repair") as engine:
         return Answer(spark, repair_by(engine, path, plan))
 
 
@@ -293,7 +293,7 @@ def salvage(
 
     The target's directory must be seen by every worker, too.
     """
-    with _engine(spark, "salvage", source) as engine:
+    with _engine(spark, "salvage") as engine:
         return Answer(spark, salvage_by(engine, source, into, kind))
 
 
@@ -301,13 +301,13 @@ def transactions(
     spark: SparkSession, paths: StorePaths, options: TransactionsOptions | None = None
 ) -> Answer[TransactionsReport]:
     """Tell how the transactions of a store ended; see `store_core.answers.transactions`."""
-    with _engine(spark, "transactions", paths) as engine:
+    with _engine(spark, "transactions") as engine:
         return Answer(spark, transactions_by(engine, paths, options))
 
 
 def delays(spark: SparkSession, paths: StorePaths, options: DelaysOptions | None = None) -> Answer[DelaysReport]:
     """Tell when the delayed messages of a store are due; see `store_core.answers.delays`."""
-    with _engine(spark, "delays", paths) as engine:
+    with _engine(spark, "delays") as engine:
         return Answer(spark, delays_by(engine, paths, options))
 
 
@@ -315,7 +315,7 @@ def trace(
     spark: SparkSession, paths: StorePaths, what: str, options: TraceOptions | None = None
 ) -> Answer[TraceReport]:
     """Tell what happened to a message; see `store_core.answers.trace`."""
-    with _engine(spark, "trace", paths) as engine:
+    with _engine(spark, "trace") as engine:
         return Answer(spark, trace_by(engine, paths, what, options))
 
 
@@ -323,7 +323,7 @@ def dead_letters(
     spark: SparkSession, paths: StorePaths, options: DeadLettersOptions | None = None
 ) -> Answer[DeadLettersReport]:
     """Tell which messages consumers gave up; see `store_core.answers.dead_letters`."""
-    with _engine(spark, "dead letters", paths) as engine:
+    with _engine(spark, "dead letters") as engine:
         return Answer(spark, dead_letters_by(engine, paths, options))
 
 
@@ -361,19 +361,19 @@ def rebuild_consume_queue(
     spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
 ) -> RebuildResult:
     """Rebuild the consume queues of a store from its commit log; see `store_core.rebuild_consume_queue`."""
-    return rebuild_consume_queue_by(lambda step: _engine(spark, step, path), path, options)
+    return rebuild_consume_queue_by(lambda step: _engine(spark, step), path, options)
 
 
 def rebuild_index(
     spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
 ) -> RebuildResult:
     """Rebuild the key index of a store from its commit log; see `store_core.rebuild_index`."""
-    return rebuild_index_by(lambda step: _engine(spark, step, path), path, options)
+    return rebuild_index_by(lambda step: _engine(spark, step), path, options)
 
 
 @contextmanager
-def _engine(spark: SparkSession, what: str, *stores: StorePaths) -> Iterator[Engine]:
+def _engine(spark: SparkSession, what: str) -> Iterator[Engine]:
     """Provide the session as an engine, and show its progress."""
-    engine = SparkEngine(spark, what, stores)
+    engine = SparkEngine(spark, what)
     with spark_progress(spark):
         yield engine

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark_commitlog.classic_session import require_classic
 from pyspark_commitlog.worker_objects import with_old_objects_kept
-from store_core.files.store_sight import StoreSight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-    from store_core.files.store_path import StorePaths
     from store_core.store.parts import GroupedJob, Job
 
 __all__ = ["SparkEngine"]
@@ -40,8 +38,6 @@ class SparkEngine:
     spark : SparkSession
     what : str
         What needs the session, for errors.
-    stores : sequence of StorePaths
-        The stores of its jobs: each task first makes sure that it sees what the driver sees.
 
     Attributes
     ----------
@@ -58,9 +54,8 @@ class SparkEngine:
 
     keeps_pieces = False
 
-    def __init__(self, spark: SparkSession, what: str = "running in parts", stores: Sequence[StorePaths] = ()) -> None:
+    def __init__(self, spark: SparkSession, what: str = "running in parts") -> None:
         require_classic(spark, what)
-        self._stores = tuple(stores)
         self._context = spark.sparkContext
         self.slots = self._context.defaultParallelism
         self.is_one_machine = _ONE_MACHINE.fullmatch(self._context.master or "") is not None
@@ -81,10 +76,5 @@ class SparkEngine:
         return job.merge(grouped.mapPartitions(with_old_objects_kept(job.gather)).collect())
 
     def _mapped(self, parts: Sequence[Part], call: Callable[[Iterable[Part]], Iterable[Partial]]) -> RDD[Partial]:
-        kept, sight = with_old_objects_kept(call), StoreSight.of(*self._stores)
-
-        def checked(some: Iterable[Part]) -> Iterable[Partial]:
-            sight.check_here()
-            return kept(some)
-
-        return self._context.parallelize(parts, max(len(parts), 1)).mapPartitions(checked)
+        kept = with_old_objects_kept(call)
+        return self._context.parallelize(parts, max(len(parts), 1)).mapPartitions(kept)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import PySparkException
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.store_check import check_by
-from store_core.files.store_sight import StoreSight
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
@@ -147,28 +145,3 @@ def test_spark_checks_a_store_as_this_process_does(
 
     assert {"unit_wrong_size": 1} == here.counts
     assert here.to_json() == there.to_json()
-
-
-def test_tasks_of_an_answer_refuse_a_store_that_is_not_the_drivers(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @dataclass(frozen=True)
-    class NoWork:  # as above
-        def plan(self) -> list[int]:
-            return [1]
-
-        def run(self, part: int) -> int:
-            return part
-
-        def merge(self, partials: Iterable[int]) -> list[int]:
-            return list(partials)
-
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(b"one store")
-    engine = SparkEngine(spark, "looking", [tmp_path])
-    assert [1] == engine.run(NoWork())
-    sight = StoreSight.of(tmp_path)
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(b"another")
-    monkeypatch.setattr(StoreSight, "of", lambda *_stores: sight)
-    with pytest.raises(PySparkException, match="driver and workers do not see the same store"):
-        engine.run(NoWork())

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from store_core.answers.report import Report
-    from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
 
 __all__ = ["STORE", "add_release", "add_storage", "answer_parser", "run_answer", "run_in_session", "store_parser"]
@@ -71,16 +70,12 @@ def run_answer(name: str, given: argparse.Namespace, answer: Callable[[Engine], 
     """Run an answer on Spark, print and write its report, and return the exit code."""
     from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
 
-    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name, _stores(given))))
+    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name)))
 
 
 def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> int:
     """Run an answer in a session, print and write its report, and return the exit code."""
     return run_command(name, lambda: _run(name, given, answer))
-
-
-def _stores(given: argparse.Namespace) -> list[StorePaths]:
-    return [value for option in _STORES if (value := getattr(given, option, None)) is not None]
 
 
 def _open_storage(given: argparse.Namespace) -> None:

@@ -182,7 +182,7 @@ def _engines(engine: EngineName, plan: RebuildPlan) -> EngineSource:
     from pyspark_commitlog.rebuild.engines import spark_engines
 
     require_java()
-    return spark_engines(plan.size, plan.store)
+    return spark_engines(plan.size)
 
 
 def _rebuild_options(options: argparse.Namespace) -> RebuildOptions:

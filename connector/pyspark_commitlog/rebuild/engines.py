@@ -13,7 +13,6 @@ from pyspark_commitlog.rebuild.progress import RebuildStages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from store_core.store.parts import Engine
     from store_core.store.rebuild.store_rebuild import EngineSource
@@ -21,21 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["spark_engines"]
 
 
-def spark_engines(size: int, store: Path) -> EngineSource:
+def spark_engines(size: int) -> EngineSource:
     """Return a function that provides a Spark engine for a step, as `StoreRebuild` expects it.
 
     Parameters
     ----------
     size : int
         Bytes of the log to be read, for the progress bar.
-    store : Path
-        The store, which all workers have to see.
     """
 
     @contextmanager
     def provide(step: str) -> Iterator[Engine]:
         session = job_session(f"commitlog {step}", needs_context=True)
         with session as spark, spark_progress(spark, describe=RebuildStages(size)):
-            yield SparkEngine(spark, "rebuilding", [store])
+            yield SparkEngine(spark, "rebuilding")
 
     return provide

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.write.options import WriteOptions
     from pyspark_commitlog.write.row_encoder import RefusedRow
-    from store_core.files.store_sight import StoreSight
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["QUERY_ID", "StagedPartition", "StagingTask"]
@@ -72,8 +71,6 @@ class StagingTask:
     job : str
     owner : str
         Who runs the job, see `store_core.store.sink.job_owner`.
-    sight : StoreSight
-        What the driver sees of the store.
     is_stream : bool
         If not, `claim` has been called beside the driver.
     """
@@ -81,7 +78,6 @@ class StagingTask:
     options: WriteOptions
     job: str
     owner: str
-    sight: StoreSight
     is_stream: bool = False
 
     def claim(self) -> None:
@@ -111,12 +107,9 @@ class StagingTask:
             If a row can't be a message, unless ``badRows=skip``.
         OSError
             If the file can't be written.
-        StoreAccessError
-            If this worker does not see the store that the driver sees.
         StoreNotFoundError
             If the job has been aborted, or this worker does not see its staging directory.
         """
-        self.sight.check_here()
         file_system = OsFileSystem()
         encoder = RowEncoder(self.options, partition, SystemClock().now_ms())
         if self.options.dry_run:

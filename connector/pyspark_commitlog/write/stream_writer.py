@@ -42,9 +42,7 @@ def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -
         raise InvalidOptionError(
             "option commitId is for df.write; a stream is known by its query's id and batch number"
         )
-    task = plan_write(options, schema, overwrite=False)
-    # Of the segments none is compared: retention may delete them while the query runs.
-    return replace(task, is_stream=True, sight=task.sight.of_roots())
+    return replace(plan_write(options, schema, overwrite=False), is_stream=True)
 
 
 class CommitLogStreamWriter(DataSourceStreamArrowWriter):

@@ -20,7 +20,6 @@ from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_sight import StoreSight
 from store_core.format.iso_time import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
@@ -81,9 +80,7 @@ def _planned(options: WriteOptions, schema: StructType, *, overwrite: bool) -> S
     if not overwrite:
         sized = with_sizes_of(options.root, options.config, file_system)
         options = replace(options, config=sized)
-    return StagingTask(
-        options, f"job-{uuid.uuid4().hex}", owner_text(SystemClock(), driver_process()), StoreSight.of(options.root)
-    )
+    return StagingTask(options, f"job-{uuid.uuid4().hex}", owner_text(SystemClock(), driver_process()))
 
 
 class CommitLogWriter(DataSourceArrowWriter):

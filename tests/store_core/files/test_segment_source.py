@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.errors import SegmentVanishedError, StoreError
+from store_core.errors import SegmentVanishedError, StoreError, StoreNotFoundError
 from store_core.files.segment_source import Segment, open_segment
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ def test_a_segment_that_is_gone_or_shorter_is_named_with_the_way_on(tmp_path: Pa
         open_segment(segment)
     assert str(tmp_path / "s") in str(caught.value)
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301 -- our own
+
+
+def test_a_worker_that_does_not_see_the_directory_does_not_call_that_retention(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFoundError, match="Every worker has to see the store under the path that was given"):
+        open_segment(Segment(str(tmp_path / "unmounted" / "s"), 0, 1))
 
 
 def test_a_vanished_segment_is_a_file_not_found_and_one_of_our_errors(tmp_path: Path) -> None:
