@@ -108,9 +108,11 @@ def _output(  # noqa: PLR0913 -- an argument for each option
 
     target = None if target == Path("-") else target
     by_suffix = _by_suffix(target) if target is not None and format_ is None else None
-    width = Surroundings.of(click.get_current_context()).width
-    is_coloured = color == "always" or (color == "auto" and width is not None and not no_color)
-    return Output(format_ or by_suffix or default, target, BytesStyle[style.upper()], width, is_coloured)
+    around = Surroundings.of(click.get_current_context())
+    is_terminal = around.width is not None
+    is_coloured = color == "always" or (color == "auto" and is_terminal and not no_color)
+    shown = BytesStyle[style.upper()]
+    return Output(format_ or by_suffix or default, target, shown, around.table_width, is_terminal, is_coloured)
 
 
 def _by_suffix(target: Path) -> str | None:

@@ -79,7 +79,7 @@ class ReportOutput:
         if self.is_json:
             click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
         else:
-            click.echo(report.to_text(Surroundings.of(context).report_width, words))
+            click.echo(report.to_text(Surroundings.of(context).table_width, words))
         if self.html is not None:
             write_new(self.html, report.to_html(words))
         return ExitCode.of(report.verdict)

@@ -54,6 +54,6 @@ class Surroundings:
         return cls(width, columns, sys.stderr if has_terminal else None)
 
     @property
-    def report_width(self) -> int | None:
-        """Columns of a report; None if its tables are not to be cut."""
+    def table_width(self) -> int | None:
+        """Columns of a table; None if it is not to be cut."""
         return self.columns if self.width is None else self.width

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
@@ -102,7 +103,7 @@ def _run(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], 
     with job_session(name, needs_context=True) as spark, spark_progress(spark):
         report = answer(spark)
     code = ExitCode.of(report.verdict)
-    words_beside("-" if "-" in targets.values() else None).write(f"{report.to_text()}\n")
+    words_beside("-" if "-" in targets.values() else None).write(f"{report.to_text(get_terminal_size().columns)}\n")
     write_json(report.to_json(exit_code=int(code)), given.json)
     if given.html is not None:
         write_text(report.to_html(), given.html)

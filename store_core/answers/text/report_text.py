@@ -34,7 +34,7 @@ def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]
     tables : iterable of (str, pyarrow.Table, int)
         Heading, rows to show, and how many there are in all. One without rows is left out.
     width : int or None
-        Columns of the terminal, which no line of a table exceeds; None if tables are not to be cut, as in a pipe.
+        Columns of the terminal, see `TableWriter`; None if tables are not to be cut, as in a pipe.
     """
     parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
     for heading, table, count in tables:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, TextIO
 
 import pyarrow as pa
@@ -20,7 +21,15 @@ __all__ = ["FieldsWriter", "TableWriter", "cell_of"]
 _GAP: Final = "  "
 _CUT: Final = "…"
 _NARROWEST: Final = 6
-"""Columns of a terminal that a column of text keeps at least, when a table is too wide."""
+"""Columns of a terminal that a column of free text keeps at least, when a table is too wide."""
+
+_FREE_TEXT: Final = frozenset(
+    {"body", "properties", "properties_string", "_corrupt_record"}
+    | {"expected", "found", "meaning", "note", "reason", "refusal", "what", "why"}
+)
+"""Columns that may be cut: all others are numbers, times, or tell rows apart."""
+
+_NUMBER_BEGUN: Final = re.compile(r"\d[\d.,:TZ+-]*$")
 
 _MOST_OF_A_CELL: Final = 1000
 """Characters of a value that a table looks at; it shows fewer, whatever the terminal."""
@@ -32,15 +41,18 @@ _PLAIN: Final = "\x1b[0m"
 class TableWriter:
     """Writes a table whose columns are as wide as the first rows need.
 
+    If it is too wide for the terminal, names stand on several lines and free text is cut; numbers, times and what tells
+    rows apart are always whole. If that is not enough, each row is a list of its fields.
+
     Parameters
     ----------
     schema : pyarrow.Schema
     stream : TextIO
     style : BytesStyle
     width : int or None
-        Columns of the terminal, which no line exceeds; None if rows are not to be cut, as in a pipe.
+        Columns of the terminal; None if rows are not to be cut, as in a pipe.
     is_coloured : bool
-        Whether the line of names is bold.
+        Whether the names are bold.
     """
 
     def __init__(
@@ -54,18 +66,21 @@ class TableWriter:
     ) -> None:
         self._names: list[str] = schema.names
         self._is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in schema.types]
+        self._is_free = [name in _FREE_TEXT for name in schema.names]
         self._stream = stream
         self._style = style
         self._width = width
         self._is_coloured = is_coloured
         self._widths: list[int] = []
+        self._is_stacked = False
+        self._stacked_rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch; before the first, the line of names."""
         for piece in slices_of(batch):
             rows = [[cell_of(value, self._style) for value in row] for row in rows_of(piece)]
             self._begin(rows)
-            self._stream.write("".join(self._line(row) for row in rows))
+            self._stream.write("".join(map(self._fields if self._is_stacked else self._line, rows)))
             self._stream.flush()
 
     def close(self) -> None:
@@ -73,37 +88,63 @@ class TableWriter:
         self._begin([])
 
     def _begin(self, rows: list[list[str]]) -> None:
+        """Choose the layout by the first rows, and write the names above them."""
         if self._widths:
             return
-        cells = [self._names, *rows]
-        widths = [max(map(text_width, column)) for column in zip(*cells, strict=True)]
-        self._widths = widths if self._width is None else self._fitted(widths, self._width)
-        names = self._line(self._names)
-        self._stream.write(f"{_BOLD}{names.rstrip()}{_PLAIN}\n" if self._is_coloured else names)
+        heads = [[name] for name in self._names]
+        self._widths = self._needed(heads, rows)
+        if self._excess() > 0:
+            heads = [name.replace("_", "_\n").split("\n") for name in self._names]
+            self._widths = self._needed(heads, rows)
+            self._narrow([max(_NARROWEST, *map(text_width, head)) for head in heads])
+            self._is_stacked = self._excess() > 0
+        if not self._is_stacked:
+            tallest = max(map(len, heads))
+            lines = zip(*([""] * (tallest - len(head)) + head for head in heads), strict=True)
+            self._stream.write("".join(self._bold(self._line(line)) for line in lines))
 
-    def _fitted(self, widths: list[int], width: int) -> list[int]:
-        """Narrow the widest columns of text until the table fits; numbers and times stay readable while they can."""
-        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-        fitted = list(widths)
-        while excess > 0:
-            texts = [at for at, is_number in enumerate(self._is_number) if not is_number and fitted[at] > _NARROWEST]
+    def _needed(self, heads: list[list[str]], rows: list[list[str]]) -> list[int]:
+        return [
+            max(map(text_width, [*head, *column])) for head, column in zip(heads, _columns_of(rows, heads), strict=True)
+        ]
+
+    def _excess(self) -> int:
+        """Return by how many columns of the terminal the table is too wide."""
+        return 0 if self._width is None else sum(self._widths) + len(_GAP) * (len(self._widths) - 1) - self._width
+
+    def _narrow(self, least: list[int]) -> None:
+        """Narrow the widest columns of free text until the table fits, or until they are as narrow as they may be."""
+        while self._excess() > 0:
+            texts = [at for at, is_free in enumerate(self._is_free) if is_free and self._widths[at] > least[at]]
             if not texts:
                 break
-            at = max(texts, key=lambda at: fitted[at])
-            fitted[at] -= 1
-            excess -= 1
-        return fitted
+            self._widths[max(texts, key=self._widths.__getitem__)] -= 1
+
+    def _bold(self, line: str) -> str:
+        return f"{_BOLD}{line.rstrip()}{_PLAIN}\n" if self._is_coloured else line
 
     def _line(self, row: Sequence[str]) -> str:
-        cells = map(self._cell, row, self._widths, self._is_number)
-        line = _GAP.join(cells).rstrip()
-        return (line if self._width is None else _cut(line, self._width)) + "\n"
+        return _GAP.join(map(self._cell, row, self._widths, self._is_number, self._is_free)).rstrip() + "\n"
 
-    def _cell(self, text: str, width: int, is_number: bool) -> str:  # noqa: FBT001 -- called by `map`
-        if self._width is not None and not is_number:
+    def _cell(self, text: str, width: int, is_number: bool, is_free: bool) -> str:  # noqa: FBT001 -- called by `map`
+        if self._width is not None and is_free:
             text = _cut(text, width)
         blanks = " " * (width - text_width(text))
         return blanks + text if is_number else text + blanks
+
+    def _fields(self, row: Sequence[str]) -> str:
+        """Return a row as a list of its fields; a value that does not fit beside its name stands below it."""
+        width = self._width or 0
+        before = max(map(text_width, self._names)) + len(_GAP)
+        lines = [""] if self._stacked_rows else []
+        self._stacked_rows += 1
+        for name, text, is_free in zip(self._names, row, self._is_free, strict=True):
+            shown = _cut(text, max(width - before, _NARROWEST)) if is_free else text
+            is_below = shown and before + text_width(shown) > width
+            lines.append(
+                self._bold(name).rstrip("\n") + (f"\n{_GAP}" if is_below else " " * (before - text_width(name))) + shown
+            )
+        return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 class FieldsWriter:
@@ -182,14 +223,20 @@ def _beginning(data: bytes, most: int) -> bytes:
     return data[:end]
 
 
+def _columns_of(rows: list[list[str]], heads: list[list[str]]) -> list[tuple[str, ...]]:
+    """Return the cells of each column."""
+    return [*zip(*rows, strict=True)] if rows else [()] * len(heads)
+
+
 def _cut(text: str, width: int) -> str:
-    """Cut a text to the columns of a terminal."""
+    """Cut a text to the columns of a terminal; a number is left out rather than cut."""
     if text_width(text) <= width:
         return text
-    kept, used = [], text_width(_CUT)
+    used, end = text_width(_CUT), 0
     for character in text:
         used += text_width(character)
         if used > width:
             break
-        kept.append(character)
-    return "".join(kept) + _CUT
+        end += 1
+    kept = text[:end]
+    return (kept if text[end : end + 1].isspace() else _NUMBER_BEGUN.sub("", kept)) + _CUT

@@ -43,7 +43,9 @@ class Output:
         A file that does not exist yet; None for standard output.
     style : BytesStyle
     width : int or None
-        Columns of the terminal that standard output is; None if it is none.
+        Columns of a table on standard output; None if it is not to be cut.
+    is_terminal : bool
+        Whether standard output is one.
     is_coloured : bool
     """
 
@@ -51,6 +53,7 @@ class Output:
     target: Path | None = None
     style: BytesStyle = BytesStyle.AUTO
     width: int | None = None
+    is_terminal: bool = False
     is_coloured: bool = False
 
     @property
@@ -66,7 +69,7 @@ class Output:
         click.UsageError
             If the file exists already, or bytes would go to a terminal.
         """
-        if self.target is None and self.format in _BINARY and self.width is not None:
+        if self.target is None and self.format in _BINARY and self.is_terminal:
             raise click.UsageError(f"{self.format} is not for terminals: give --output FILE, or redirect the output")
         check_new("--output", self.target)
 

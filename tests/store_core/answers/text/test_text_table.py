@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from datetime import UTC, datetime
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers.text.shown_text import text_width
-from store_core.answers.text.text_table import TableWriter
+from store_core.answers.text.row_values import rows_of
+from store_core.answers.text.shown_text import BytesStyle, text_width
+from store_core.answers.text.text_table import TableWriter, cell_of
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
 
 
@@ -65,19 +67,91 @@ def test_a_column_keeps_the_width_that_the_first_rows_gave_it_and_is_cut_only_on
     assert "a l…" == table_of(batch_of(body=wide), 80)[-1]
 
 
-@given(
-    st.lists(st.tuples(st.text(max_size=120), st.text(max_size=120), st.integers(0, 2**31 - 1)), max_size=5),
-    st.integers(30, 120),
-)
-def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, str, int]], width: int) -> None:
-    first, second = (
-        [text.encode("utf-8", "replace").decode() for text in texts]
-        for texts in ([row[0] for row in rows], [row[1] for row in rows])
-    )
-    numbers = pa.array([number for _, _, number in rows], pa.int64())
-    batch = batch_of(a=pa.array(first, pa.string()), b=pa.array(second, pa.string()), n=numbers)
+_TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Z", "C"]), min_size=1, max_size=40)
+_COLUMNS = {
+    "messages": (st.integers(-(2**63), 2**63 - 1), pa.int64()),
+    "percent": (st.floats(0, 100), pa.float64()),
+    "last_timestamp": (st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1)), pa.timestamp("ms")),  # noqa: DTZ001
+    "topic": (_TEXTS, pa.string()),
+    "consumer_group": (_TEXTS, pa.string()),
+    "keys": (st.lists(_TEXTS, max_size=2), pa.list_(pa.string())),
+    "body": (st.binary(max_size=200), pa.binary()),
+    "why": (st.text(st.characters(codec="utf-8"), max_size=120), pa.string()),
+}
 
-    assert all(text_width(line) <= width for line in table_of(batch, width))
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.RecordBatch:
+    names = draw(st.lists(st.sampled_from(sorted(_COLUMNS)), min_size=1, unique=True))
+    count = draw(st.integers(1, 4))
+    columns = {
+        name: pa.array(draw(st.lists(values, min_size=count, max_size=count)), kind)
+        for name, (values, kind) in ((name, _COLUMNS[name]) for name in names)
+    }
+    return batch_of(**columns)
+
+
+@given(tables(), st.integers(1, 120))
+def test_numbers_times_and_what_tells_rows_apart_are_whole_at_every_width(batch: pa.RecordBatch, width: int) -> None:
+    shown = "\n".join(table_of(batch, width)).split()
+    free = [name in {"body", "why"} for name in batch.schema.names]
+    whole = [
+        word
+        for row in rows_of(batch)
+        for value, is_free in zip(row, free, strict=True)
+        if not is_free
+        for word in cell_of(value, BytesStyle.AUTO).split()
+    ]
+
+    assert not Counter(whole) - Counter(shown)
+
+
+@given(tables(), st.integers(30, 120))
+def test_a_line_is_wider_than_the_terminal_only_where_a_whole_value_is(batch: pa.RecordBatch, width: int) -> None:
+    widest = max(text_width(cell_of(value, BytesStyle.AUTO)) for row in rows_of(batch) for value in row)
+
+    assert all(text_width(line) <= max(width, widest + 2) for line in table_of(batch, width))
+
+
+@given(tables())
+def test_a_table_that_fits_is_the_same_on_a_terminal(batch: pa.RecordBatch) -> None:
+    lines = table_of(batch)
+
+    assert lines == table_of(batch, max(map(text_width, lines)) + 1000)
+
+
+def test_too_long_names_stand_on_several_lines() -> None:
+    batch = batch_of(queue_id=pa.array([7]), max_queue_offset=pa.array([12]))
+
+    assert ["          max_", "queue_  queue_", "    id  offset", "     7      12"] == table_of(batch, 15)
+
+
+def test_a_number_in_free_text_is_left_out_rather_than_cut() -> None:
+    batch = batch_of(why=pa.array(["expected 21,430 bytes", "expected 21 of them"]))
+
+    assert ["why", "expected …", "expected 21…"] == table_of(batch, 12)
+
+
+def test_rows_that_do_not_fit_are_lists_of_their_fields() -> None:
+    topics = pa.array(["a-topic", "another-topic-with-a-name"])
+    batch = batch_of(topic=topics, messages=pa.array([2143, 7]), why=pa.array(["some words that are long", ""]))
+
+    assert [
+        "topic     a-topic",
+        "messages  2143",
+        "why       some words…",
+        "",
+        "topic",
+        "  another-topic-with-a-name",
+        "messages  7",
+        "why",
+    ] == table_of(batch, 21)
+
+
+def test_later_rows_are_whole_too() -> None:
+    numbers = pa.array([7] * 300 + [123_456_789_012])
+
+    assert "123456789012" == table_of(batch_of(messages=numbers), 9)[-1]
 
 
 def test_only_the_names_are_bold() -> None:

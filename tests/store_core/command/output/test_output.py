@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from store_core.command.exit_code import ExitCode
+from store_core.command.program import program
 from store_core.command.surroundings import Surroundings
 from tests.store_core.command.calls import call
 
@@ -128,3 +130,13 @@ def test_colours_are_for_terminals_unless_somebody_says_otherwise(
 
 def test_a_dash_is_standard_output(store: Path) -> None:
     assert call("cat", store).data == call("cat", store, "-o", "-").data
+
+
+def test_columns_counts_in_a_pipe_as_on_a_terminal(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    piped = Surroundings.of(click.Context(program))
+
+    assert (60, None) == (piped.table_width, piped.width)
+    assert call("head", store, around=piped).text == call("head", store, "--color=never", around=Surroundings(60)).text
+    assert call("head", store, around=piped).text != call("head", store).text
+    assert call("head", store, "--format=jsonl", around=piped).text == call("head", store, "--format=jsonl").text
