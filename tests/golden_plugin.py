@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import settings
 
-from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores, has_stores_beside, unpack
+from tests.golden_stores import (
+    UnpackedStore,
+    find_golden_store,
+    golden_stores,
+    has_stores_beside,
+    unpack,
+    unpack_field_case,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +51,12 @@ def golden(golden_directory: Path, request: pytest.FixtureRequest) -> Callable[[
         return unpack(store, golden_directory)
 
     return unpacked
+
+
+@pytest.fixture(scope="session")
+def field(golden_directory: Path) -> Callable[[str], Path]:
+    """Return a function that unpacks a field case by name, once per session: the directory that it was packed as."""
+    return lambda name: unpack_field_case(name, golden_directory)
 
 
 @pytest.fixture(scope="session", params=golden_stores(), ids=lambda store: store.name)

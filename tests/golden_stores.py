@@ -31,6 +31,7 @@ __all__ = [
     "newer_store",
     "stores_of_kind",
     "unpack",
+    "unpack_field_case",
 ]
 
 _NEWER: Final = Path(__file__).parents[2] / "shared" / "golden-newer"
@@ -152,10 +153,22 @@ def unpack(store: GoldenStore, directory: Path) -> UnpackedStore:
     target = directory / store.version
     path = target / store.scenario
     if not path.exists():
-        with lzma.open(store.archive) as stream, tarfile.open(fileobj=stream) as archive:
-            archive.extraction_filter = getattr(tarfile, "data_filter", None)
-            archive.extractall(target)  # noqa: S202 -- our own archives; the filter is there from Python 3.11.4
+        _extract(store.archive, target)
     return UnpackedStore(store, path)
+
+
+def unpack_field_case(name: str, directory: Path) -> Path:
+    """Unpack a case of tests/golden/field below a directory, once."""
+    path = directory / "field" / name
+    if not path.exists():
+        _extract(_IN_REPOSITORY / "field" / f"{name}.tar.xz", path.parent)
+    return path
+
+
+def _extract(packed: Path, target: Path) -> None:
+    with lzma.open(packed) as stream, tarfile.open(fileobj=stream) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(target)  # noqa: S202 -- our own archives; the filter is there from Python 3.11.4
 
 
 @lru_cache(maxsize=4)

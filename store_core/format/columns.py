@@ -110,7 +110,13 @@ COLUMNS: Final = (
     _column("tags_code", pa.int64(), "Java hash of the tags, 0 without; what queue units hold", default=False),
     _column("segment", pa.string(), "name of the segment file", default=False),
     _column("transaction_type", pa.string(), "NOT_TYPE, PREPARED_TYPE, COMMIT_TYPE or ROLLBACK_TYPE", default=False),
-    _column("compression", pa.string(), "how the stored body is compressed: NONE, LZ4, ZSTD or ZLIB", default=False),
+    _column(
+        "compression",
+        pa.string(),
+        "how the stored body is compressed: NONE, LZ4, ZSTD or ZLIB; null where `sys_flag` names none of these",
+        nullable=True,
+        default=False,
+    ),
     _column(
         "dledger_index",
         pa.int64(),
@@ -136,7 +142,8 @@ COLUMNS: Final = (
     _column(
         CORRUPT_RECORD,
         pa.binary(),
-        "with `mode=PERMISSIVE`: the bytes of a damaged range, else null",
+        "with `mode=PERMISSIVE`: the bytes of a damaged range; where only the body is null, why it could not be "
+        "decompressed, as text; else null",
         nullable=True,
         default=False,
     ),

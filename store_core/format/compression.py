@@ -17,6 +17,15 @@ MAX_EXPANDED_BODY: Final = 64 << 20
 
 _CODECS: Final = {CompressionType.LZ4: "lz4", CompressionType.ZSTD: "zstd"}
 _CHUNK: Final = 1 << 20
+_NEEDS_DICTIONARY: Final = "Error 2 "
+"""How zlib's error begins for a stream that was packed with a dictionary."""
+
+_LZ4_INDEPENDENT: Final = 0x20
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE: Final = range(0x184D2A50, 0x184D2A60)
+_ZSTD_LEAST: Final = 5
+"""Bytes of a zstd frame without which its reader does not even look at its magic number."""
 
 
 class BodyTooLargeError(ValueError):
@@ -45,12 +54,25 @@ def expand_body(body: bytes, compression: CompressionType, limit: int = MAX_EXPA
     Notes
     -----
     RocketMQ 4.9.4 and later: ``ZlibCompressor``, ``Lz4Compressor``, ``ZstdCompressor``; older releases have zlib only.
+    Bytes after a zlib stream are left out. A zlib stream that needs a dictionary is an empty body, because Java takes
+    it for one that ended. Of zstd, skippable frames are left out, and a rest too short for a frame.
     """
     if compression is CompressionType.NONE:
         return body
     if compression is CompressionType.ZLIB:
         return _expand_zlib(body, limit)
+    if compression is CompressionType.ZSTD:
+        body = _read_frames(body)
+    elif _has_linked_blocks(body):
+        message = "an lz4 frame whose blocks depend on each other, which RocketMQ does not read"
+        raise ValueError(message)
     return _expand_frame(body, _CODECS[compression], limit)
+
+
+def _has_linked_blocks(body: bytes) -> bool:
+    """Return whether this is an LZ4 frame whose blocks depend on each other, which RocketMQ's library refuses."""
+    at = len(_LZ4_MAGIC)
+    return body.startswith(_LZ4_MAGIC) and len(body) > at and not body[at] & _LZ4_INDEPENDENT
 
 
 def _expand_zlib(body: bytes, limit: int) -> bytes:
@@ -58,6 +80,8 @@ def _expand_zlib(body: bytes, limit: int) -> bytes:
     try:
         expanded = stream.decompress(body, limit + 1)
     except zlib.error as error:
+        if str(error).startswith(_NEEDS_DICTIONARY):
+            return b""
         message = f"not a zlib stream: {error}"
         raise ValueError(message) from error
     _check_bound(len(expanded), limit)
@@ -65,6 +89,39 @@ def _expand_zlib(body: bytes, limit: int) -> bytes:
         message = f"the zlib stream of {len(body)} bytes is cut off"
         raise ValueError(message)
     return expanded
+
+
+def _read_frames(body: bytes) -> bytes:
+    """Return the zstd frames of a body that RocketMQ reads; what is damaged stays, and is refused later."""
+    frames: list[bytes] = []
+    position = 0
+    while position < len(body):
+        is_skippable = int.from_bytes(body[position : position + 4], "little") in _ZSTD_SKIPPABLE
+        size = int.from_bytes(body[position + 4 : position + 8], "little")
+        end = position + 8 + size if is_skippable else _zstd_frame_end(body, position)
+        if position and (len(body) - position < _ZSTD_LEAST or (is_skippable and end > len(body))):
+            break
+        frames += [] if is_skippable and end <= len(body) else [body[position:end]]
+        position = end
+    return b"".join(frames)
+
+
+def _zstd_frame_end(body: bytes, position: int) -> int:
+    """Return where the zstd frame at a position ends, as RFC 8878 says; the body's end where there is no whole one."""
+    if body[position : position + 4] != _ZSTD_MAGIC or len(body) - position < _ZSTD_LEAST:
+        return len(body)
+    described = body[position + 4]
+    is_single, has_checksum = bool(described & 0x20), bool(described & 4)
+    at = position + 5 + (not is_single) + (0, 1, 2, 4)[described & 3] + (int(is_single), 2, 4, 8)[described >> 6]
+    is_last = False
+    while not is_last:
+        if at + 3 > len(body):
+            return len(body)
+        block = int.from_bytes(body[at : at + 3], "little")
+        is_last, is_repeated = bool(block & 1), (block >> 1) & 3 == 1
+        at += 3 + (1 if is_repeated else block >> 3)
+    at += 4 * has_checksum
+    return min(at, len(body))
 
 
 def _expand_frame(body: bytes, codec: str, limit: int) -> bytes:

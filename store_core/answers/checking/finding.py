@@ -33,6 +33,7 @@ class FindingKind(StrEnum):
     LOG_CRC = "log_crc", "a body that does not match its checksum"
     LOG_RECORD_CRC = "log_record_crc", "a record that does not match its checksum over all of it"
     LOG_TIME = "log_time", "a record without a store time"
+    LOG_BODY = "log_body", "a compressed body that no consumer can expand"
     LOG_OFFSETS = "log_offsets", "a queue's offsets do not increase by one from record to record"
     LOG_REFUSED = "log_refused", "a record that no queue can have"
 

@@ -92,6 +92,8 @@ class JudgedLog:
             for kind, ranges in _by_kind(each for each in outcome.lost if each.end not in self.holes).items():
                 tally.add(kind, len(ranges), (_lost(kind, outcome.path, each) for each in ranges))
             tally.add(FindingKind.LOG_DAMAGE, outcome.lost_count - len(outcome.lost), ())  # not listed
+            bodies = (_lost(FindingKind.LOG_BODY, outcome.path, each) for each in outcome.unexpandable_first)
+            tally.add(FindingKind.LOG_BODY, outcome.unexpandable, bodies)
         for tail in report.end.tails:
             if self.is_open:
                 tally.notes.append(f"a crash or a running broker left the last record unfinished: {tail}")

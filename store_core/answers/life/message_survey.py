@@ -32,7 +32,7 @@ __all__ = ["can_survey", "surveyed"]
 _COLUMNS: Final = ("physical_offset", "store_size", "magic_code", "topic", "sys_flag")
 """Columns of the scan."""
 
-_CHECKED: Final = frozenset({"body", "compression", CORRUPT_RECORD})
+_CHECKED: Final = frozenset({"body", CORRUPT_RECORD})
 """Columns by which a record that is whole may be damage: not those of the scan."""
 
 _KNOWN: Final = _COLUMNS[:2]

@@ -93,7 +93,8 @@ def decode_records(
     decompress : bool
         Whether the column ``body`` holds expanded bodies.
     nullable : bool
-        Whether the schema declares every column nullable.
+        Whether the schema declares every column nullable. A body that does not expand is null then, and
+        ``_corrupt_record`` says why.
 
     Returns
     -------
@@ -108,7 +109,7 @@ def decode_records(
         records = records.only(~np.isin(records.starts, [fault.position for fault in found])) if found else records
         faults += found
     if decompress and "body" in columns:
-        records, reached = _expand(records, faults)
+        records, reached = _expand(records, faults, nullable=nullable)
         pending = starts[starts >= reached]
         faults = [fault for fault in faults if fault.position < reached]
     arrays = [records.column(name) for name in columns]
@@ -116,14 +117,16 @@ def decode_records(
     return DecodedBatch(batch, records.starts, tuple(sorted(faults, key=lambda fault: fault.position)), pending)
 
 
-def _expand(records: Records, faults: list[Fault]) -> tuple[Records, int]:
+def _expand(records: Records, faults: list[Fault], *, nullable: bool) -> tuple[Records, int]:
     """Expand bodies until the batch is full; return the records in it, and where the others begin."""
     found, fitting = expand_bodies(records)
     reached = int(records.starts[fitting]) if fitting < len(records) else records.raw.size
-    if found or fitting < len(records):
+    kept = np.arange(len(records)) < fitting
+    if not nullable:
         faults += found
-        kept = ~np.isin(records.starts, [fault.position for fault in found])
-        kept[fitting:] = False
+        kept &= ~np.isin(records.starts, [fault.position for fault in found])
+    if not kept.all():
         records = records.only(kept)
         expand_bodies(records)
+    records.remarks.update({fault.position: fault.error for fault in found if nullable})
     return records, reached

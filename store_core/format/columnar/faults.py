@@ -13,26 +13,35 @@ from store_core.format.columnar.checksums import body_crcs
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
 from store_core.format.record.decode import corrupt_record_error, decode_topic
 from store_core.format.record.scan import check_record
-from store_core.format.sys_flag import COMPRESSION_MASK, CompressionType, MessageSysFlag
+from store_core.format.sys_flag import CompressionType, MessageSysFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from store_core.format.columnar.records import Records
 
-__all__ = ["Fault", "content_faults", "expand_bodies", "structural_faults"]
+__all__ = ["Fault", "content_faults", "expand_bodies", "structural_faults", "unexpandable"]
 
 _EXPANDED_BATCH: Final = 256 << 20
 """Most bytes that the compressed bodies of one batch may expand to together."""
 
+_AS_STORED: Final = "decompress=false returns bodies as they are stored."
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A record that could not be decoded: its position in the segment, its size, and why."""
+    """A record that could not be decoded: its position in the segment, its size, and why.
+
+    Attributes
+    ----------
+    is_sound : bool
+        Whether only one of its values can't be made, as the body that does not expand.
+    """
 
     position: int
     size: int
     error: CorruptRecordError
+    is_sound: bool = False
 
 
 def structural_faults(records: Records) -> list[Fault]:
@@ -47,39 +56,57 @@ def structural_faults(records: Records) -> list[Fault]:
 
 
 def content_faults(records: Records, columns: Collection[str], *, verify_crc: bool) -> list[Fault]:
-    """Return records whose requested topic, body or compression violates the format; one fault each."""
+    """Return records whose requested topic or body violates the format; one fault each."""
     faults: list[Fault] = []
     if "topic" in columns:
         faults += _topic_faults(records)
     if "body" in columns and verify_crc:
         faults += _crc_faults(records)
-    if "compression" in columns:
-        faults += _compression_faults(records)
     return list({fault.position: fault for fault in reversed(faults)}.values())
 
 
 def expand_bodies(records: Records) -> tuple[list[Fault], int]:
-    """Expand the compressed bodies; return the faults of those that can't be, and how many records fit into a batch."""
+    """Expand the compressed bodies; return the faults of those that can't be, and how many records fit into a batch.
+
+    A body that can't be expanded is None.
+    """
     flags = records.heads.leading("sys_flag")
     if not (flags & MessageSysFlag.COMPRESSED_FLAG).any():
         return [], len(records)
-    faults = {fault.position: fault for fault in _compression_faults(records)}
-    bodies: list[bytes] = []
+    faults: list[Fault] = []
+    bodies: list[bytes | None] = []
     room = _EXPANDED_BATCH
-    for row, position in enumerate(records.starts.tolist()):
-        body = records.raw[records.spans.body_start[row] : records.spans.body_stop[row]].tobytes()
-        if flags[row] & MessageSysFlag.COMPRESSED_FLAG and body and position not in faults:
-            kind = CompressionType.of(int(flags[row]))
-            try:
-                body = expand_body(body, kind)
-            except ValueError as error:
-                faults[position] = _fault(records, row, _expand_error(records, row, kind, error))
-            room -= len(body)
+    for row in range(len(records)):
+        body, fault = _expanded(records, row, int(flags[row]))
+        room -= len(body or b"") if flags[row] & MessageSysFlag.COMPRESSED_FLAG else 0
         if room < 0 and row:
-            return [fault for fault in faults.values() if fault.position < position], row
+            return faults, row
         bodies.append(body)
+        faults += [fault] if fault else []
     records.expanded = bodies
-    return list(faults.values()), len(records)
+    return faults, len(records)
+
+
+def unexpandable(records: Records) -> Iterator[Fault]:
+    """Yield the records whose bodies no consumer can expand, whatever it has room for."""
+    flags = records.heads.leading("sys_flag")
+    for row in np.flatnonzero(flags & MessageSysFlag.COMPRESSED_FLAG).tolist():
+        _, fault = _expanded(records, row, int(flags[row]))
+        if fault and not isinstance(fault.error, UnsafeSizeError):
+            yield fault
+
+
+def _expanded(records: Records, row: int, sys_flag: int) -> tuple[bytes | None, Fault | None]:
+    """Return the body of a record, expanded if it is compressed; or why it can't be."""
+    body = records.raw[records.spans.body_start[row] : records.spans.body_stop[row]].tobytes()
+    if not sys_flag & MessageSysFlag.COMPRESSED_FLAG or not body:
+        return body, None
+    try:
+        return expand_body(body, CompressionType.of(sys_flag)), None
+    except ValueError as error:
+        position = int(records.starts[row])
+        size = int(records.spans.stops[row]) - position
+        return None, Fault(position, size, _expand_error(records, row, sys_flag, error), is_sound=True)
 
 
 def _fault(records: Records, row: int, error: CorruptRecordError) -> Fault:
@@ -112,26 +139,14 @@ def _crc_error(records: Records, row: int) -> CorruptRecordError:
     return corrupt_record_error(check, data, position, start_offset, records.segment)
 
 
-def _compression_faults(records: Records) -> list[Fault]:
-    flags = records.heads.leading("sys_flag")
-    packed = (flags & MessageSysFlag.COMPRESSED_FLAG) != 0
-    illegal = packed & ((flags & COMPRESSION_MASK) > MessageSysFlag.COMPRESSION_ZLIB_TYPE)
-    return [
-        _fault(
-            records, row, _error(records, row, "unknown compression type", "0 to 3 in bits 8 to 10", hex(flags[row]))
-        )
-        for row in np.flatnonzero(illegal).tolist()
-    ]
-
-
-def _error(records: Records, row: int, problem: str, expected: str, found: str) -> CorruptRecordError:
-    return CorruptRecordError(problem, records.segment, records.offset(row), expected, found)
-
-
-def _expand_error(records: Records, row: int, kind: CompressionType, error: ValueError) -> CorruptRecordError:
+def _expand_error(records: Records, row: int, sys_flag: int, error: ValueError) -> CorruptRecordError:
+    place, found, as_stored = (records.segment, records.offset(row)), str(error), (b"", _AS_STORED)
     if isinstance(error, BodyTooLargeError):
-        offset = records.offset(row)
         bound = f"at most {MAX_EXPANDED_BODY} bytes"
-        advice = "Read it with decompress=false."
-        return UnsafeSizeError("compressed body is too large", records.segment, offset, bound, str(error), b"", advice)
-    return _error(records, row, "compressed body can't be expanded", f"{kind.name} data", str(error))
+        return UnsafeSizeError("compressed body is too large", *place, bound, found, *as_stored)
+    try:
+        expected = f"{CompressionType.of(sys_flag).name} data"
+    except ValueError:
+        problem, expected = "unknown compression type", "0 to 3 in bits 8 to 10 of sys_flag"
+        return CorruptRecordError(problem, *place, expected, hex(sys_flag), *as_stored)
+    return CorruptRecordError("compressed body can't be expanded", *place, expected, found, *as_stored)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.errors import CorruptRecordError
     from store_core.format.columnar.entries import EntryLog
 
 __all__ = ["Records"]
@@ -73,8 +74,10 @@ class Records:
         self.start_offset = start_offset
         self.parser = parser
         self.entries = entries
-        self.expanded: list[bytes] | None = None
+        self.expanded: list[bytes | None] | None = None
         """Bodies to return instead of the stored ones."""
+        self.remarks: dict[int, CorruptRecordError] = {}
+        """Why a value of a record is null that every record has, by where the record starts."""
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -85,7 +88,9 @@ class Records:
         if rows.all():
             return self
         start_offset = self.start_offset[rows] if isinstance(self.start_offset, np.ndarray) else self.start_offset
-        return Records(self.raw, self.starts[rows], self.segment, start_offset, self.parser, self.entries)
+        chosen = Records(self.raw, self.starts[rows], self.segment, start_offset, self.parser, self.entries)
+        chosen.remarks = self.remarks
+        return chosen
 
     def start_offset_of(self, row: int) -> int:
         """Return what to add to the start of a record for its physical offset."""
@@ -143,6 +148,13 @@ class Records:
             return pa.array(self.expanded, pa.binary())
         return take_slices(self.raw, self.spans.body_start, self.spans.body_stop)
 
+    def corrupt_record(self) -> pa.BinaryArray:
+        """Return the remarks as text; null for records without one."""
+        if not self.remarks:
+            return pa.nulls(len(self), pa.binary())
+        remarks = [self.remarks.get(start) for start in self.starts.tolist()]
+        return pa.array([None if remark is None else str(remark).encode() for remark in remarks], pa.binary())
+
     def timestamp(self, name: str) -> pa.TimestampArray:
         """Return a time column, ms converted to µs; times beyond Arrow's range are clamped to it."""
         times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND)
@@ -161,26 +173,26 @@ class Records:
             return pa.nulls(len(self), pa.bool_())
         return pa.array(entry_column(self.raw, self.starts, "index") <= self.entries.committed_index)
 
-    def named(self, mask: int, names: dict[int, str]) -> pa.StringArray:
+    def named(self, mask: int, names: dict[int, str | None]) -> pa.StringArray:
         """Return the name for some bits of each record's sys_flag."""
         bits = fixed_array(self.heads.leading("sys_flag") & mask).dictionary_encode()
         texts = pa.array([names[value] for value in bits.dictionary.to_pylist()], pa.string())
         return texts.take(bits.indices)
 
 
-_TRANSACTION_NAMES: Final = {kind.value: kind.name for kind in TransactionType}
+_TRANSACTION_NAMES: Final[dict[int, str | None]] = {kind.value: kind.name for kind in TransactionType}
 _COMPRESSION_BITS: Final = int(COMPRESSION_MASK | MessageSysFlag.COMPRESSED_FLAG)
 
 
-def _compression_name(bits: int) -> str:
-    """Return the name of a compression; illegal ones are faults and need none."""
+def _compression_name(bits: int) -> str | None:
+    """Return the name of a compression; illegal ones have none."""
     try:
         return CompressionType.of(bits).name
     except ValueError:
-        return ""
+        return None
 
 
-_COMPRESSION_NAMES: Final = {
+_COMPRESSION_NAMES: Final[dict[int, str | None]] = {
     bits: _compression_name(bits) for bits in range(_COMPRESSION_BITS + 1) if bits & _COMPRESSION_BITS == bits
 }
 _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
@@ -203,5 +215,5 @@ _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
     "dledger_index": lambda records: records.entry_column("index"),
     "dledger_term": lambda records: records.entry_column("term"),
     "dledger_committed": Records.is_committed,
-    "_corrupt_record": lambda records: pa.nulls(len(records), pa.binary()),
+    "_corrupt_record": Records.corrupt_record,
 }

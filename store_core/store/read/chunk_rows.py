@@ -38,6 +38,7 @@ _log: Final = logging.getLogger("store_core")
 WAYS_ON: Final = "mode=PERMISSIVE returns these bytes as a row with _corrupt_record"
 """What an error advises, whatever else."""
 
+_WAYS_ON_WITHOUT_VALUE: Final = "mode=PERMISSIVE returns its row without the body"
 _DAMAGED_PIECE: Final = 16 << 20
 """Maximum damaged bytes in one row."""
 
@@ -204,12 +205,13 @@ class ChunkRows:
         if batch.num_rows:
             yield batch
         if faults and self._options.is_failfast:
-            raise self._fault_error(faults[0].error)
+            raise self._fault_error(faults[0])
 
-    def _fault_error(self, error: CorruptRecordError) -> CorruptRecordError:
+    def _fault_error(self, fault: Fault) -> CorruptRecordError:
         """Add the file's path and the ways to continue to a record's error."""
-        path = self._segment.path
-        advice = f"{error.advice} mode=DROPMALFORMED leaves the record out; {WAYS_ON}.".strip()
+        path, error = self._segment.path, fault.error
+        ways_on = _WAYS_ON_WITHOUT_VALUE if fault.is_sound else WAYS_ON
+        advice = f"{error.advice} mode=DROPMALFORMED leaves the record out; {ways_on}.".strip()
         return type(error)(error.problem, path, error.offset, error.expected, error.found, error.next_bytes, advice)
 
     def _merged(

@@ -133,8 +133,10 @@ READ_OPTIONS: Final = (
         "decompress",
         "false",
         "columns",
-        "`true` decompresses bodies, up to 64 MiB each, as each record says; RocketMQ's checksums do not cover the "
-        "bits that name the compression, unless properties have checksums",
+        "`true` decompresses bodies, up to 64 MiB each, as each record says and RocketMQ's consumers do. A body that "
+        "can't be decompressed is an error with `FAILFAST`; `DROPMALFORMED` leaves its record out, and `PERMISSIVE` "
+        "makes it null: `_corrupt_record` says why. RocketMQ's checksums do not cover the bits that name the "
+        "compression, unless properties have checksums",
     ),
     Option(
         "mode",

@@ -28,7 +28,7 @@ __all__ = ["RebuildReport", "as_json", "as_text"]
 _SHOWN: Final = 10
 _OF_CHECKS: Final = (
     "repeated_entries", "lost_entries", "unread_entries", "wrong_hashes", "index_first", "unproven", "has_tags",
-    "untagged_entries", "untagged_first",
+    "untagged_entries", "untagged_first", "unexpandable", "unexpandable_first",
 )  # fmt: skip
 """What only a check reports, with its findings."""
 

@@ -102,6 +102,10 @@ class SegmentOutcome:
     untagged_first : tuple of IndexDifference
         The first of these.
     light : LightRecords
+    unexpandable : int
+        With `RebuildRules.is_proven`: how many records have a compressed body that no consumer can expand.
+    unexpandable_first : tuple of LostRange
+        The first of these, and why.
     """
 
     path: str
@@ -133,6 +137,8 @@ class SegmentOutcome:
     untagged_entries: int = 0
     untagged_first: tuple[IndexDifference, ...] = ()
     light: LightRecords = NO_LIGHT_RECORDS
+    unexpandable: int = 0
+    unexpandable_first: tuple[LostRange, ...] = ()
 
     @property
     def is_damaged(self) -> bool:
@@ -252,4 +258,6 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         untagged_entries=first.untagged_entries + second.untagged_entries,
         untagged_first=first.untagged_first + second.untagged_first,
         light=first.light.plus(second.light),
+        unexpandable=first.unexpandable + second.unexpandable,
+        unexpandable_first=first.unexpandable_first + second.unexpandable_first,
     )

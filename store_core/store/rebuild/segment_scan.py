@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.files.segment_source import open_segment
 from store_core.format.columnar.chain import Place
+from store_core.format.columnar.faults import unexpandable
+from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Damage, Salvage
 from store_core.format.record.scan import StopReason
+from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries
 from store_core.store.rebuild.index_compare import IndexDifferences
@@ -71,6 +74,7 @@ class SegmentScan:
     _units: SegmentUnits = field(init=False)
     _kinds: ToldKinds = field(init=False)
     _unproven: int = 0
+    _unexpandable: LostRanges = field(default_factory=LostRanges)
 
     def __post_init__(self) -> None:
         self._units = SegmentUnits(self.rules)
@@ -86,6 +90,8 @@ class SegmentScan:
                 if rules.is_proven and not rules.is_salvaged:
                     first = self.part.segment.start_offset
                     self._unproven += count_unproven(opened.raw, first, batch, rules.queue_rules)
+                if rules.is_proven and rules.check_crc:
+                    self._note_bodies(opened.raw, batch)
                 yield from self._pieces(batch)
             yield from self._units.rest()
             end = self._end(reader, opened.raw)
@@ -107,6 +113,16 @@ class SegmentScan:
         )  # fmt: skip
         self.lost = reader.lost
         return reader
+
+    def _note_bodies(self, raw: npt.NDArray[np.uint8], batch: DispatchBatch) -> None:
+        """Note the compressed bodies that no consumer can expand."""
+        segment = self.part.segment
+        packed = batch.starts[(batch.sys_flag & MessageSysFlag.COMPRESSED_FLAG) != 0]
+        records = Records(raw, packed, segment.name, segment.start_offset)
+        for fault in unexpandable(records.only(records.spans.sound)) if packed.size else ():
+            begin, error = segment.start_offset + fault.position, fault.error
+            reason = f"{error.problem}: expected {error.expected}, found {error.found}"
+            self._unexpandable.add(begin, begin + fault.size, reason)
 
     def _note_lost(self, opened: SegmentBytes, reader: DispatchReader | SalvagedReader, last_sound: int) -> int:
         """Note ranges without a record after reading ended; return how many sound records follow and are left out.
@@ -183,6 +199,8 @@ class SegmentScan:
             index.untagged,
             index.untagged_first,
             self._kinds.light,
+            self._unexpandable.count,
+            tuple(self._unexpandable.first),
         )
 
 

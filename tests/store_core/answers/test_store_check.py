@@ -154,6 +154,16 @@ def test_damage_of_the_log_has_its_range_of_bytes(store: Path) -> None:
     assert "checksum" in found["found"]
 
 
+def test_bodies_that_no_consumer_can_expand_are_counted(field: Callable[[str], Path]) -> None:
+    path = field("compress-odd") / "store"
+    found = [
+        [each["begin"] for each in report.tables["findings"].to_pylist() if each["kind"] == FindingKind.LOG_BODY]
+        for report in (check(path), check(path, CheckOptions(check_crc=False)))
+    ]
+
+    assert found == [[149, 309, 456, 895, 1521, 1674, 1829], []]
+
+
 def test_only_queues_of_the_topics_asked_for_are_checked(store: Path) -> None:
     queue = largest_queue(store)
     shutil.rmtree(queue.directory)

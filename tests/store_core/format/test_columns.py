@@ -65,7 +65,7 @@ def test_only_what_may_be_missing_is_nullable() -> None:
     nullable = {column.name for column in COLUMNS if column.nullable}
 
     of_entries = {"dledger_index", "dledger_term", "dledger_committed"}
-    assert nullable == {"tags", "keys", "unique_key", *of_entries, "_corrupt_record"}
+    assert nullable == {"tags", "keys", "unique_key", "compression", *of_entries, "_corrupt_record"}
 
 
 def test_every_column_is_nullable_where_damage_has_rows() -> None:

@@ -28,18 +28,23 @@ def zstd_stream(body: bytes) -> bytes:
     return packer.compress(body) + packer.flush()
 
 
-def lz4_linked(body: bytes) -> bytes:
+def lz4_checked(body: bytes) -> bytes:
     packed: bytes = lz4.frame.compress(
-        body, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True, content_checksum=True, store_size=False
+        body, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, content_checksum=True, store_size=False
     )
     return packed
+
+
+def zlib_with_dictionary(body: bytes) -> bytes:
+    packer = zlib.compressobj(zdict=b"what producer and consumer know")
+    return packer.compress(body) + packer.flush()
 
 
 PACKERS: dict[str, Packer] = {
     "zlib": (CompressionType.ZLIB, zlib.compress),
     "zlib, level 0": (CompressionType.ZLIB, lambda body: zlib.compress(body, 0)),
-    "lz4": (CompressionType.LZ4, lz4.frame.compress),
-    "lz4, linked blocks": (CompressionType.LZ4, lz4_linked),
+    "lz4": (CompressionType.LZ4, lambda body: lz4.frame.compress(body, block_linked=False)),
+    "lz4, small blocks": (CompressionType.LZ4, lz4_checked),
     "zstd": (CompressionType.ZSTD, zstandard.ZstdCompressor().compress),
     "zstd, stream": (CompressionType.ZSTD, zstd_stream),
 }
@@ -104,6 +109,46 @@ def test_any_bytes_are_expanded_or_refused_and_raise_nothing_else(
         return
 
     assert isinstance(expanded, bytes)
+
+
+_SKIPPABLE = b"\x57\x2a\x4d\x18\x04\0\0\0skip"
+_ZSTD, _LZ4, _ZLIB = zstandard.ZstdCompressor().compress(b"body"), lz4_checked(b"body"), zlib.compress(b"body")
+
+
+@pytest.mark.parametrize(
+    ("kind", "packed", "expanded"),
+    [
+        (CompressionType.ZLIB, _ZLIB + b"trailing", b"body"),
+        (CompressionType.ZLIB, _ZLIB + _ZLIB, b"body"),
+        (CompressionType.ZLIB, zlib_with_dictionary(b"body"), b""),
+        (CompressionType.LZ4, _LZ4 + _LZ4, b"bodybody"),
+        (CompressionType.ZSTD, _ZSTD + _ZSTD, b"bodybody"),
+        (CompressionType.ZSTD, _ZSTD + b"four", b"body"),
+        (CompressionType.ZSTD, _ZSTD + _SKIPPABLE, b"body"),
+        (CompressionType.ZSTD, _ZSTD + _SKIPPABLE[:-1], b"body"),
+        (CompressionType.ZSTD, _SKIPPABLE + _ZSTD + _SKIPPABLE + _ZSTD, b"bodybody"),
+        (CompressionType.ZSTD, zstd_stream(b"body") + _ZSTD, b"bodybody"),
+    ],
+)
+def test_what_follows_a_body_is_read_as_by_the_decoder_of_rocketmq(
+    kind: CompressionType, packed: bytes, expanded: bytes
+) -> None:
+    """Each was given to ``MessageDecoder.decode`` of 4.9.7, 5.3.3 and 5.5.1."""
+    assert expand_body(packed, kind) == expanded
+
+
+@pytest.mark.parametrize(
+    ("kind", "packed"),
+    [
+        (CompressionType.LZ4, lz4.frame.compress(bytes(200_000), block_size=4, block_linked=True)),
+        (CompressionType.LZ4, _LZ4 + b"four"),
+        (CompressionType.ZSTD, _ZSTD + b"fives"),
+        (CompressionType.ZSTD, _SKIPPABLE[:-1]),
+    ],
+)
+def test_what_the_decoder_of_rocketmq_refuses_is_refused(kind: CompressionType, packed: bytes) -> None:
+    with pytest.raises(ValueError, match=kind.name.lower()):
+        expand_body(packed, kind)
 
 
 def test_a_body_that_is_not_packed_is_given_back() -> None:

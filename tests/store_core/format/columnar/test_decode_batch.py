@@ -84,7 +84,7 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
         row["compression"] = message.compression.name
     except ValueError:
         row["compression"] = None
-    if decompress and row["compression"] is not None:
+    if decompress:
         row["body"] = expanded(message) if is_whole(message) else None
     return row
 
@@ -125,16 +125,16 @@ def scalar_problems(log: Log, start: int, columns: Sequence[str], *, verify_crc:
     if "body" in columns and verify_crc and crc.reason is not None:
         problems.append(problem_of(log, start, verify_crc=True))
     message = readable_message(log, start)
-    try:
-        is_damaged = "body" in columns and decompress and not is_whole(message)
-        _ = message.compression
-    except ValueError:
-        if "compression" in columns or ("body" in columns and decompress):
-            problems.append("unknown compression type")
-    else:
-        if is_damaged:
-            problems.append("compressed body")
+    if "body" in columns and decompress and not is_whole(message):
+        problems.append(unexpanded_problem(message))
     return problems
+
+
+def unexpanded_problem(message: MessageExt) -> str:
+    try:
+        return "compressed body" if message.compression else ""
+    except ValueError:
+        return "unknown compression type"
 
 
 def problem_of(log: Log, start: int, *, verify_crc: bool) -> str:
@@ -270,8 +270,39 @@ def test_a_compression_type_nobody_asks_for_may_be_any_number() -> None:
     log = Segment().append(b"one", sys_flag=0x401)
 
     assert bodies_of(log) == [b"one"]
-    assert faults_of(log, ["compression"]) == [(0, len(log.data), "unknown compression type")]
     assert faults_of(log, ["body"], decompress=True) == [(0, len(log.data), "unknown compression type")]
+
+
+def test_a_compression_type_that_rocketmq_does_not_know_has_no_name() -> None:
+    log = Segment().append(b"one", sys_flag=0x401).append(b"two", sys_flag=0x400).append(b"three", sys_flag=0x101)
+    found = decoded(Log(bytes(log.data)), np.array(log.starts), ["compression"])
+
+    assert found.batch["compression"].to_pylist() == [None, "NONE", "LZ4"]
+    assert not found.faults
+
+
+@budget(0.5)
+@given(logs() | mutated(logs()), column_sets)
+def test_where_values_may_be_null_a_body_that_does_not_expand_is_and_its_row_stays(
+    log: Log, columns: Sequence[str]
+) -> None:
+    """All other values are those of a read that does not expand."""
+    starts = chain(as_array(log.data), start_offset=log.start_offset).starts
+    stored = decoded(log, starts, columns, nullable=True)
+    found = decoded(log, starts, columns, nullable=True, decompress=True)
+    whole = set(decoded(log, starts, columns, decompress=True).positions.tolist())
+    rows = zip(batch_rows(stored.batch), batch_rows(found.batch), stored.positions.tolist(), strict=True)
+
+    assert found.positions.tolist() == stored.positions.tolist()
+    for stored_row, row, position in rows:
+        body, why = row.pop("body", None), row.pop("_corrupt_record", None)
+        kept = {name: value for name, value in stored_row.items() if name in row}
+        assert kept == row
+        if "body" in columns:
+            assert (body is not None) == (position in whole)
+        if "_corrupt_record" in columns:
+            is_lost = "body" in columns and position not in whole
+            assert (why is not None and f"at offset {log.start_offset + position} ".encode() in why) == is_lost
 
 
 def test_decompression_leaves_other_bodies_and_the_sys_flag_as_they_are() -> None:

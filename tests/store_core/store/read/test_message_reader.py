@@ -437,6 +437,28 @@ def test_a_compressed_body_that_can_not_be_expanded_is_damage_where_it_is_to_be(
     assert Read(root, decompress=True, mode="PERMISSIVE").offsets == placed(log, 0, 1, 2)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_a_body_that_no_consumer_expands_is_null_and_its_record_keeps_all_else(
+    field: Callable[[str], Path], rows: int
+) -> None:
+    """RocketMQ's decoder has a body, which may be empty, for seven of the fourteen."""
+    path = field("compress-odd") / "store"
+    stored = Read(path, mode="PERMISSIVE").rows
+    found = Read(path, mode="PERMISSIVE", decompress=True, max_records_per_batch=rows).rows
+    heads = [{**row, "body": None, "_corrupt_record": None} for row in found]
+    lost = [row["keys"][0] for row in found if row["body"] is None]
+
+    assert heads == [{**row, "body": None} for row in stored]
+    assert lost == [
+        *("plain-but-flagged", "raw-deflate", "gzip", "unknown-type-4"),
+        *("zlib-truncated", "zlib-badadler", "lz4-type-zlib-bytes"),
+    ]
+    assert [row["keys"][0] for row in found if row["_corrupt_record"] is not None] == lost
+    assert all(b"decompress=false" in row["_corrupt_record"] for row in found if row["body"] is None)
+    assert len(Read(path, mode="DROPMALFORMED", decompress=True).rows) == 7
+    assert "at offset 149" in str(Read(path, decompress=True).error)
+
+
 # ------------------------------------------------------------------------------------------------- files that are wrong
 
 
