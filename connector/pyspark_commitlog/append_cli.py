@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_version(parser)
     add = parser.add_argument
-    add("store", metavar="STORE", help="store root; it is created if it does not exist")
+    add("store", metavar="STORE", help="store root; it is created if nothing is there, or an empty directory")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--parquet", metavar="PATH", help="rows with the columns of messages")
     source.add_argument(
@@ -132,6 +132,9 @@ def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:
 
 def _check_paths(options: argparse.Namespace, source: AppendSource, writes: WriteOptions) -> None:
     """Refuse paths that can't be read or written, before the seconds that starting Spark takes."""
+    from store_core.files.file_system import OsFileSystem
+    from store_core.store.store_layout import check_root
+
     check_report("--report", options.report)
     if source.format == "store":
         from pyspark_commitlog.options import CommitLogOptions
@@ -143,6 +146,7 @@ def _check_paths(options: argparse.Namespace, source: AppendSource, writes: Writ
         check_source(f"--{source.format}", source.path)
     if not writes.dry_run:
         check_writable(writes.root)
+    check_root(writes.root, writes.config, OsFileSystem())
     if writes.staging is not None:
         check_writable(writes.staging)
 

@@ -18,9 +18,9 @@ from store_core.errors import ExpiredSegmentsError, InvalidOptionError, StoreNot
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import store_roots
-from store_core.store.export.export_ledger import ExportEntry, ExportLedger
+from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
 from store_core.store.export.segment_totals import totals_by_segment
-from store_core.store.outside import check_outside
+from store_core.store.outside import check_nothing_else, check_outside
 from store_core.store.read.follow.continuity import find_continuation
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_segments import LogSegments
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "export_by", "prove", "prove_by"]
 
+_DELTA_LOG: Final = "_delta_log"
+"""In a table of Delta, which is refused later if it has rows of others."""
+
 _READ: Final = ReadOptions(mode=ReadMode.PERMISSIVE, max_partition_bytes=PART_BYTES, use_consume_queues="never")
 """Bodies are read and compared with their checksums; ranges do not depend on the engine."""
 
@@ -67,7 +70,7 @@ def export_by(  # noqa: PLR0913 -- as `export`
     """
     target = Path(into).resolve()
     files = file_system or OsFileSystem()
-    _check(store, target, topic or (), files)  # if there is nothing to export, nothing is made
+    _check(store, target, topic or (), files, table)  # if there is nothing to export, nothing is made
     with _locked(target, files, table) as ledger:
         _check_table([*ledger.entries(), *ledger.pending()], table)
         ledger.finish()
@@ -216,8 +219,10 @@ def _topics(topic: Sequence[str] | None, entries: Sequence[ExportEntry]) -> tupl
     return entries[0].topics if entries else topics
 
 
-def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSystem) -> None:
-    """Refuse a store that can't be exported, and topics that it does not have, before anything is written.
+def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSystem, table: LakeTable | None) -> None:
+    """Refuse a store that can't be exported, topics that it does not have, and a directory of others' files.
+
+    Nothing was written before.
 
     Raises
     ------
@@ -228,6 +233,8 @@ def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSys
     if any(segment.entries is not None for segment in segments):
         raise UnsupportedStoreError("a DLedger log can't be exported: what is not committed may be replaced")
     check_outside("into", target, store)
+    signs = {LEDGER} if table is None else {LEDGER, _DELTA_LOG}
+    check_nothing_else(target, "directory of exports", lambda names: not signs.isdisjoint(names), files)
     if topic and not ExportLedger(target, files).is_begun():
         _check_topics(store, topic)
 

@@ -29,6 +29,7 @@ __all__ = [
     "check_is_root",
     "check_parts",
     "is_root",
+    "is_root_of",
     "path_exists",
 ]
 
@@ -54,6 +55,9 @@ _PARTS: Final = {
 }
 _SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CHECKPOINT_FILE})
 """Entries that identify a store's root: hardly any other directory has them."""
+
+_BEFORE_LOG: Final = frozenset({CONFIG_DIRECTORY, INDEX_DIRECTORY, "abort", "abort.bak", "lock", "commitlog-sink"})
+"""Entries that a store may have before its log; other directories have such names, too, so they identify no root."""
 
 _SEGMENT: Final = re.compile(r"[0-9]{20,}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -141,6 +145,11 @@ def path_exists(path: str | os.PathLike[str]) -> bool:
 def is_root(path: Path, file_system: FileSystem) -> bool:
     """Return whether a directory holds a part of a store."""
     return not (_PARTS.keys() | _SIGNS).isdisjoint(names_in(path, file_system))
+
+
+def is_root_of(names: Collection[str]) -> bool:
+    """Return whether the names in a directory are those of a store's root, and of nothing else's."""
+    return not _SIGNS.isdisjoint(names) or _BEFORE_LOG.issuperset(names)
 
 
 def check_parts(root: Path, file_system: FileSystem) -> None:

@@ -54,6 +54,7 @@ __all__ = [
     "nothing_at",
     "path_of",
     "store_roots",
+    "stores_near",
     "usual_size",
 ]
 
@@ -285,10 +286,8 @@ def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundErr
         f"nothing to read: no segment file in {', '.join(map(str, places))} ({NAME_RULE}; a store root has them in "
         f"{COMMIT_LOG}/)."
     )
-    stores = [store for place in places if not isinstance(place, UrlPath) for store in _stores_near(place)]
-    if stores:
-        return StoreNotFoundError(f"{text} A store may be at {_first_of(stores, ', ')}")
-    return StoreNotFoundError(f"{text} {_first_of(notes, ' ')}".rstrip())
+    near = stores_near(places)
+    return StoreNotFoundError(f"{text}{near}" if near else f"{text} {_first_of(notes, ' ')}".rstrip())
 
 
 def _refuse_hidden(path: str) -> None:
@@ -317,6 +316,12 @@ def _is_without_messages(place: Path) -> bool:
     if isinstance(place, UrlPath) or not (place / CHECKPOINT_FILE).is_file():
         return False
     return not any((place / COMMIT_LOG).glob("*"))
+
+
+def stores_near(places: Iterable[Path]) -> str:
+    """Return a sentence on which stores are around some places; empty if none are, or the places are elsewhere."""
+    stores = [store for place in places if not isinstance(place, UrlPath) for store in _stores_near(place)]
+    return f" A store may be at {_first_of(stores, ', ')}" if stores else ""
 
 
 def _stores_near(place: Path) -> Iterator[str]:

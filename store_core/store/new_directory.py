@@ -40,20 +40,29 @@ def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, P
     Raises
     ------
     InvalidOptionError
-        If the target exists, is in the store, or has no directory to be in.
+        If the target exists and is not an empty directory, is in the store, or has no directory to be in.
     """
     target = into.resolve()
     check_outside("into", target, source)
-    if target.exists() or target.is_symlink():
-        raise InvalidOptionError(f"into: expected a path where nothing is, found {into}: choose another")
+    if not _is_free(target):
+        raise InvalidOptionError(
+            f"into: expected a path where nothing is, or an empty directory, found {into}: choose another"
+        )
     if not target.parent.is_dir():
         raise InvalidOptionError(f"into: there is no directory {target.parent}: create it")
     return target, target.with_name(f".{target.name}.{purpose}-{uuid.uuid4().hex}")
 
 
+def _is_free(target: Path) -> bool:
+    """Return whether a directory can be renamed to a target: it is not there, or empty and no disk of its own."""
+    if not target.is_dir():
+        return not os.path.lexists(target)
+    return not any(target.iterdir()) and not target.is_mount()
+
+
 @dataclass(frozen=True, slots=True)
 class NewDirectory:
-    """A target that does not exist yet; use it in a ``with`` block.
+    """A target that does not exist yet, or is empty; use it in a ``with`` block.
 
     The directory in which it is made is locked meanwhile. A process that is killed leaves it, without the lock, and the
     next one that makes the same target deletes it.
@@ -103,8 +112,10 @@ class NewDirectory:
         """
         sync_files(self.work)
         sync_directories(self.work)
-        if self.target.exists():
+        if not _is_free(self.target):
             raise InvalidOptionError(f"into: {self.target} appeared meanwhile: choose another")
+        if self.target.is_dir():
+            self.work.chmod(self.target.stat().st_mode)
         self.work.rename(self.target)
         OsFileSystem().sync_directory(self.target.parent)
 

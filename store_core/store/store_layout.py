@@ -10,9 +10,10 @@ from store_core.errors import UnsupportedStoreError
 from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
-from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root, check_parts
+from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root, check_parts, is_root_of
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.store.clean.disk_space import DiskSpace
+from store_core.store.outside import check_nothing_else
 from store_core.store.put.log_flusher import uses_pool
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def check_root(
     Raises
     ------
     InvalidOptionError
-        If the path is not a root, see `store_core.files.store_parts.check_is_root`.
+        If the path is not a root, see `store_core.files.store_parts.check_is_root`; or if a store would be made among
+        other files.
     StoreAccessError
         If a part of the store is a file that has to be a directory.
     UnsupportedStoreError
@@ -76,6 +78,15 @@ def check_root(
             f"enableDLegerCommitLog is true: the store at {root} is a DLedger store, whose log has another format "
             f"(storePathDLedgerCommitLog says where it is), which is not supported. Expected false. Nothing was changed"
         )
+    if use is StoreUse.OPEN_QUEUES:
+        _check_nothing_else(root, paths, file_system)
+
+
+def _check_nothing_else(root: Path, log_paths: Collection[Path], file_system: FileSystem) -> None:
+    """Refuse to make a store in a directory that has other files, unless its log is configured to be there."""
+    inside = [path for path in log_paths if path.absolute().is_relative_to(root.absolute())]
+    if not any(file_system.status(path) is not None for path in inside):
+        check_nothing_else(root, "store", is_root_of, file_system)
 
 
 def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import demo
+from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.write.options import WriteOptions
@@ -37,7 +38,7 @@ def plan(path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["append", "overwrite", "dry run", "stream"])
-@pytest.mark.parametrize("kind", ["dledger", "rocksdb", "commitlog"])
+@pytest.mark.parametrize("kind", ["dledger", "rocksdb", "commitlog", "above"])
 def test_writing_is_refused_before_anything_is_staged(root: Path, way: str, kind: str) -> None:
     expected: type[StoreError] = UnsupportedStoreError
     target = root
@@ -47,13 +48,23 @@ def test_writing_is_refused_before_anything_is_staged(root: Path, way: str, kind
         (root / "consumequeue").rename(root.parent / "elsewhere")
         add_rocksdb(root / "consumequeue")
     else:
-        expected, target = InvalidOptionError, root / "commitlog"
+        expected, target = InvalidOptionError, root / "commitlog" if kind == "commitlog" else root.parent
     before = every_file(root)
 
     with pytest.raises(expected, match=str(root)):
         plan(target, way)
 
     assert before == every_file(root)
+
+
+def test_append_refuses_a_directory_of_others_files_before_spark_is_started(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = every_file(root.parent)
+
+    assert 2 == append([str(root.parent), "--from-store", str(root), "--engine", "spark"])
+    assert f"A store may be at {root}" in capsys.readouterr().err
+    assert before == every_file(root.parent)
 
 
 def test_the_demo_refuses_the_logs_of_two_members_before_spark_is_started(

@@ -27,7 +27,10 @@ BadRows: TypeAlias = Literal["fail", "skip"]
 
 WRITE_OPTIONS: Final = (
     Option(
-        "path", "(required)", "store", "root of the store, which is created if it does not exist; `save(path)` sets it"
+        "path",
+        "(required)",
+        "store",
+        "root of the store, which is created where nothing or an empty directory is; `save(path)` sets it",
     ),
     Option("release", DEFAULT_RELEASE, "store", f"RocketMQ that is to serve the store: {shown_releases()}"),
     Option("topic", "(the column)", "rows", "all messages go to this topic, whatever column `topic` says"),

@@ -56,7 +56,7 @@ class SalvageOutput(NewDirectory):
         Raises
         ------
         InvalidOptionError
-            If the target exists, is in the store that is salvaged, or has no directory to be in.
+            As `places_beside`.
         """
         return cls(*places_beside(into, "salvage", source), kind)
 

@@ -330,7 +330,7 @@ def test_a_failure_leaves_nothing(kind: str, tmp_path: Path, monkeypatch: pytest
 
 def test_targets_that_would_harm_are_refused(tmp_path: Path) -> None:
     store = damaged(tmp_path)
-    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").mkdir(parents=True)
     for target in (store, store / "new", store / "commitlog" / "new", tmp_path / "there", tmp_path / "no" / "new"):
         with pytest.raises(InvalidOptionError, match="into"):
             salvage(store, target)
