@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "diff", "recover", "repair", "salvage"]
 
-_CHECK_REMARK: Final = "With 1 there are findings; what a crash or a running broker leaves is none."
+_CHECK_REMARK: Final = "With 1 there are findings; what a crash leaves, and what a broker is writing, is none."
 _DIFF_REMARK: Final = "With 1 the logs differ in what both should have."
 _RECOVER_REMARK: Final = "With 1 something would change; with 4 a broker would not open the store."
 _REPAIR_REMARK: Final = "With 1 there is something to do, or left that no repair of queues and index mends."

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from store_core.answers.checking.restart import NOT_ASKED, dispatch_start
 from store_core.answers.checking.tally import Tally
 from store_core.answers.local_engine import local_engine
 from store_core.answers.rebuild import configured_batch_topics
-from store_core.errors import CorruptRecordError
+from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
@@ -35,13 +35,15 @@ from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
-from store_core.store.rebuild.compare import LogBounds, StoredQueues, judge_queue
+from store_core.store.rebuild.compare import LogBounds, judge_queue
 from store_core.store.rebuild.inferred import inference_notes
 from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.stored_index import StoredIndex
+from store_core.store.rebuild.stored_queues import StoredQueues
 from store_core.store.rebuild.unit_verdicts import UnitVerdict
 from store_core.store.rebuild.wanted import check_wanted
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
+    from store_core.answers.checking.check_report import Certificate
     from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
     from store_core.queue.index.index_file import IndexFile
@@ -57,6 +60,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedStore", "check", "check_by", "checked_by"]
 
+
+_ATTEMPTS: Final = 100
+"""How often a check begins again because a broker deleted a segment meanwhile; each time there is one less."""
 
 _NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
 
@@ -72,8 +78,9 @@ def check(
     """Check a store: each record against its unit and its entries, and each unit and entry against its record.
 
     Nothing in the store changes, and no lock is taken: scratch files are in the system's directory for temporary files.
-    What a crash or a running broker leaves at the end of the log, aged files, preallocated files and fillers are no
-    findings. The report is the same for any number of processes.
+    What a crash leaves at the end of the log, aged files, preallocated files and fillers are no findings. A store that
+    a broker is writing is compared as of one moment, and what seems wrong is looked at a second time. The report is the
+    same for any number of processes.
 
     Parameters
     ----------
@@ -128,10 +135,34 @@ def checked_by(
     engine.expect(RebuildJob, ChainJob)
     options = options or CheckOptions()
     with explained_access(path_of(path)):
+        first = _look(engine, path, options, clock or SystemClock(), None, is_ours=is_ours)
+        if not (first.tally.counts and first.bounds.moment):
+            return first
+        # What only seems wrong because a broker was writing is not there when it is looked at again.
+        again = _look(engine, path, options, clock or SystemClock(), first.bounds.moment, is_ours=is_ours)
+        return again.seen_again(first)
+
+
+def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look saw
+    engine: Engine,
+    path: str | os.PathLike[str],
+    options: CheckOptions,
+    clock: Clock,
+    earlier: LiveMoment | None,
+    *,
+    is_ours: bool,
+) -> CheckedStore:
+    """Check a store once; begin again if its broker deletes a segment meanwhile."""
+    for attempt in range(_ATTEMPTS):
         plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
         plan = replace(plan, rules=replace(plan.rules, is_proven=True))
         is_live = not is_ours and is_lock_held(plan.store)
-        return _Check(engine, plan, options, clock or SystemClock(), is_live).run()
+        try:
+            return _Check(engine, plan, options, clock, is_live, earlier).run()
+        except SegmentVanishedError:
+            if not is_live or attempt + 1 == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +172,10 @@ class CheckedStore:
     Attributes
     ----------
     report : CheckReport
+    certificates : tuple of Certificate
     plan : RebuildPlan
         Of the comparison: the rules that were followed.
+    bounds : LogBounds
     compared : RebuildReport
         The comparison.
     tally : Tally
@@ -152,10 +185,17 @@ class CheckedStore:
     """
 
     report: CheckReport
+    certificates: tuple[Certificate, ...]
     plan: RebuildPlan
+    bounds: LogBounds
     compared: RebuildReport
     tally: Tally
     index: tuple[IndexFile, ...]
+
+    def seen_again(self, earlier: Self) -> Self:
+        """Return the check with only those findings that an earlier one also has."""
+        tally = self.tally.seen_again(earlier.tally)
+        return replace(self, tally=tally, report=CheckReport.of_tally(self.report.found, tally, self.certificates))
 
 
 def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
@@ -175,19 +215,21 @@ class _Check:
     options: CheckOptions
     clock: Clock
     is_live: bool
+    earlier: LiveMoment | None
 
     def run(self) -> CheckedStore:
         store = self.plan.store
         is_open = self.is_live or (store / ABORT_FILE).exists()
-        bounds = self._bounds()
+        bounds = self._bounds(is_open=is_open)
         compared = self._compared(bounds)
         tally = Tally()
         rules = self.plan.rules.queue_rules
-        index = StoredIndex(store / INDEX_DIRECTORY, rules, OsFileSystem(), self.clock)
+        index = StoredIndex(store / INDEX_DIRECTORY, rules, OsFileSystem(), self.clock, is_open=is_open)
         is_partial, restart = self.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
-        judged = JudgedLog(compared, str(store), is_open, is_partial, self._holes(), restart)
+        has_crashed = is_open and not self.is_live
+        judged = JudgedLog(compared, str(store), has_crashed, is_partial, self._holes(), restart)
         judged.add_to(tally)
-        if not (self.is_live or compared.problems):
+        if not compared.problems:
             add_loading(store, rules.release, OsFileSystem(), tally)
         config = ConfigFiles(store, OsFileSystem())
         self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
@@ -200,11 +242,13 @@ class _Check:
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
         notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
         notes += () if self.plan.rules.has_index else (_NO_INDEX,)
-        certificates = list(judged.certificates())
+        notes += self._moment_note(bounds)
+        certificates = tuple(judged.certificates())
         facts = CheckFacts(
             store=str(store),
             release=self.plan.rules.queue_rules.release,
             was_closed=not is_open,
+            is_live=self.is_live,
             segments=len(compared.outcomes),
             records=compared.records,
             min_offset=self.plan.min_offset,
@@ -216,14 +260,29 @@ class _Check:
             coverage=compared.coverage,
         )
         report = CheckReport.of_tally(facts, tally, certificates)
-        return CheckedStore(report, self.plan, compared, tally, index.loaded)
+        return CheckedStore(report, certificates, self.plan, bounds, compared, tally, index.loaded)
 
-    def _bounds(self) -> LogBounds:
-        """Find where the log ends, whatever damage precedes it."""
+    def _bounds(self, *, is_open: bool) -> LogBounds:
+        """Find where the log ends, whatever damage precedes it; of a live store, as of one moment."""
+        if self.is_live:
+            rules = self.plan.rules.queue_rules
+            moment = LiveMoment.take(self.plan.store, rules, self.clock, self.earlier)
+            return LogBounds(self.plan.min_offset, moment, moment.log_end, is_open=True)
         options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=self.options.release)
         end = plan_ranges(self.plan.store, options).end or FoundEnd()
         torn = (end.tails[0].begin, end.tails[-1].end) if end.tails else (0, 0)
-        return LogBounds(self.plan.min_offset, self.is_live, end.end_offset, torn)
+        return LogBounds(self.plan.min_offset, None, end.end_offset, torn, is_open)
+
+    @staticmethod
+    def _moment_note(bounds: LogBounds) -> tuple[str, ...]:
+        moment = bounds.moment
+        if moment is None:
+            return ()
+        text = (
+            f"the store is open, its lock is held: the log was read to {moment.log_end}, where it ended when the check "
+            f"began; records before {moment.dispatched}, which queues and index had reached then, have to be in them"
+        )
+        return (text,)
 
     def _compared(self, bounds: LogBounds) -> RebuildReport:
         """Compare queues and index with the log; across damage, so that not everything after it differs."""
@@ -248,9 +307,9 @@ class _Check:
         return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
 
     def _reach(self, compared: RebuildReport, bounds: LogBounds, tally: Tally) -> LogReach | None:
-        """Return how far the log reaches; None if there are signs of later records, or a broker is writing."""
+        """Return how far the log reaches; None if there are signs of later records."""
         signs = {FindingKind.UNIT_AFTER_END, FindingKind.INDEX_AFTER_END, FindingKind.LOG_LAYOUT}
-        if self.is_live or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
+        if any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
             return None
         last = max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
         return LogReach(last, compared.end_offset)
@@ -268,7 +327,7 @@ class _Check:
         logged = {topic for topic, _ in known} | topics
         with StoredQueues(self.plan.store, rules.queue_rules, files, self.clock) as stored:
             for topic, queue_id in sorted(stored.names() - known):
-                if bounds.is_live or not rules.wants(topic, queue_id):
+                if not rules.wants(topic, queue_id):
                     continue
                 judged = judge_queue(topic, queue_id, nothing, stored, bounds, lost)
                 wrong = [each for each in judged.first if not (is_open and each.verdict is UnitVerdict.AFTER_END)]
@@ -289,6 +348,6 @@ class _Check:
         if not self.plan.rules.has_index:
             return
         files, rules = tuple(file.path for file in index.loaded), self.plan.rules.queue_rules
-        checks = self.engine.run(ChainJob(files, rules, self.plan.store, judged.report.end_offset))
-        directory = self.plan.store / INDEX_DIRECTORY
-        IndexFindings(judged.report, index, checks, bounds, directory, judged.is_open).add_to(tally)
+        end = judged.report.end_offset
+        checks = self.engine.run(ChainJob(files, rules, self.plan.store, end, bounds.is_open))
+        IndexFindings(judged.report, index, checks, bounds, self.plan.store / INDEX_DIRECTORY).add_to(tally)

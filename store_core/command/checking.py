@@ -56,8 +56,9 @@ def check(  # noqa: PLR0913 -- the command's own options
 ) -> ExitCode:
     """Check that a store is whole: commit log, consume queues and key index against each other.
 
-    Each record is compared with its units and index entries, and each unit and entry with its record. What a crash or a
-    running broker leaves at the log's end is noted, and is no finding. The exit code is 1 if there are findings.
+    Each record is compared with its units and index entries, and each unit and entry with its record. What a crash
+    leaves at the log's end is noted, and is no finding. A store that a broker is writing is compared as of one moment.
+    The exit code is 1 if there are findings.
     """
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.store_check import check_by

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
+from store_core.files.clock import SystemClock
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.read.coverage import Check
 from store_core.store.rebuild.compare import LogBounds
+from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.report import as_json, as_text
 from store_core.store.rebuild.rules import RebuildRules
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
@@ -42,7 +44,8 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 def verified(root: Path, rules: RebuildRules | None = None, *, is_live: bool = False) -> RebuildReport:
     rules = rules or RebuildRules(QueueRules(consume_queue_file_size=800), has_index=True)
-    return rebuild_here(root, root / "none", rules, compared=LogBounds(0, is_live))
+    moment = LiveMoment.take(root, rules.queue_rules, SystemClock()) if is_live else None
+    return rebuild_here(root, root / "none", rules, compared=LogBounds(0, moment))
 
 
 def dry_run(root: Path, version: str) -> RecoveryReport:

@@ -27,6 +27,7 @@ from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
+from store_core.store.rebuild.stored_index import StoredIndex
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import LocalRunner, rebuild_here, run_without_spark
@@ -116,7 +117,8 @@ def assert_is_salvaged(report: RebuildReport, store: Path, root: Path) -> None:
 
 def indexed(root: Path) -> Counter[int]:
     """Count the entries of the index by physical offset."""
-    compared = IndexComparison(root, SIZES, 0, 1 << 31, OsFileSystem(), SystemClock())
+    index = StoredIndex(root / "index", SIZES, OsFileSystem(), SystemClock())
+    compared = IndexComparison(index, SIZES, 0, 1 << 31)
     return Counter(number >> 31 for part in compared._stored(1 << 31) for number in part.tolist())
 
 

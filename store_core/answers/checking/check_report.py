@@ -38,6 +38,7 @@ CHECK_SCHEMA: Final = ReportSchema(
         Fact("store", "the store root"),
         Fact("release", "the RocketMQ release whose rules were followed"),
         Fact("was_closed", "whether the store was closed: no broker holds it, and there is no file `abort`"),
+        Fact("is_live", "whether a broker holds the store's lock: it is compared as of one moment"),
         Fact("segments", "segment files that were read"),
         Fact("records", "records in them"),
         Fact("min_offset", "physical offset at which the log begins"),
@@ -121,6 +122,7 @@ class CheckFacts:
     store: str
     release: str
     was_closed: bool
+    is_live: bool
     segments: int
     records: int
     min_offset: int
@@ -183,7 +185,8 @@ class CheckReport(Report[CheckFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        state = "closed" if found.was_closed else "not closed: it is open, or crashed, or was copied while it was open"
+        not_closed = "open" if found.is_live else "not closed: it crashed, or was copied while it was open"
+        state = "closed" if found.was_closed else not_closed
         yield found.store
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"

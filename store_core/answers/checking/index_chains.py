@@ -81,6 +81,8 @@ class ChainCheck:
         Number of entries that lead out of the file's bounds, or to or after the log's end.
     strays : tuple of StrayEntry
         The first of these.
+    ahead : int
+        In a store that was not closed: how many slots lead to entries that the header does not count.
     """
 
     path: str
@@ -93,6 +95,7 @@ class ChainCheck:
     header: str = ""
     stray_count: int = 0
     strays: tuple[StrayEntry, ...] = ()
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,15 @@ class ChainJob:
         The store's root.
     log_end : int
         Physical offset where the log ends.
+    is_open : bool
+        Whether the store was not closed: header, slots and entries of a file may be of different moments.
     """
 
     files: tuple[Path, ...]
     rules: QueueRules
     store: Path
     log_end: int
+    is_open: bool = False
 
     def plan(self) -> Sequence[Path]:
         """Return the files."""
@@ -134,8 +140,12 @@ class ChainJob:
                 problem = f"{segment.size} bytes, and a header that counts {header.index_count - 1} entries"
                 return ChainCheck(str(part), problem=problem)
             table = opened.raw[INDEX_HEADER_SIZE:begin].view(">i4")
-            entries = opened.raw[begin:expected].view(INDEX_DTYPE)[: header.index_count + 1]
-            return self._with_bounds(_checked(str(part), table, entries, header.index_count), header, entries)
+            entries = opened.raw[begin:expected].view(INDEX_DTYPE)
+            if self.is_open:
+                check = _checked_as_of(str(part), table, entries, header)
+            else:
+                check = _checked(str(part), table, entries[: header.index_count + 1], header.index_count)
+            return self._with_bounds(check, header, entries)
 
     def _with_bounds(self, check: ChainCheck, header: IndexHeader, entries: npt.NDArray[np.void]) -> ChainCheck:
         """Add what the entries' physical offsets show."""
@@ -200,6 +210,32 @@ def _checked(path: str, table: Slots, entries: npt.NDArray[np.void], count: int)
         *(BrokenChain(0, slot, int(newest[slot]), int(table[slot])) for slot in lost[:_KEPT].tolist()),
     ]
     return ChainCheck(path, max(count - 1, 0), len(wrong) + len(lost), tuple(first))
+
+
+def _checked_as_of(path: str, table: Slots, entries: npt.NDArray[np.void], header: IndexHeader) -> ChainCheck:
+    """Check the links of a file that is being written, or that was copied then, as of its header.
+
+    Where an entry leads never changes, and a slot leads to an entry only when that is written. So what the slots led to
+    when the header was read is found from what they lead to later: through the entries that the header does not count.
+    The header's end is written last, so entries after it may not be in their slots yet. Of a copy, later entries may
+    never have reached the disk; what their slots led to is not known then.
+    """
+    is_put = entries["physical_offset"][1 : header.index_count] <= header.end_physical_offset
+    count = int(np.flatnonzero(is_put)[-1]) + 2 if is_put.any() else 1
+    slots, unknown = table.astype(np.int64), [np.empty(0, np.int64)]
+    ahead = at = np.flatnonzero((slots >= count) & (slots < len(entries)))
+    while len(at):
+        later = entries[slots[at]]
+        is_written = (later["physical_offset"] != 0) | (later["key_hash"] != 0)
+        unknown.append(at[~is_written])
+        links = later["previous_index"].astype(np.int64)
+        slots[at] = np.where(links < slots[at], links, -1)  # one that leads to a later entry is wrong
+        at = at[slots[at] >= count]
+    known, lost = entries[:count], np.concatenate(unknown)
+    if len(lost):
+        _, newest = expected_links(_slots_of(known["key_hash"], len(table)), len(table))
+        slots[lost] = newest[lost]
+    return replace(_checked(path, slots.astype(">i4"), known, count), ahead=len(ahead))
 
 
 def linked_slots(slots: Longs, links: Longs, table: Longs) -> Longs:

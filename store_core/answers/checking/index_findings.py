@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.format.counted import agreeing, counted
 from store_core.store.rebuild.index_compare import IndexDifference
 
 if TYPE_CHECKING:
@@ -37,8 +40,6 @@ class IndexFindings:
     bounds : LogBounds
     directory : Path
         The index's.
-    is_open : bool
-        Whether the store was not closed, see `store_core.answers.checking.judged_log.JudgedLog`.
     """
 
     report: RebuildReport
@@ -46,7 +47,6 @@ class IndexFindings:
     checks: Sequence[ChainCheck]
     bounds: LogBounds
     directory: Path
-    is_open: bool
 
     def add_to(self, tally: Tally) -> None:
         """Add all findings and notes."""
@@ -79,7 +79,8 @@ class IndexFindings:
         places = [*inside, *_paired(missing, strays)]
         tally.add_all(self._wrong_place(*pair) for pair in places)
         lacking = self.report.missing_entries - sum(each.unread_entries for each in outcomes) - wrong - len(places)
-        if self.is_open and -1 < self._end < min((each.physical_offset for each in missing), default=-1):
+        is_behind = -1 < self._end < min((each.physical_offset for each in missing), default=-1)
+        if self._has_crashed and is_behind:
             tally.notes.append(f"{lacking} keys at the log's end have no entry yet; a restart adds them")
         else:
             tally.add(FindingKind.INDEX_MISSING, lacking, map(self._entry, missing))
@@ -98,12 +99,22 @@ class IndexFindings:
         """
         begin, end = self.bounds.torn
         for check in self.checks:
-            is_known = self.is_open or check.end >= self.report.end_offset
+            is_known = self.bounds.is_open or check.end >= self.report.end_offset
             for each in check.strays:
                 offset = each.physical_offset
                 is_gone = offset < self.bounds.min_offset or begin <= offset < end
-                if not is_gone and not (is_known and offset >= self.report.end_offset):
+                if not is_gone and not (is_known and self._is_after(offset)):
                     yield IndexDifference("extra", *each)
+
+    def _is_after(self, offset: int) -> bool:
+        """Return whether an entry may lead to what comes after the log's end, in a store that was not closed."""
+        moment = self.bounds.moment
+        return offset >= self.report.end_offset if moment is None else not moment.judges(np.array([offset]))[0]
+
+    @property
+    def _has_crashed(self) -> bool:
+        """Whether the store was not closed, and no broker has it."""
+        return self.bounds.is_open and self.bounds.moment is None
 
     @property
     def _end(self) -> int:
@@ -129,8 +140,17 @@ class IndexFindings:
         tally.add(FindingKind.INDEX_CHAIN, check.broken, _links(check))
         if check.problem:
             tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, check.path, found=check.problem)])
-        if check.header and not (self.is_open and check is self.checks[-1]):
+        if check.header and not (self.bounds.is_open and check is self.checks[-1]):
             tally.add_all([Finding(FindingKind.INDEX_HEADER, check.path, found=check.header)])
+        if self._has_crashed and check.ahead:
+            lead = agreeing(check.ahead, "leads", "lead")
+            tally.notes.append(
+                f"{check.path}: {counted(check.ahead, 'slot')} {lead} to entries that the header does not count: it "
+                f"is older than the slots, as memory is written to the disk in any order. RocketMQ loads the file, and "
+                f"finds no key through these slots until it has put new ones there, or made the file anew"
+            )
+        if self.bounds.moment is not None:
+            return  # whose log goes on where it was read to
         ends = [file.end for file in self.index.files if str(file.path) == check.path]
         begin, end = self.bounds.torn
         if any(each >= (self.bounds.log_end or 0) and not begin <= each < end for each in ends):
@@ -138,8 +158,8 @@ class IndexFindings:
 
     def _add_far_file(self, check: ChainCheck, end: int, tally: Tally) -> None:
         text = f"it ends at {end}, and the log at {self.bounds.log_end}"
-        if self.is_open:
-            tally.notes.append(f"{check.path}: {text}, as a crash leaves it")
+        if self.bounds.is_open:
+            tally.notes.append(f"{check.path}: {text}, as a crash, or copying an open store, leaves it")
         else:
             tally.add_all([Finding(FindingKind.INDEX_AFTER_END, check.path, begin=end, found=text)])
 

@@ -42,9 +42,9 @@ class JudgedLog:
     report : RebuildReport
         Of a comparison in which each unit is judged.
     store : str
-    is_open : bool
-        Whether the store was not closed: then a torn last record, units and entries of it, and records that have none
-        yet are what a crash, or a running broker, leaves. A restart completes them.
+    has_crashed : bool
+        Whether the store was not closed, and no broker has it: then a torn last record, units and entries of it, and
+        records that have none yet are what a crash leaves. A restart removes the former, and completes the latter.
     is_partial : bool
         Whether only queues of some topics were compared.
     holes : frozenset of int
@@ -56,7 +56,7 @@ class JudgedLog:
 
     report: RebuildReport
     store: str
-    is_open: bool
+    has_crashed: bool
     is_partial: bool
     holes: frozenset[int] = frozenset()
     restart_from: int = NOT_ASKED
@@ -95,8 +95,8 @@ class JudgedLog:
             bodies = (_lost(FindingKind.LOG_BODY, outcome.path, each) for each in outcome.unexpandable_first)
             tally.add(FindingKind.LOG_BODY, outcome.unexpandable, bodies)
         for tail in report.end.tails:
-            if self.is_open:
-                tally.notes.append(f"a crash or a running broker left the last record unfinished: {tail}")
+            if self.has_crashed:
+                tally.notes.append(f"a crash, or copying an open store, left the last record unfinished: {tail}")
             else:
                 tally.add_all([_lost(FindingKind.LOG_DAMAGE, tail.path, (tail.begin, tail.end, tail.reason.value))])
         for queue in report.queues:
@@ -123,8 +123,8 @@ class JudgedLog:
             if left:
                 is_after = verdict is UnitVerdict.AFTER_END
                 what = "units of records that are not there" if is_after else "records without a unit"
-                name = f"queue {judged.queue_id} of {judged.topic}"
-                tally.notes.append(f"{name}: {left} {what}, at its end; a restart completes them")
+                name, then = f"queue {judged.queue_id} of {judged.topic}", "cuts" if is_after else "completes"
+                tally.notes.append(f"{name}: {left} {what}, at its end; a restart {then} them")
             first = [each for each in judged.first if each.verdict is verdict]
             if left:
                 first = [each for each in first if each.physical_offset <= judged.reaches]
@@ -132,7 +132,7 @@ class JudgedLog:
 
     def _left_by_crash(self, verdict: UnitVerdict, count: int, judged: QueueJudgement) -> int:
         """Return how many units a crash explains: a broker dispatches in the log's order, and goes on there."""
-        if not self.is_open:
+        if not self.has_crashed:
             return 0
         if verdict is UnitVerdict.AFTER_END:
             return count

@@ -7,12 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.checking.finding import Finding, FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from store_core.answers.checking.finding import Finding
 
 __all__ = ["Place", "Tally"]
 
@@ -66,7 +64,25 @@ class Tally:
         for finding in findings:
             self.add(finding.kind, 1, [finding])
 
+    def seen_again(self, earlier: Tally) -> Tally:
+        """Return the findings that an earlier tally also has, each at the same place; with the notes of this one.
+
+        Of a kind of which not all are kept, there are as many as the tally with fewer has.
+        """
+        again, known = Tally(self.most, notes=self.notes), {_identity(each) for each in earlier.first}
+        for kind, count in self.counts:
+            kept = [each for each in self.first if each.kind is kind]
+            both = [each for each in kept if _identity(each) in known]
+            if both:
+                again.add(kind, len(both) if len(kept) == count else min(count, earlier._counts[kind]), both)
+        return again
+
     @property
     def counts(self) -> tuple[tuple[FindingKind, int], ...]:
         """How many findings of each kind there are, in the order of `FindingKind`."""
         return tuple((kind, self._counts[kind]) for kind in FindingKind if self._counts[kind])
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    """Return what tells findings apart: what was expected and found may be of another moment."""
+    return finding[: Finding._fields.index("end")]

@@ -136,7 +136,7 @@ class Replacement:
                 stored_root=self._output,
                 clock=self.clock,
             )
-            JudgedLog(report, str(self._output), is_open=False, is_partial=True).add_to(tally)
+            JudgedLog(report, str(self._output), has_crashed=False, is_partial=True).add_to(tally)
         wrong = [str(finding) for finding in tally.first if is_of_queues(finding.kind) or is_of_index(finding.kind)]
         if rules.has_index:
             wrong += self._broken_chains(rules)

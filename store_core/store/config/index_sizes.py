@@ -124,14 +124,22 @@ def _index_count(words: npt.NDArray[np.int32]) -> int:
 
 
 def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> int | None:
-    """Find the number of entries with which a file is consistent; None unless there is exactly one."""
+    """Find the number of entries with which a file is consistent; None unless there is exactly one.
+
+    If there is none, the header may be older than the slots, which then also lead to entries that it does not count: in
+    a file that is being written, or in a copy of one, as memory is written to the disk in any order.
+    """
     if is_full and _fits(table, count, count):
         return count
     most = (len(table) - 1) // _ENTRY_WORDS
     if not 1 < count <= most:
         return None
-    fitting = [number for number in _candidates(table, count, most) if _fits(table, number, count)]
-    return fitting[0] if len(fitting) == 1 else None
+    for is_behind in (False, True):
+        candidates = _candidates(table, count, most, is_behind=is_behind)
+        fitting = [number for number in candidates if _fits(table, number, number if is_behind else count)]
+        if fitting:
+            return fitting[0] if len(fitting) == 1 else None
+    return None
 
 
 def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int) -> bool:
@@ -141,15 +149,16 @@ def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int
     last = np.arange(max(count - _SAMPLE, 1), count)
     hashes = table[slots + _ENTRY_WORDS * last].astype(np.int64)
     leads = table[np.abs(hashes) % slots]
-    return bool(((hashes >= 0) & (leads >= last) & (leads < count)).all())
+    return bool(((hashes >= 0) & (leads >= last) & (leads < number)).all())
 
 
-def _candidates(table: npt.NDArray[np.int32], count: int, most: int) -> list[int]:
-    """Return the entry counts with which the last entry's slot leads to it."""
+def _candidates(table: npt.NDArray[np.int32], count: int, most: int, *, is_behind: bool) -> list[int]:
+    """Return the entry counts with which the last entry's slot leads to it, or to a later one if the header is old."""
     numbers = np.arange(count, most + 1)
     slots = len(table) - _ENTRY_WORDS * numbers
     hashes = table[slots + _ENTRY_WORDS * (count - 1)].astype(np.int64)
-    leads = table[np.abs(hashes) % slots] == count - 1
+    led_to = table[np.abs(hashes) % slots]
+    leads = (led_to >= count - 1) & (led_to < numbers) if is_behind else led_to == count - 1
     found: list[int] = numbers[leads & (hashes >= 0)].tolist()
     return found
 

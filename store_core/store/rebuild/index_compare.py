@@ -10,22 +10,19 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
-from store_core.store.rebuild.stored_index import StoredEntries, StoredIndex
+from store_core.store.rebuild.stored_index import StoredEntries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.rebuild.lost_ranges import LostRanges
+    from store_core.store.rebuild.stored_index import StoredIndex
 
 __all__ = ["IndexComparison", "IndexDifference", "IndexDifferences"]
 
@@ -103,21 +100,17 @@ class IndexComparison:
 
     Parameters
     ----------
-    root : Path
-        The store's root.
+    index : StoredIndex
     rules : QueueRules
     begin, end : int
         Physical offsets of the range in which the compared records start.
     """
 
-    def __init__(  # noqa: PLR0913 -- what is compared, and the services needed
-        self, root: Path, rules: QueueRules, begin: int, end: int, file_system: FileSystem, clock: Clock
-    ) -> None:
+    def __init__(self, index: StoredIndex, rules: QueueRules, begin: int, end: int) -> None:
         if end - begin > _MOST_BYTES:
-            raise UnsafeSizeError(
-                "segment too large", str(root), begin, f"at most {_MOST_BYTES} bytes", str(end - begin)
-            )
-        self._index = StoredIndex(root / INDEX_DIRECTORY, rules, file_system, clock)
+            most, found = f"at most {_MOST_BYTES} bytes", str(end - begin)
+            raise UnsafeSizeError("segment too large", str(index.directory), begin, most, found)
+        self._index = index
         self._rules = rules
         self._begin = begin
         self._end = end

@@ -20,12 +20,13 @@ from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
 from store_core.format.crc32 import crc32
+from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_pieces import unpack_entries
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path, refusal_of
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
-from store_core.store.rebuild.compare import QueueDifferences, StoredQueues, compare_queues, judge_queue
+from store_core.store.rebuild.compare import QueueDifferences, compare_queues, judge_queue
 from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
 from store_core.store.rebuild.gap_filler import FillBudget
 from store_core.store.rebuild.index_compare import IndexComparison
@@ -37,7 +38,9 @@ from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
 from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.segment_units import QueuePiece
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
+from store_core.store.rebuild.stored_index import StoredIndex
 from store_core.store.rebuild.stored_names import stored_queue_names
+from store_core.store.rebuild.stored_queues import StoredQueues
 from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
 if TYPE_CHECKING:
@@ -236,9 +239,10 @@ class RebuildJob:
         if self.compared is None or not self.rules.has_index:
             return None
         first = part.segment.start_offset
-        rules, files = self.rules.queue_rules, OsFileSystem()
-        root = self.stored_root or self.store_root
-        return IndexComparison(root, rules, first + part.begin, first + part.end, files, self.clock)
+        rules, directory = self.rules.queue_rules, (self.stored_root or self.store_root) / INDEX_DIRECTORY
+        index = StoredIndex(directory, rules, OsFileSystem(), self.clock, is_open=self.compared.is_open)
+        begin, end, moment = first + part.begin, first + part.end, self.compared.moment
+        return IndexComparison(index, rules, begin, end if moment is None else max(min(end, moment.indexed), begin))
 
     def _key(self, number: int, sequence: int, piece: QueuePiece | IndexPiece) -> RunKey:
         if isinstance(piece, QueuePiece):

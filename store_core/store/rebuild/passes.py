@@ -25,7 +25,7 @@ from store_core.store.rebuild.attempt import ATTEMPTS
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.index_slices import IndexFilesJob
 from store_core.store.rebuild.job import RebuildJob, RunKind
-from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, settle, without_tails
+from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, without_tails
 from store_core.store.rebuild.segment_part import SegmentPart, split_segments
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     buckets = max(_BUCKETS_A_SLOT * engine.slots, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
     parts = _whole_parts(store, rules) if rules.is_salvaged else ()
     parts = parts or split_segments(segments, _PARTS_A_SLOT * engine.slots)
+    if compared is not None and compared.moment is not None:
+        parts = _up_to(parts, compared.moment.log_end)
     clock = clock or SystemClock()
     job = RebuildJob(parts, rules, store, target, buckets, compared, clock=clock, stored_root=stored_root)
     with _cleared_on_failure(job), _places_for_runs(engine, job) as placed:
@@ -168,6 +170,14 @@ def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:
     )
 
 
+def _up_to(parts: Sequence[SegmentPart], end: int) -> tuple[SegmentPart, ...]:
+    """Leave out what a log has after an end, which is that of a record; one part is left in any case."""
+    last = next((n for n, part in reversed([*enumerate(parts)]) if part.segment.start_offset + part.begin < end), 0)
+    cut = parts[last]
+    stop = max(min(cut.end, end - cut.segment.start_offset), cut.begin)
+    return (*parts[:last], replace(cut, end=stop, is_last=True))
+
+
 def _run_as_told(engine: Engine, job: RebuildJob) -> RebuildReport:
     """Run the job; run it again if records show that topics are batch topics, which changes all their units."""
     report = _run_to_end(engine, job)
@@ -181,11 +191,11 @@ def _run_as_told(engine: Engine, job: RebuildJob) -> RebuildReport:
 def _judged(report: RebuildReport, job: RebuildJob) -> RebuildReport:
     """Add where the log ends, and what was checked, to a report."""
     segments = list({part.segment.path: part.segment for part in job.parts}.values())
-    is_live = job.compared is not None and job.compared.is_live
-    outcomes = settle(segments, report.outcomes) if is_live else report.outcomes
-    end = find_rebuilt_end(segments, outcomes, is_live=is_live, is_checked=job.rules.check_crc)
+    moment = job.compared.moment if job.compared is not None else None
+    live_end = None if moment is None else moment.log_end
+    end = find_rebuilt_end(segments, report.outcomes, live_end=live_end, is_checked=job.rules.check_crc)
     coverage = rebuild_coverage(job.rules, is_comparison=job.compared is not None)
-    return replace(report, outcomes=tuple(without_tails(outcomes, end.tails)), end=end, coverage=coverage)
+    return replace(report, outcomes=tuple(without_tails(report.outcomes, end.tails)), end=end, coverage=coverage)
 
 
 def _run_to_end(engine: Engine, job: RebuildJob) -> RebuildReport:
@@ -201,10 +211,7 @@ def _run_to_end(engine: Engine, job: RebuildJob) -> RebuildReport:
     last = report.outcomes[end - 1]
     kept = {outcome.path for outcome in report.outcomes[:end]}
     again = _run_to_end(engine, replace(job, parts=tuple(p for p in job.parts if p.segment.path in kept)))
-    is_race = job.compared is not None and job.compared.is_live and last.is_unwritten
     count = len(report.outcomes) - end
-    if is_race:
-        return again
     problem = (
         f"{count} segments with records come after bytes that are not a record at {last.end_offset}, and do not count"
     )

@@ -6,9 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from store_core.files.segment_source import open_segment
 from store_core.format.columnar.chain import Place
-from store_core.format.record.scan import check_record
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.found_end import FoundEnd, find_end, segment_end
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.rules import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentOutcome
 
-__all__ = ["find_rebuilt_end", "read_end", "rebuild_coverage", "settle", "without_tails"]
+__all__ = ["find_rebuilt_end", "read_end", "rebuild_coverage", "without_tails"]
 
 
 def read_end(outcomes: Sequence[SegmentOutcome]) -> int:
@@ -30,19 +28,17 @@ def read_end(outcomes: Sequence[SegmentOutcome]) -> int:
 
 
 def find_rebuilt_end(
-    segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome], *, is_live: bool, is_checked: bool
+    segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome], *, live_end: int | None, is_checked: bool
 ) -> FoundEnd:
     """Find the end of a log that has already been read.
-
-    For a live log that is as far as was read, unless there is damage before: later bytes have been written since, or
-    are being written.
 
     Parameters
     ----------
     segments : sequence of Segment
     outcomes : sequence of SegmentOutcome
         Of the segments that were read.
-    is_live : bool
+    live_end : int or None
+        Physical offset up to which a log was read that a broker is writing: later bytes have been written since.
     is_checked : bool
         Whether the records that were read match their checksums.
 
@@ -51,12 +47,10 @@ def find_rebuilt_end(
     SegmentVanishedError
         If a segment is gone.
     """
+    if live_end is not None:
+        return FoundEnd(live_end, segments[-1].path)
     found = _after_all_read(segments, outcomes) if is_checked else None
-    found = found or find_end(segments)
-    if not is_live:
-        return found
-    end = found.end_offset if any(outcome.is_damaged for outcome in outcomes) else read_end(outcomes)
-    return replace(found, end_offset=end, tails=())
+    return found or find_end(segments)
 
 
 def _after_all_read(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> FoundEnd | None:
@@ -66,28 +60,6 @@ def _after_all_read(segments: Sequence[Segment], outcomes: Sequence[SegmentOutco
         return None
     after = Place(last.end_offset - segments[-1].start_offset)
     return FoundEnd.of([segment_end(segments[-1], is_first=False, verify_crc=True, after=after)])
-
-
-def settle(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> list[SegmentOutcome]:
-    """Recheck apparent damage in a live log: it may have been a record that was being written.
-
-    It is damage only if a sound record follows it and it is still not a record by then.
-    """
-    by_path = {segment.path: segment for segment in segments}
-    end_offset = find_end(segments).end_offset if any(found.ends_in_damage for found in outcomes) else 0
-    return [
-        _without_end(found)
-        if found.ends_in_damage
-        and (end_offset <= found.end_offset or _is_written(by_path[found.path], found.end_offset))
-        else found
-        for found in outcomes
-    ]
-
-
-def _without_end(outcome: SegmentOutcome) -> SegmentOutcome:
-    """Return an outcome whose end counts as not written yet."""
-    after = {lost.begin for lost in outcome.lost if lost.begin >= outcome.end_offset}
-    return _without_lost(replace(outcome, is_unwritten=True, left_out=0), after)
 
 
 def without_tails(outcomes: Sequence[SegmentOutcome], tails: Sequence[TornTail]) -> list[SegmentOutcome]:
@@ -103,11 +75,6 @@ def _without_lost(outcome: SegmentOutcome, begins: set[int]) -> SegmentOutcome:
     size = sum(lost.end - lost.begin for lost in dropped)
     count = outcome.lost_count - len(dropped)
     return replace(outcome, lost=kept, lost_count=count, lost_bytes=outcome.lost_bytes - size)
-
-
-def _is_written(segment: Segment, offset: int) -> bool:
-    with open_segment(segment) as opened:
-        return check_record(opened.raw.data, offset - segment.start_offset, None).reason is None
 
 
 def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:

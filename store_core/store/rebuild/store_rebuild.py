@@ -16,13 +16,15 @@ from store_core.files.store_lock import is_lock_held
 from store_core.format.iso_time import iso_time
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.rebuild.checkpoint import update_checkpoint
-from store_core.store.rebuild.compare import LogBounds, QueueDifferences, StoredQueues, compare_queues
+from store_core.store.rebuild.compare import LogBounds, QueueDifferences, compare_queues
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.inferred import inference_notes
+from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
 from store_core.store.rebuild.stored_names import stored_queue_names
+from store_core.store.rebuild.stored_queues import StoredQueues
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories, locked_for_swap
 from store_core.store.rebuild.wanted import check_wanted
 
@@ -93,7 +95,7 @@ class StoreRebuild:
 
     def _run(self) -> _Made:
         if self.plan.is_verified:
-            return self._verify(is_live=is_lock_held(self.plan.store))
+            return self._verify_live() if is_lock_held(self.plan.store) else self._verify()
         with self._locked():
             if self.plan.is_discarded and not self.plan.is_replaced:
                 return self._discard()
@@ -227,10 +229,20 @@ class StoreRebuild:
                 ]
         return places, []
 
-    def _verify(self, *, is_live: bool) -> _Made:
+    def _verify_live(self) -> _Made:
+        """Compare a store that a broker is writing; look at differences a second time."""
+        store, rules = self.plan.store, self.plan.rules.queue_rules
+        moment = LiveMoment.take(store, rules, self._clock)
+        outcome, report = self._verify(moment)
+        if report.has_differences:
+            outcome, report = self._verify(LiveMoment.take(store, rules, self._clock, moment))
+        self._note(f"the store is open, its lock is held: its log was read to {report.end_offset}")
+        return outcome, report
+
+    def _verify(self, moment: LiveMoment | None = None) -> _Made:
         """Compare the store with its log, reading across damage, so that not everything after it differs."""
         plan = self.plan
-        bounds = LogBounds(plan.min_offset, is_live)
+        bounds = LogBounds(plan.min_offset, moment, is_open=moment is not None)
         if self._file_system.status(plan.store / JOURNAL) is not None:
             self._note("a replacement was interrupted: the next run that is not --verify finishes it")
         rules = replace(plan.rules, since_offset=0, index_since_offset=0)
@@ -242,13 +254,9 @@ class StoreRebuild:
         report = replace(
             report,
             differences=(*report.differences, *self._unexpected(known, bounds)),
-            excess_index=0 if is_live else self._excess_index(report.read_end_offset),
+            excess_index=0 if moment is not None else self._excess_index(report.read_end_offset),
             notes=self._notes(report),
         )
-        if is_live:
-            self._note(
-                "the store's lock is held: units newer than what was read do not count, and some may still be missing"
-            )
         if report.has_differences:
             return RebuildOutcome.FINDINGS, report
         return (RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE), report
@@ -261,7 +269,7 @@ class StoreRebuild:
     def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
         """Compare the queues that the log has no record of with empty ones."""
         rules, files, clock = self.plan.rules, OsFileSystem(), self._clock
-        if not rules.has_queues or bounds.is_live:
+        if not rules.has_queues:
             return
         nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, clock)
         with StoredQueues(self.plan.store, rules.queue_rules, files, clock) as stored:
@@ -289,7 +297,7 @@ class StoreRebuild:
         made : tuple, optional
             What was just put in place; it is reported, unless something differs.
         """
-        outcome, compared = self._verify(is_live=False)
+        outcome, compared = self._verify()
         if outcome is RebuildOutcome.FINDINGS:
             self._note("the old files are kept, because what is in their place differs from the log")
             return outcome, compared

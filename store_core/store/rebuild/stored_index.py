@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["StoredFile", "StoredIndex"]
+
+_LOOKED_AT: Final = 1 << 12
+"""Entries that are read together where hardly any follow."""
 
 
 class StoredFile(NamedTuple):
@@ -89,8 +92,19 @@ class StoredEntries:
 class StoredIndex:
     """The index files of a store, oldest first; nothing is written.
 
+    Parameters
+    ----------
+    directory : Path
+    rules : QueueRules
+    file_system : FileSystem
+    clock : Clock
+    is_open : bool
+        Whether the store was not closed. Then the last header may be older than its file, as memory is written to the
+        disk in any order: entries that follow those that it counts, up to its own end, are entries.
+
     Attributes
     ----------
+    directory : Path
     loaded : tuple of IndexFile
     files : tuple of StoredFile
         The loaded files that have entries.
@@ -98,7 +112,10 @@ class StoredIndex:
         Files with contents that the release does not load.
     """
 
-    def __init__(self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock, *, is_open: bool = False
+    ) -> None:
+        self.directory = directory
         index = IndexFiles(directory, rules, file_system, clock, is_writable=False)
         index.load(last_exit_ok=True, index_msg_timestamp=0)
         self._start = INDEX_HEADER_SIZE + SLOT_SIZE * rules.max_hash_slot_num
@@ -106,18 +123,37 @@ class StoredIndex:
         loaded = {file.path.name: file for file in index.files}
         names = names_in(directory, file_system)
         self.loaded = index.files
-        self.files = tuple(self._seen(file) for file in index.files if file.header.index_count > 1)
+        used = [file for file in index.files if file.header.index_count > 1]
+        self.files = tuple(self._seen(file, is_newer=is_open and file is used[-1]) for file in used)
         self.unloaded = tuple(
             directory / name for name in names if name not in loaded and _has_contents(directory / name, file_system)
         )
         index.close()
 
-    def _seen(self, file: IndexFile) -> StoredFile:
+    def _seen(self, file: IndexFile, *, is_newer: bool) -> StoredFile:
         header, count = file.header, min(file.header.index_count, self._most)
+        if is_newer:
+            count += self._uncounted(file, count)
         with StoredEntries(file.path, self._start, count) as entries:
             ends = tuple(int(entries.between(at, at + 1)["physical_offset"][0]) for at in (1, count - 1))
         begin, end = min(header.begin_physical_offset, *ends), max(header.end_physical_offset, *ends)
         return StoredFile(file.path, begin, end, count)
+
+    def _uncounted(self, file: IndexFile, count: int) -> int:
+        """Return how many entries follow those that a header counts, up to the end that it has."""
+        end, at = file.header.end_physical_offset, count
+        with StoredEntries(file.path, self._start, self._most) as entries:
+            last = int(entries.between(count - 1, count)["physical_offset"][0])
+            while at < self._most:
+                some = entries.between(at, min(at + _LOOKED_AT, self._most))
+                offsets = some["physical_offset"].astype(np.int64)
+                before = np.maximum.accumulate(np.append(last, offsets))[:-1]
+                is_next = (offsets >= before) & (offsets <= end) & ((offsets > 0) | (some["key_hash"] != 0))
+                at += len(offsets) if is_next.all() else int(is_next.argmin())
+                if not is_next.all():
+                    break
+                last = int(offsets[-1])
+        return at - count
 
     def files_between(self, begin: int, end: int) -> Iterator[StoredFile]:
         """Yield the files that may have entries of records in a range of physical offsets."""

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One moment of a store that a broker is writing: how far its log, queues and index are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_path import list_segments
+from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.store.read.found_end import FoundEnd
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
+from store_core.store.rebuild.stored_queues import StoredQueues
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from store_core.files.clock import Clock
+    from store_core.queue.queue_rules import QueueRules
+
+__all__ = ["LiveMoment"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMoment:
+    """How far a live store is compared.
+
+    **Why the order of reading is right.** A broker appends a record to the log, then its units to queues, then its keys
+    to the index, and goes on with the next record; nothing that is before any of these ends changes later, and nothing
+    goes away but at the log's start. So `take` reads three ends, in this order:
+
+    1. where queues and index end. All records before that are dispatched: whoever reads queues and index *later* finds
+       their units and entries, so that a missing one is missing (`dispatched`);
+    2. where the log ends. It is read later, and so at or after 1; whoever reads the log up to there, whenever that is,
+       finds the same records. So a unit or an entry that points before it and at none of these is wrong (`log_end`).
+
+    What is read afterwards, in any order, is compared up to these two. Units of records at or after `log_end` may be
+    newer than what was read, unless they point where the log has no file (`judges`).
+
+    What this does not cover, a second look does: records whose dispatch was only begun at 1, such as those with several
+    keys; what the broker deletes at the log's start meanwhile; and files that are being created. None of these can be
+    seen again at the same place.
+
+    Attributes
+    ----------
+    store : Path
+        The store's root.
+    dispatched : int
+        Physical offset: records before it have their units and entries.
+    index_end : int
+        Physical offset one past that of the last record that has an entry; 0 without entries.
+    log_end : int
+        Physical offset: the log is read up to it.
+    indexed : int
+        As `dispatched`, for entries. An index that moves may be behind the queues, by what its writer gathers; one that
+        has not moved since an earlier moment lacks what the queues had then.
+    """
+
+    store: Path
+    dispatched: int
+    index_end: int
+    log_end: int
+    indexed: int
+
+    @classmethod
+    def take(cls, store: Path, rules: QueueRules, clock: Clock, earlier: LiveMoment | None = None) -> Self:
+        """Read where queues, index and log of a store end, in this order.
+
+        Parameters
+        ----------
+        store : Path
+        rules : QueueRules
+        clock : Clock
+        earlier : LiveMoment, optional
+            That of an earlier look at the same store.
+        """
+        files = OsFileSystem()
+        with StoredQueues(store, rules, files, clock) as queues:
+            reached = queues.reached()
+        index = IndexFiles(store / INDEX_DIRECTORY, rules, files, clock, is_writable=False)
+        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        indexed = max((file.end_physical_offset + 1 for file in index.files if file.header.index_count > 1), default=0)
+        options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
+        log_end = (plan_ranges(store, options).end or FoundEnd()).end_offset
+        dispatched = min(max(reached, indexed), log_end)
+        has_moved = earlier is not None and indexed > earlier.index_end
+        return cls(store, dispatched, indexed, log_end, min(indexed, log_end) if has_moved else dispatched)
+
+    def judges(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which physical offsets of units, read until now, can be judged: those that are not newer."""
+        is_judged: npt.NDArray[np.bool_] = offsets < self.log_end
+        if is_judged.all():
+            return is_judged
+        # Listed after the units were read, so that the files of their records are among these.
+        last = list_segments(self.store).segments[-1]
+        return is_judged | (offsets >= last.end_offset)

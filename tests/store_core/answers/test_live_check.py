@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A check of a store that is being written finds what is wrong, and nothing that only is not there yet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pytest
+
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
+from store_core.answers import CheckOptions, check
+from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.answers.checking.tally import Tally
+from store_core.answers.store_check import check_by
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from store_core.store.parts import InProcess
+from store_core.store.read import read_plan
+from store_core.store.rebuild import live_moment
+from tests.golden_stores import golden_stores
+from tests.store_core.answers.planting import FAULTS, StoreCopy, counts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from store_core.store.read.read_plan import ReadPlan
+    from tests.golden_stores import UnpackedStore
+    from tests.store_core.answers.planting import Fault
+
+CONFIG: Final = MessageStoreConfig(
+    mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400, max_hash_slot_num=20, max_index_num=200
+)
+HERE: Final = {store.name for store in golden_stores()}
+AT_THE_END: Final = {"last_segment_cut", "empty_segment_at_the_end", "garbage_after_the_end", "last_record_torn"}
+"""Faults that look like what is being written."""
+
+COUNT_AT: Final = 36
+"""Where the header of an index file has its count of entries."""
+
+
+Part = TypeVar("Part")
+Partial = TypeVar("Partial")
+
+
+class Writer:
+    """Puts messages with keys into all queues of an open store."""
+
+    def __init__(self, store: DefaultMessageStore) -> None:
+        self._store = store
+        self._number = 0
+
+    def write(self, count: int = 3) -> None:
+        for _ in range(count):
+            number = self._number = self._number + 1
+            properties = {"UNIQ_KEY": f"{number:032X}", "KEYS": f"k{number % 9} k{number}", "TAGS": f"t{number % 2}"}
+            body = b"x" * (number * 37 % 300)
+            result = self._store.put_message(
+                Message(f"topic{number % 3}", body, properties=properties, queue_id=number % 2)
+            )
+            assert result.is_ok
+        if self._number % 2:
+            self._store.reput_message_service.run_once()
+
+
+class Writing(InProcess):
+    """Runs parts one after another; before and after each the store is written."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
+        for part in parts:
+            self._writer.write()
+            made = call(part)
+            self._writer.write()
+            yield made
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
+    """Open a store that is also written between any two ends that a check reads."""
+    with DefaultMessageStore.open(root, CONFIG) as store:
+        writer = Writer(store)
+        writer.write(201)
+
+        def plan_ranges(*arguments: object, **options: object) -> ReadPlan:
+            writer.write()
+            plan = read_plan.plan_ranges(*arguments, **options)  # type: ignore[arg-type]
+            writer.write()
+            return plan
+
+        monkeypatch.setattr(live_moment, "plan_ranges", plan_ranges)
+        yield writer
+
+
+def test_a_store_that_is_written_at_every_step_of_a_check_has_no_findings(root: Path, writer: Writer) -> None:
+    for _ in range(6):
+        report = check_by(Writing(writer), root)
+
+        assert {} == report.counts
+        assert report.facts["is_live"]
+        assert report.found.queues == report.found.complete_queues
+        assert "the store was open" in report.to_text()
+        assert "crash" not in report.to_text()
+
+
+def test_a_fault_is_found_while_a_store_is_written(root: Path, writer: Writer) -> None:
+    queue = StoreCopy(root).queues()[0]
+    offset, size, code = queue.unit(queue.first + 2)
+    queue.put(queue.first + 2, (offset, size + 1, code))
+
+    assert {"unit_wrong_size": 1} == check_by(Writing(writer), root).counts
+
+
+def test_a_unit_that_points_where_the_log_has_no_file_is_found_in_a_live_store(root: Path, writer: Writer) -> None:
+    queue = StoreCopy(root).queues()[0]
+    _, size, code = queue.unit(queue.first)
+    queue.put(queue.first, (1 << 40, size, code))
+
+    assert "unit_after_end" in check_by(Writing(writer), root).counts
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("fault", [each for each in FAULTS[::2] if str(each) not in AT_THE_END], ids=str)
+def test_a_fault_is_found_in_a_store_that_a_broker_holds(
+    fault: Fault, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    for name in [name for name in fault.stores if name in HERE][-1:]:
+        release = golden(name).golden.release
+        copy = StoreCopy(shutil.copytree(golden(name).root, tmp_path / "store"), 3, release)
+        expected = fault.plant(copy)
+        with StoreLock(tmp_path / "store", OsFileSystem()):
+            report = check(tmp_path / "store", CheckOptions(release=release))
+
+        assert counts_of(expected) == report.counts
+
+
+# ---- an index file whose header is older than its slots
+
+
+@pytest.fixture
+def aged(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+    return shutil.copytree(golden("5.3.3/basic").root, tmp_path / "store")
+
+
+def set_header_back(store: Path, entries: int) -> Path:
+    """Let the header of the last index file count fewer entries."""
+    path = max((store / "index").iterdir())
+    with path.open("r+b") as file:
+        count = struct.unpack(">i", os.pread(file.fileno(), 4, COUNT_AT))[0]
+        os.pwrite(file.fileno(), struct.pack(">i", count - entries), COUNT_AT)
+    return path
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("entries", [1, 2, 3, 10, 40])
+def test_an_index_header_that_is_older_than_its_slots_is_a_note_in_a_store_that_was_not_closed(
+    entries: int, aged: Path
+) -> None:
+    path = set_header_back(aged, entries)
+    closed = check(aged, CheckOptions(release="5.3"))
+    (aged / "abort").touch()
+    report = check(aged, CheckOptions(release="5.3"))
+
+    assert closed.counts
+    assert {} == report.counts
+    assert any(str(path) in note and "older than the slots" in note for note in report.facts["notes"])
+    with StoreLock(aged, OsFileSystem()):
+        assert {} == check(aged, CheckOptions(release="5.3")).counts
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("entries", [1, 10, 40])
+def test_entries_are_shown_though_the_header_is_older_than_the_slots(entries: int, aged: Path) -> None:
+    whole = read_view(aged, "index").read_all()
+    set_header_back(aged, entries)
+
+    assert whole.slice(0, whole.num_rows - entries) == read_view(aged, "index").read_all()
+
+
+# ---- looking a second time
+
+
+def found(kind: FindingKind, begin: int) -> Finding:
+    return Finding(kind, "somewhere", begin=begin, found=f"seen at {begin}")
+
+
+def test_only_what_is_seen_twice_is_a_finding() -> None:
+    first, again = Tally(), Tally()
+    first.add_all(found(FindingKind.UNIT_MISSING, begin) for begin in (1, 2))
+    first.add_all([found(FindingKind.INDEX_CHAIN, 1)])
+    again.add_all(found(FindingKind.UNIT_MISSING, begin) for begin in (2, 3))
+    again.add_all([found(FindingKind.INDEX_MISSING, 1)])
+    both = again.seen_again(first)
+
+    assert [found(FindingKind.UNIT_MISSING, 2)] == both.first
+    assert ((FindingKind.UNIT_MISSING, 1),) == both.counts
+
+
+def test_of_many_findings_as_many_are_real_as_were_seen_at_least() -> None:
+    first, again = Tally(most=2), Tally(most=2)
+    for tally, count in ((first, 70), (again, 90)):
+        tally.add(FindingKind.UNIT_MISSING, count, [found(FindingKind.UNIT_MISSING, begin) for begin in range(5)])
+
+    assert ((FindingKind.UNIT_MISSING, 70),) == again.seen_again(first).counts
