@@ -63,7 +63,7 @@ __all__ = [
     "UnsupportedStoreError",
 ]
 
-WITHOUT_SEGMENT: Final = "To continue without it: fail_on_data_loss=false (failOnDataLoss in Spark)."
+WITHOUT_SEGMENT: Final = "To continue without it: failOnDataLoss=false."
 """What to do about a segment that is gone."""
 
 LEFT_OUT: Final = {"has_left_out": True}

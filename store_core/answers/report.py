@@ -12,7 +12,7 @@ from store_core.answers.text.report_text import MOST_ROWS, report_text
 from store_core.answers.text.row_values import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -92,18 +92,16 @@ class Report(ABC, Generic[Facts]):
             "tables": {name: _rows(table) for name, table in self.tables.items()},
         }
 
-    def to_text(self, width: int | None = 80, in_words: Callable[[str], str] = str) -> str:
+    def to_text(self, width: int | None = 80) -> str:
         """Return the report for a terminal of some columns; long tables are cut, and text from stores is escaped.
 
         Parameters
         ----------
         width : int or None
             Columns; with None, as for a file, tables are as wide as their rows need.
-        in_words : callable
-            What becomes of each line, such as options in the spelling of a command.
         """
         shown = [(table.doc, self._in_text(table), self.tables[table.name].num_rows) for table in self.SCHEMA.tables]
-        return report_text(map(in_words, self.lines), shown, width)
+        return report_text(self.lines, shown, width)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return what the text for a terminal shows of a table; nothing if that has no rows."""
@@ -113,22 +111,16 @@ class Report(ABC, Generic[Facts]):
         """Return a table with the columns that the text shows."""
         return self.tables[table.name].select([each.name for each in table.columns if each.in_text])
 
-    def to_html(self, in_words: Callable[[str], str] = str) -> str:
-        """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere.
-
-        Parameters
-        ----------
-        in_words : callable
-            As of `to_text`.
-        """
-        return report_page(self._content(in_words))
+    def to_html(self) -> str:
+        """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere."""
+        return report_page(self._content())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return report_part(self._content())
 
-    def _content(self, in_words: Callable[[str], str] = str) -> PageContent:
-        lines = tuple(map(in_words, self.lines))
+    def _content(self) -> PageContent:
+        lines = tuple(self.lines)
         return PageContent(self.SCHEMA, self.subject, self.verdict, lines, self.plots, self.tables)
 
 

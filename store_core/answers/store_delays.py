@@ -169,7 +169,7 @@ def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release
         return ()
     shown = counted(cancelled, "timer")
     names = " and ".join(releases)
-    advice = f"if the broker of this store is one, use --release {releases[-1]}"
+    advice = f"if the broker of this store is one, use release {releases[-1]}"
     return (f"{shown} not cancelled by the rules of RocketMQ {release}, but by those of {names}: {advice}",)
 
 

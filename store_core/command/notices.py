@@ -11,7 +11,6 @@ import click
 
 from store_core.answers.text.shown_text import escape_text
 from store_core.answers.text.terminal_line import clear_line
-from store_core.command.spelling import spelled
 from store_core.errors import LEFT_OUT
 
 if TYPE_CHECKING:
@@ -50,15 +49,11 @@ class Notices(logging.Handler):
         super().__init__(logging.WARNING)
         self.has_left_out = False
         self._said: set[str] = set()
-        context = click.get_current_context(silent=True)  # of this thread; warnings may come from another one
-        self._command = None if context is None else context.command
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say a warning."""
         self.has_left_out |= LEFT_OUT.items() <= record.__dict__.items()
         text = record.getMessage()
-        if self._command is not None:
-            text = spelled(text, self._command)
         if text not in self._said:
             self._said.add(text)
             say(f"warning: {text}")

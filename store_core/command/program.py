@@ -18,8 +18,7 @@ from store_core import __version__
 from store_core.command.exit_code import ExitCode
 from store_core.command.failure import failure_of
 from store_core.command.notices import say
-from store_core.command.spelling import spelled
-from store_core.errors import StoreError
+from store_core.errors import TolerableError
 
 __all__ = ["program"]
 
@@ -132,9 +131,16 @@ class _Program(click.Group):
             _close_output()
         except Exception as error:  # noqa: BLE001 -- a bug is not a finding
             code, text = failure_of(error, ctx.meta[_WORDS])
-            command = self.get_command(ctx, ctx.invoked_subcommand or "")
-            say(spelled(text, command) if command is not None and isinstance(error, StoreError) else text)
+            if isinstance(error, TolerableError):
+                text = f"{error.problem}{self._way_on(ctx)}"
+            say(text)
         ctx.exit(int(code))
+
+    def _way_on(self, ctx: click.Context) -> str:
+        """Return how to go on after an error that an option turns into a warning, if the command has this option."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        has_option = command is not None and any(each.name == "fail_on_data_loss" for each in command.params)
+        return ". To read what is there: --no-fail-on-data-loss" if has_option else ""
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,6 @@ from store_core.answers.text.shown_text import escape_json
 from store_core.answers.text.terminal_line import clear_line
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
-from store_core.command.spelling import spelled
 from store_core.command.surroundings import Surroundings
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
 
@@ -75,13 +74,12 @@ class ReportOutput:
         """
         clear_line()
         context = click.get_current_context()
-        words = partial(spelled, command=context.command)
         if self.is_json:
             click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
         else:
-            click.echo(report.to_text(Surroundings.of(context).table_width, words))
+            click.echo(report.to_text(Surroundings.of(context).table_width))
         if self.html is not None:
-            write_new(self.html, report.to_html(words))
+            write_new(self.html, report.to_html())
         return ExitCode.of(report.verdict)
 
 

@@ -71,9 +71,7 @@ _MULTI_PATH_SPLITTER: Final = ","
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
 
-_WAY_ON: Final = (
-    "To read what is there: fail_on_data_loss=false (failOnDataLoss in Spark), or mode=DROPMALFORMED or PERMISSIVE."
-)
+_WAY_ON: Final = "To read what is there: failOnDataLoss=false, or mode=DROPMALFORMED or PERMISSIVE."
 
 
 class SegmentListing(NamedTuple):

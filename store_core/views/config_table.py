@@ -111,5 +111,5 @@ def _missing(path: Path) -> StoreNotFoundError:
     return StoreNotFoundError(
         f"{path} is missing or empty, and so is {backup_of(path)}: expected the file that a broker keeps there. Copy "
         f"the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has served has none. "
-        f"With fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
+        f"With failOnDataLoss=false there are no rows"
     )

@@ -195,8 +195,8 @@ def _hashes(read: ReadOptions) -> npt.NDArray[np.int32] | None:
 def _no_index(directory: Path) -> StoreNotFoundError:
     return StoreNotFoundError(
         f"no key index: expected a directory {directory}. Give the root of a whole store, or make an index from the "
-        f"log: commitlog-rebuild-index {directory.parent} --output DIRECTORY. With fail_on_data_loss=false "
-        f"(failOnDataLoss in Spark) there are no rows"
+        f"log: commitlog-rebuild-index {directory.parent} --output DIRECTORY. With failOnDataLoss=false "
+        f"there are no rows"
     )
 
 
@@ -209,5 +209,5 @@ def _not_an_index(file: ListedIndexFile) -> CorruptRecordError:
         f"{file.size} bytes, and a header that counts {file.header.index_count - 1} entries",
         b"",
         "Move the file elsewhere, or make an index from the log with commitlog-rebuild-index; "
-        "fail_on_data_loss=false (failOnDataLoss in Spark) leaves it out",
+        "failOnDataLoss=false leaves it out",
     )

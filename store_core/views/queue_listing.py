@@ -212,7 +212,7 @@ def missing_queues(root: Path) -> StoreNotFoundError:
     make = f", or make queues from the log: commitlog-rebuild-consume-queue {root} --output DIRECTORY" * can_make
     return StoreNotFoundError(
         f"no consume queues: expected directories TOPIC/NUMBER, found neither {places}. Give the root of a whole "
-        f"store{make}. With fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
+        f"store{make}. With failOnDataLoss=false there are no rows"
     )
 
 

@@ -73,7 +73,7 @@ class FamilyPart:
         error = CorruptDatabaseError(
             f"the RocksDB {self.database} has an entry in column family {self.family!r} that is none of RocketMQ's: "
             f"expected those of format {STORE_DATABASE}, found the key {key[:_SHOWN_KEY]!r} with a value of "
-            f"{len(value)} bytes. fail_on_data_loss=false (failOnDataLoss in Spark) leaves it out"
+            f"{len(value)} bytes. failOnDataLoss=false leaves it out"
         )
         if options.read.fail_on_data_loss:
             raise error
@@ -93,7 +93,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[FamilyPart]:
         without_file(
             StoreNotFoundError(
                 f"{database} is missing: expected the RocksDB that a broker of RocketMQ 5.4 or later makes there. With "
-                f"fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
+                f"failOnDataLoss=false there are no rows"
             ),
             options,
         )

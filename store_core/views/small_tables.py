@@ -105,7 +105,7 @@ def _integers(path: Path, data: bytes, count: int) -> list[int]:
 def _no_checkpoint(path: Path) -> StoreNotFoundError:
     return StoreNotFoundError(
         f"{path} is missing: expected the file that a store keeps there; without it a broker takes all its fields for "
-        f"0. With fail_on_data_loss=false (failOnDataLoss in Spark) there are no rows"
+        f"0. With failOnDataLoss=false there are no rows"
     )
 
 

@@ -53,8 +53,8 @@ def no_timers_at(path: Path) -> StoreNotFoundError:
     return StoreNotFoundError(
         f"{path} is missing: expected what a broker of RocketMQ 5.0 or later keeps there, unless its timers are in a "
         f"RocksDB (timerRocksDBEnable), which the view rocksdbstore shows. Timers are also messages of the topic "
-        f"rmq_sys_wheel_timer, with their time in the property TIMER_OUT_MS. With fail_on_data_loss=false "
-        f"(failOnDataLoss in Spark) there are no rows"
+        f"rmq_sys_wheel_timer, with their time in the property TIMER_OUT_MS. With failOnDataLoss=false "
+        f"there are no rows"
     )
 
 
@@ -75,7 +75,7 @@ def units_of(file: Segment, options: ViewOptions) -> npt.NDArray[np.void]:
             error: Exception = CorruptRecordError(
                 "no unit of a timer", file.path, file.start_offset + at, "a unit of 52 bytes, or the end of the file",
                 "neither", opened.raw[at : at + TIMER_DTYPE.itemsize].tobytes(),
-                "fail_on_data_loss=false (failOnDataLoss in Spark) leaves out the rest of the file",
+                "failOnDataLoss=false leaves out the rest of the file",
             )  # fmt: skip
     except SegmentVanishedError as gone:
         units, error = np.empty(0, TIMER_DTYPE), gone

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ViewOptions"]
 
-_SPARK_NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
+_NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,7 @@ class ViewOptions:
 
 def _refuse(view: View, name: str) -> NoReturn:
     taken = ["columns", *(option for option in view.options if option != "columns")]
-    spark = [_SPARK_NAMES[option] for option in taken]
-    shown = ", ".join(taken)
-    if spark != taken:
-        shown += f" (in Spark {', '.join(spark)})"
+    shown = ", ".join(_NAMES[option] for option in taken)
     raise InvalidOptionError(
         f"{shown_option(name)} does not apply to view {view.name!r}, which takes {shown}; {view.hint}"
     )

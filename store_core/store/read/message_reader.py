@@ -327,7 +327,7 @@ class _RangeReader:
         if is_cut_off:
             advice = (
                 f"The file is shorter than the others: it was truncated, or only partly copied. To read what is there: "
-                f"fail_on_data_loss=false (failOnDataLoss in Spark), or mode=DROPMALFORMED; {WAYS_ON}."
+                f"failOnDataLoss=false, or mode=DROPMALFORMED; {WAYS_ON}."
             )
         elif damage.check.reason is StopReason.WRONG_OFFSET and not damage.begin:
             advice = f"If the file was renamed, give it the name that its first record implies. {advice}"

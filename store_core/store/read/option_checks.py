@@ -28,10 +28,9 @@ _LOOKS_LIKE_SQL: Final = re.compile(r"[=<>']|\bIS\s+(?:NOT\s+)?NULL\b", re.IGNOR
 
 
 def shown_option(name: str) -> str:
-    """Return an option's name for a message, with Spark's spelling if it differs."""
+    """Return an option's name for a message: the one in the table of options, from which all others follow."""
     head, *tail = name.split("_")
-    spark = head + "".join(part.capitalize() for part in tail)
-    return f"option {name}" if spark == name else f"option {name} ({spark} in Spark)"
+    return f"option {head}{''.join(part.capitalize() for part in tail)}"
 
 
 def refuse_value(name: str, value: object, expected: str) -> NoReturn:

@@ -171,7 +171,7 @@ def _msg_id(name: str, value: object) -> str:
             name,
             value,
             "an offset message id of 32 hexadecimal digits, or 56 with an IPv6 host, as in column msg_id; the id that "
-            "a producer's client made is option unique_key (uniqueKey in Spark)",
+            "a producer's client made is option uniqueKey",
         )
     return value.strip().upper()
 

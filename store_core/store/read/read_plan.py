@@ -369,8 +369,7 @@ class _Planner:
         """Say that there are no rows where the read would start after the log's end: an offset of another log."""
         start, end = self._options.start.physical, self._found_end()
         if start is not None and end is not None and start > end.end_offset:
-            where = f"starting_offsets (startingOffsets in Spark) is {start}"
-            self._note(f"{where}, after the log's end at offset {end.end_offset}: there are no rows")
+            self._note(f"startingOffsets is {start}, after the log's end at offset {end.end_offset}: there are no rows")
 
     def _found_end(self) -> FoundEnd | None:
         """Return where the log ends; for a live log, without the record being written."""

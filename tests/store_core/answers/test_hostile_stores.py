@@ -254,7 +254,7 @@ def test_a_replay_of_an_inner_batch_names_the_message(tmp_path: Path) -> None:
 def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="option now"):
         LagOptions.of(now=time)
-    with pytest.raises(InvalidOptionError, match="option as_of"):
+    with pytest.raises(InvalidOptionError, match="option asOf"):
         LagOptions.of(as_of=time)
     with pytest.raises(InvalidOptionError, match="option now"):
         RetentionOptions.of(time)

@@ -237,7 +237,7 @@ def test_a_cancellation_as_another_release_has_it_is_noted(tmp_path: Path, name:
     report = told(store, release=release)
 
     assert "waiting" == states(report)["U-a"]
-    assert [True] == [f"use --release {other}" in note for note in report.found.notes]
+    assert [True] == [f"use release {other}" in note for note in report.found.notes]
     assert () == told(store, release=other).found.notes
 
 

@@ -72,7 +72,7 @@ def test_an_option_that_a_view_does_not_take_is_wrong_usage_and_named(closed: Pa
     called = call("ls", closed, "--tag=a")
 
     assert ExitCode.USAGE == called.code
-    assert "--tag does not apply to view 'segments'" in called.errors
+    assert "option tag does not apply to view 'segments'" in called.errors
 
 
 def test_what_else_is_in_a_store_is_noted(closed: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_segment_that_is_gone_or_shorter_is_named_with_the_way_on(tmp_path: Pa
     else:
         (tmp_path / "s").write_bytes(b"some")
 
-    with pytest.raises(SegmentVanishedError, match="fail_on_data_loss=false") as caught:
+    with pytest.raises(SegmentVanishedError, match="failOnDataLoss=false") as caught:
         open_segment(segment)
     assert str(tmp_path / "s") in str(caught.value)
     assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301 -- our own

@@ -307,7 +307,7 @@ def test_a_missing_segment_is_named_with_its_neighbours() -> None:
     assert "segment 00000000000000000128 is missing" in problem
     assert "/log/00000000000000000064 (offset 64, 64 bytes)" in problem
     assert "/log/00000000000000000192 (offset 192, 64 bytes)" in problem
-    assert "fail_on_data_loss=false" in problem
+    assert "failOnDataLoss=false" in problem
     assert "DROPMALFORMED" in problem
 
 

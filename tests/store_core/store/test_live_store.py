@@ -148,7 +148,7 @@ def test_reads_beside_retention_give_the_end_of_the_log_or_say_what_vanished(tmp
             try:
                 found = offsets(root)
             except SegmentVanishedError as error:
-                assert "fail_on_data_loss=false" in str(error)  # noqa: PT017 -- it may be raised or not
+                assert "failOnDataLoss=false" in str(error)  # noqa: PT017 -- it may be raised or not
             else:
                 assert found == every[-len(found) :]
         deleting.result()

@@ -155,7 +155,7 @@ def test_a_file_that_vanishes_after_planning_is_an_error_unless_tolerated(
     gone = store / "consumequeue" / "orders" / "0" / f"{0:020d}"
     gone.unlink()
 
-    with pytest.raises(SegmentVanishedError, match="fail_on_data_loss=false"):
+    with pytest.raises(SegmentVanishedError, match="failOnDataLoss=false"):
         list(part.batches(strict))
     tolerant = ViewOptions.parse("consumequeue", fail_on_data_loss=False)
     assert 90 - UNITS_OF_A_FILE == sum(batch.num_rows for batch in part.batches(tolerant))

@@ -105,11 +105,10 @@ def test_an_option_that_makes_no_sense_is_refused_with_those_that_do(view: str, 
     assert VIEWS[view].hint in str(error)
 
 
-def test_the_options_that_a_view_takes_are_named_as_in_python_and_as_in_spark(pristine: Path) -> None:
+def test_the_options_that_a_view_takes_are_named_as_in_the_table_of_options(pristine: Path) -> None:
     text = str(refusal(pristine, "segments", topic="x"))
 
-    assert "which takes columns, starting_offsets, ending_offsets, as_of, time_zone, verify_crc, " in text
-    assert " (in Spark columns, startingOffsets, endingOffsets, asOf, timeZone, verifyCrc, " in text
+    assert "which takes columns, startingOffsets, endingOffsets, asOf, timeZone, verifyCrc, " in text
 
 
 @every_view

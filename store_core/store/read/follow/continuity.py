@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Continuation", "find_continuation"]
 
-_ADVICE: Final = "To go on at offset {offset}: fail_on_data_loss=false (failOnDataLoss in Spark)"
+_ADVICE: Final = "To go on at offset {offset}: failOnDataLoss=false"
 _OVER_HOLE: Final = f"{_ADVICE}, or mode=DROPMALFORMED or PERMISSIVE"
 _RESTART: Final = "or begin a new query with a new checkpoint"
 

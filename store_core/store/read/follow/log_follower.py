@@ -106,7 +106,7 @@ class LogFollower:
         end = self._latest(log)
         if offset > end.physical_offset:
             raise InvalidOptionError(
-                f"option starting_offsets (startingOffsets in Spark): expected at most {end.physical_offset}, where "
+                f"option startingOffsets: expected at most {end.physical_offset}, where "
                 f"the log ends in {log.segments[-1].path}, found {offset}. To read what is stored from now on, begin "
                 f"at the log's end (in Spark latest)"
             )

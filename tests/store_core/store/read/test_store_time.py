@@ -79,16 +79,16 @@ def test_a_time_without_a_zone_is_in_the_one_that_is_given(time: object) -> None
 def test_without_any_zone_it_is_refused_with_both_ways_to_say_it(time: object, written: str) -> None:
     text = refusal(time)
 
-    assert f"option starting_timestamp (startingTimestamp in Spark): {time!r} has no time zone" in text
+    assert f"option startingTimestamp: {time!r} has no time zone" in text
     assert f"Write '{written}Z' for UTC or '{written}+08:00'" in text
-    assert "option time_zone (timeZone in Spark), such as Asia/Shanghai" in text
+    assert "option timeZone, such as Asia/Shanghai" in text
     assert store_time("starting_timestamp", f"{written}Z")
 
 
 @pytest.mark.parametrize("number", [1714564800, "1714564800", " +1714564800 ", np.int64(1714564800)])
 def test_ten_digits_may_be_seconds_and_are_refused_with_both_readings(number: object) -> None:
     assert refusal(number) == (
-        "option starting_timestamp (startingTimestamp in Spark): 1714564800 may be seconds or ms since 1970. "
+        "option startingTimestamp: 1714564800 may be seconds or ms since 1970. "
         "For 2024-05-01T12:00:00Z write 1714564800000; for 1970-01-20T20:16:04.800Z write that"
     )
     assert store_time("starting_timestamp", "2024-05-01T12:00:00Z") == 1714564800000
@@ -187,7 +187,7 @@ def test_a_tzinfo_is_a_zone() -> None:
 def test_what_is_no_zone_is_refused(value: object, says: str) -> None:
     text = zone_refusal(value)
 
-    assert text.startswith("option time_zone (timeZone in Spark): ")
+    assert text.startswith("option timeZone: ")
     assert says in text
 
 

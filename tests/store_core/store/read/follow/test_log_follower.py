@@ -437,7 +437,7 @@ def test_segments_that_expire_before_they_are_read_are_an_error(followed: Follow
     with pytest.raises(ExpiredSegmentsError) as error:
         followed.advance(start)
     assert (error.value.begin, error.value.end) == (start.physical_offset, 2 * SIZE)
-    assert "fail_on_data_loss=false (failOnDataLoss in Spark)" in str(error.value)
+    assert "failOnDataLoss=false" in str(error.value)
 
 
 def test_a_segment_that_expires_after_it_was_read_is_not_missed(followed: Followed) -> None:

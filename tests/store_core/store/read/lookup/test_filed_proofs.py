@@ -212,7 +212,7 @@ def test_no_file_is_made_in_a_store_or_without_being_used(store: Path) -> None:
     for options in ({"key": "k11"}, {}):
         with pytest.raises(InvalidOptionError, match="proofs: expected a path outside of the store"):
             plan_ranges(store, ReadOptions.parse(proofs=store / "proofs", **options))
-    with pytest.raises(InvalidOptionError, match="expected none, since option remember_proofs"):
+    with pytest.raises(InvalidOptionError, match="expected none, since option rememberProofs"):
         ReadOptions.parse(proofs="/tmp", remember_proofs="never")  # noqa: S108 -- not touched
     for wrong in ("", 3, b"x", "s3://bucket/proofs"):
         with pytest.raises(InvalidOptionError, match="expected a directory on this machine"):
