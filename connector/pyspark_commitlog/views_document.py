@@ -68,9 +68,11 @@ _RULES: Final = (
         "an error that names `failOnDataLoss`; with `failOnDataLoss=false` a warning says what is missing."
     ),
     (
-        "A broker's files are read as a broker reads them: where one is missing, empty or broken its `.bak` is, and a "
-        "warning says so. If both are broken the error names file and place. If neither is there, the view is an "
-        "error, too, since no rows would look like an empty file; with `failOnDataLoss=false` there are no rows. "
+        "A broker's files are read as the JSON library of its release takes them, so NUL bytes that power loss left "
+        "after one do no harm; a release that is not named takes what any does. Where one is missing, empty or broken "
+        "its `.bak` is read, which is older: the column `config_file` and a warning say so. If both are broken the "
+        "error names file and place. If neither is there, the view is an error, too, since no rows would look like an "
+        "empty file; with `failOnDataLoss=false` there are no rows. "
         "`topics` needs no `topics.json`: `in_config` is then null."
     ),
     (

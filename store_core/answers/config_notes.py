@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def config_or_note(
-    root: Path, name: str, decode: Callable[[ConfigFields], T], what: str
+    root: Path, name: str, decode: Callable[[ConfigFields], T], what: str, release: str | None = None
 ) -> tuple[T | None, tuple[str, ...]]:
     """Return what a configuration file or its backup says, and what is to be said of the file.
 
@@ -36,17 +36,20 @@ def config_or_note(
         As of `store_core.views.config_table.find_config`.
     what : str
         What is not known without it.
+    release : str, optional
+        The release that reads it; by default any.
 
     Returns
     -------
     object or None
         None if neither the file nor its backup is there, or both are broken.
     tuple of str
-        A note if they are broken, or may not be read.
+        A note if they are broken, or may not be read, or if the backup was read, which is older.
     """
     if is_archive(root):
         return None, (f"{what} is not known: {root} is an archive, of which only the messages are read",)
     try:
-        return find_config(root, name, decode), ()
+        found = find_config(root, name, decode, release)
     except (CorruptRecordError, StoreAccessError) as error:
         return None, (f"{what} is not known, because {CONFIG_DIRECTORY}/{name} can't be read: {error}",)
+    return (None, ()) if found is None else (found.value, found.notes)

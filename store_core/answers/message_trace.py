@@ -129,8 +129,8 @@ class _Tracing:
     def report(self, what: str) -> TraceReport:
         levels = delay_levels(self.options.broker_config, self.options.release)
         # Asked first, so that in a growing store nothing is called delivered whose delivery is not among the records.
-        delivered, delay_notes = delay_offsets(self.root)
-        consumed, offset_notes = consumer_offsets(self.root)
+        delivered, delay_notes = delay_offsets(self.root, self.options.release)
+        consumed, offset_notes = consumer_offsets(self.root, self.options.release)
         broker = BrokerState(levels, delivered or {})
         rows, notes = self._records(what)
         halves = [row for row in rows if kind_of(row) is StepKind.HALF]

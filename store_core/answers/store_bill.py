@@ -219,4 +219,4 @@ def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[
 
 
 def _names(fields: ConfigFields) -> frozenset[str]:
-    return frozenset(name for name, _ in fields.object("topicConfigTable").objects())
+    return frozenset(name for name, _ in fields.table("topicConfigTable").objects())

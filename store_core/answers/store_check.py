@@ -231,7 +231,7 @@ class _Check:
         judged.add_to(tally)
         if not compared.problems:
             add_loading(store, rules.release, OsFileSystem(), tally)
-        config = ConfigFiles(store, OsFileSystem())
+        config = ConfigFiles(store, OsFileSystem(), rules.release)
         self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
         self._add_index(index, judged, bounds, tally)
         tally.add_all(config.findings)

@@ -116,7 +116,7 @@ def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptio
     offsets = (origin_offset(row) for row in rows)
     origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), chosen.release))
     what = "after how many attempts groups give up"
-    found_limits, notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _retry_limits, what)
+    found_limits, notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _retry_limits, what, chosen.release)
     limits = found_limits or {}
     letters = [_letter(row, origins, extent.begin, limits) for row in rows]
     facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
@@ -143,7 +143,7 @@ def _check_groups(root: Path, asked: Sequence[str], found: Collection[str]) -> N
 
 def _retry_limits(fields: ConfigFields) -> dict[str, int]:
     """Return consumer group -> ``retryMaxTimes``."""
-    table = fields.object("subscriptionGroupTable").objects()
+    table = fields.table("subscriptionGroupTable").objects()
     return {
         name: group.integer("retryMaxTimes") for name, group in table if group.members.get("retryMaxTimes") is not None
     }

@@ -132,7 +132,7 @@ def delays_by(
     levels = delay_levels(chosen.broker_config, chosen.release)
     root = root_of(paths)
     # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
-    delivered, notes = delay_offsets(root)
+    delivered, notes = delay_offsets(root, chosen.release)
     known = _Known(delivered, *timer_check(root), _last_stored(paths))
     shared: dict[str, Any] = {"release": chosen.release, "verify_crc": False}
     reads = {

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptRecordError
 from store_core.format.near_name import without_controls
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigFields", "ConfigValueError"]
 
-Kind = TypeVar("Kind", bool, str)
-
-_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_UNSET: Final = (None, "", "null")
+"""Values that leave a member at its default, unless it is an offset."""
+_FLAGS: Final = {"true": True, "false": False, "1": True, "0": False, "y": True, "n": False}
 _I32: Final = range(-(1 << 31), 1 << 31)
 _I64: Final = range(-(1 << 63), 1 << 63)
 _ADVICE: Final = "Correct the file by hand"
@@ -38,8 +41,8 @@ class ConfigValueError(CorruptRecordError):
 class ConfigFields:
     """One object of a configuration file.
 
-    A member that is missing or null has the given default, as in Java. Every method raises `CorruptRecordError`, naming
-    file and member, if a value has the wrong type.
+    A member that is missing or null has the given default, as in Java. A value of another type is converted where
+    fastjson converts it; else every method raises `CorruptRecordError`, naming file and member.
 
     Attributes
     ----------
@@ -64,35 +67,40 @@ class ConfigFields:
         return f"{self.name}.{key}" if self.name else str(key)
 
     def integer(self, key: JsonKey, default: int = 0, bounds: range = _I64) -> int:
-        """Return an integer within Java's bounds; it may be quoted, as fastjson accepts that."""
+        """Return an integer within Java's bounds; it may be quoted, true or false, or have a fraction."""
         value = self.members.get(key)
-        if value is None:
+        if value in _UNSET:
             return default
         if isinstance(value, str) and _INTEGER.fullmatch(value):
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value not in bounds:
+        if isinstance(value, float) and math.isfinite(value):
+            value = int(value)
+        if not isinstance(value, int) or value not in bounds:
             raise self.error(key, f"an integer from {bounds.start} to {bounds.stop - 1}")
-        return value
+        return int(value)
 
     def small_integer(self, key: JsonKey, default: int = 0) -> int:
         """Return a 32-bit integer."""
         return self.integer(key, default, _I32)
 
     def flag(self, key: JsonKey, *, default: bool) -> bool:
-        """Return a boolean."""
-        return self._of_kind(key, default, bool, "true or false")
+        """Return a boolean; it may be quoted, or a number, of which only 1 is true."""
+        value = self.members.get(key)
+        if value in _UNSET:
+            return default
+        found = _FLAGS.get(value.lower()) if isinstance(value, str) else value == 1
+        if found is None or isinstance(value, Mapping | list):
+            raise self.error(key, "true or false")
+        return found
 
     def text(self, key: JsonKey, default: str) -> str:
-        """Return a string."""
-        return self._of_kind(key, default, str, "a string")
-
-    def _of_kind(self, key: JsonKey, default: Kind, kind: type[Kind], expected: str) -> Kind:
+        """Return a string; it may be a number, true or false."""
         value = self.members.get(key)
         if value is None:
             return default
-        if not isinstance(value, kind):
-            raise self.error(key, expected)
-        return value
+        if isinstance(value, Mapping | list):
+            raise self.error(key, "a string")
+        return value if isinstance(value, str) else json.dumps(value)
 
     def object(self, key: JsonKey) -> ConfigFields:
         """Return an object, empty if it is missing."""
@@ -103,25 +111,38 @@ class ConfigFields:
             raise self.error(key, "an object")
         return ConfigFields(value, self.file, self._path(key))
 
+    def table(self, key: JsonKey) -> ConfigFields:
+        """Return an object that a broker adds to its own: empty if it is missing, and refused if it is null."""
+        if key in self.members and self.members[key] is None:
+            raise self.error(key, "an object")
+        return self.object(key)
+
     def objects(self) -> Iterator[tuple[str, ConfigFields]]:
         """Yield all members by name; each must be an object."""
-        return ((str(key), self.object(key)) for key in self.members)
+        for key, value in self.members.items():
+            if value is None:  # Java's concurrent maps hold no null
+                raise self.error(key, "an object")
+            yield str(key), self.object(key)
 
     def offsets(self) -> dict[int, int]:
         """Return all members as 32-bit integers (queues or levels) to 64-bit offsets; either may be quoted."""
-        missing = next((key for key, value in self.members.items() if value is None), None)
-        if missing is not None:
-            raise self.error(missing, "an offset")
-        return {self._index(key): self.integer(key) for key in self.members}
+        return {self._index(key): self.offset(key) for key in self.members}
+
+    def offset(self, key: JsonKey) -> int:
+        """Return a 64-bit offset, which has no default; it may be quoted."""
+        if self.members.get(key) in _UNSET:
+            raise self.error(key, "an offset")
+        return self.integer(key)
 
     def integers(self, key: JsonKey) -> tuple[int, ...]:
         """Return a list of 32-bit integers, empty if it is missing."""
         value = self.members.get(key)
         if value is None:
             return ()
-        if not isinstance(value, list | tuple) or not all(type(item) is int and item in _I32 for item in value):
+        if not isinstance(value, list | tuple):
             raise self.error(key, "a list of integers of 32 bits")
-        return tuple(value)
+        items = ConfigFields(dict(enumerate(value)), self.file, self._path(key))
+        return tuple(items.small_integer(index) for index in items.members)
 
     def texts(self) -> dict[str, str]:
         """Return all members; each must be a string."""
@@ -142,5 +163,14 @@ class ConfigFields:
         return value
 
     def others(self, known: frozenset[str]) -> JsonObject:
-        """Return the unknown members unchanged, so that writing preserves them."""
+        """Return the unknown members unchanged, so that writing preserves them; they have names.
+
+        Raises
+        ------
+        CorruptRecordError
+            If one has a number in place of its name.
+        """
+        number = next((key for key in self.members if isinstance(key, int)), None)
+        if number is not None:
+            raise self.error(number, "a member with a name")
         return {key: value for key, value in self.members.items() if key not in known}

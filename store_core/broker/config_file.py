@@ -52,7 +52,12 @@ def backup_of(path: Path) -> Path:
 
 
 def read_config(
-    path: Path, decode: Callable[[JsonObject, str], object], file_system: FileSystem, largest: int = _MAX_SIZE
+    path: Path,
+    decode: Callable[[JsonObject, str], object],
+    file_system: FileSystem,
+    *,
+    largest: int = _MAX_SIZE,
+    release: Release | None = None,
 ) -> ReadConfig:
     """Read a configuration file; if it is missing, empty or broken, its backup (``ConfigManager.load``).
 
@@ -64,6 +69,9 @@ def read_config(
     file_system : FileSystem
     largest : int
         Maximum bytes of a file.
+    release : str, optional
+        The release that reads it. The default release stands for any: only a release that is named refuses what
+        another one takes.
 
     Raises
     ------
@@ -73,24 +81,30 @@ def read_config(
         As raised by the system.
     """
     broken: CorruptRecordError | None = None
+    features = None if release in (None, DEFAULT_RELEASE) else rules_of(release)
+
+    def read(file: Path) -> bool:
+        data = _bytes_of(file, file_system, largest)
+        if data:
+            decode(parse_config(data, str(file), features), str(file))
+        return bool(data)
+
     try:
-        if _read(path, decode, file_system, largest):
+        if read(path):
             return ReadConfig(path)
     except CorruptRecordError as error:
         broken = error
     backup = backup_of(path)
     try:
-        has_backup = _read(backup, decode, file_system, largest)
+        has_backup = read(backup)
     except CorruptRecordError as error:
         if broken is None:
             raise
         reason = _advised(error, "")
         raise _advised(broken, f"Its backup is broken, too: {reason}. Correct one of them by hand") from error
-    if broken is None:
-        return ReadConfig(backup if has_backup else None)
-    if not has_backup:
+    if broken is not None and not has_backup:
         raise _advised(broken, f"Correct the file by hand: {backup} is missing or empty")
-    return ReadConfig(backup, (_note(path, broken),))
+    return ReadConfig(backup, (_note(path, broken),)) if has_backup else ReadConfig(None)
 
 
 def _advised(error: CorruptRecordError, advice: str) -> CorruptRecordError:
@@ -99,20 +113,14 @@ def _advised(error: CorruptRecordError, advice: str) -> CorruptRecordError:
     return type(error)(*facts, advice)
 
 
-def _note(path: Path, broken: CorruptRecordError) -> str:
-    """Return what is said, and logged, of a file whose backup was loaded."""
-    advised = _advised(broken, "Correct the file by hand, or replace it with its .bak")
-    note = f"{backup_of(path)} was loaded instead: {advised}"
+def _note(path: Path, broken: CorruptRecordError | None) -> str:
+    """Return what is said, and logged, of a file whose backup was loaded: what it says is older."""
+    reason = f"{path} is missing or empty"
+    if broken is not None:
+        reason = str(_advised(broken, "Correct the file by hand, or replace it with its .bak"))
+    note = f"{backup_of(path)} was loaded instead: {reason}"
     _LOG.error("%s", note)
     return note
-
-
-def _read(path: Path, decode: Callable[[JsonObject, str], object], file_system: FileSystem, largest: int) -> bool:
-    """Decode a file; False if it is missing or empty."""
-    data = _bytes_of(path, file_system, largest)
-    if data:
-        decode(parse_config(data, str(path)), str(path))
-    return bool(data)
 
 
 def _bytes_of(path: Path, file_system: FileSystem, largest: int) -> bytes | None:
@@ -208,7 +216,7 @@ class ConfigManager(ABC):
         """
         with self._lock:
             self.notes = ()
-            notes = read_config(self.path, self.decode, self._file_system).notes
+            notes = read_config(self.path, self.decode, self._file_system, release=self._release).notes
             self.notes = (*notes, *self.notes)  # `decode` may have added some
             self.is_loaded = True
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser and writer for the near-JSON of a broker's configuration files, as written by fastjson 1.2."""
+"""Reads the JSON of a broker's files as the broker's own library takes it, and writes it as that library does."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
@@ -22,38 +23,135 @@ JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping
 JsonObject: TypeAlias = "dict[JsonKey, JsonValue]"
 
 _MAX_DEPTH: Final = 64
-_TOKEN: Final = re.compile(
-    r"""[ \t\r\n]*(?:
-        (?P<mark>[{}\[\],:])
-      | (?P<text>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")
-      | (?P<number>-?(?:0|[1-9][0-9]{0,18})(?P<fraction>(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?))(?![0-9.eE])
-      | (?P<word>true|false|null)(?![A-Za-z0-9_])
-      | (?P<end>\Z))""",
-    re.VERBOSE,
-)
-_LONG_INTEGER: Final = re.compile(r"-?[1-9][0-9]{19,}+(?![.eE])")
-_BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-_WORDS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": None}
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _ESCAPED_BY_FEW: Final = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ADVICE: Final = "Correct the file by hand"
 
+_LINE_COMMENT: Final = r"//[^\n]*+(?:\n|\Z)"
+_COMMENT: Final = rf"{_LINE_COMMENT}|/\*(?s:.*?)\*/"
+_OPEN_COMMENT: Final = r"/\*(?s:.*)\Z"
+_NUMBER_END: Final = r"[BSLFD]?(?![\w.$])"
+_SHORT: Final = {"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SHORT_OR_SELF: Final = {**{mark: mark for mark in "\"'/\\"}, **_SHORT, **{str(n): chr(n) for n in range(8)}}
+_SELF_IN_FASTJSON_2: Final = {mark: mark for mark in "#&'()*+,-./:<=>@[]^_`{|}~"}
 
-def parse_config(data: bytes, file: str) -> JsonObject:
-    """Parse a configuration file.
 
-    It is JSON, except that integer keys may be bare, as fastjson writes them. Other things that fastjson would accept
-    (comments, single quotes, trailing commas) are refused. Of duplicate keys the last value wins, and an integer key is
-    an `int` only if it is bare.
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """What a library takes for JSON: patterns of what may stand where, as its scanners skip and read characters.
+
+    A crash leaves NUL bytes where a file's last pages were not written, and people edit these files by hand: what the
+    broker reads nevertheless has to be read here, or offsets of long ago come from the backup.
+    """
+
+    head: re.Pattern[str]
+    tail: re.Pattern[str]
+    before_key: re.Pattern[str]
+    before_colon: re.Pattern[str]
+    before_value: re.Pattern[str]
+    before_object: re.Pattern[str]
+    after_value: re.Pattern[str]
+    after_number: re.Pattern[str]
+    text: re.Pattern[str]
+    name: re.Pattern[str]
+    number: re.Pattern[str]
+    words: Mapping[str, JsonValue]
+    escapes: Mapping[str, str]
+    takes_more_commas: bool
+    takes_last_comma: bool
+    takes_any_comma_after_object: bool
+
+
+def _blanks(characters: str, *others: str) -> re.Pattern[str]:
+    return re.compile(f"(?:{'|'.join((f'[{characters}]++', *others))})*+")
+
+
+def _text(other_end: str) -> re.Pattern[str]:
+    body = rf"(?:[^{{0}}\\{other_end}]++|\\.)*+"
+    return re.compile("|".join(f"{quote}{body.format(quote)}{quote}" for quote in "\"'"), re.DOTALL)
+
+
+def _words(**others: JsonValue) -> dict[str, JsonValue]:
+    return {"true": True, "false": False, "null": None, **others}
+
+
+_FEW: Final = r" \t\r\n\f\x08"
+
+# JSONLexerBase of fastjson 1.2: nextToken skips all control characters, skipWhitespace (before keys and colons) few.
+# Character 0x1A ends its input; it is a control character only between tokens.
+_CONTROLS: Final = _blanks(r"\x00-\x20\x7f", _COMMENT)
+_FASTJSON_1: Final = _Dialect(
+    head=_CONTROLS,
+    tail=_blanks(r"\x00-\x20\x7f", _COMMENT, _OPEN_COMMENT),
+    before_key=_blanks(_FEW, _COMMENT),
+    before_colon=_blanks(_FEW),
+    before_value=_CONTROLS,
+    before_object=_CONTROLS,
+    after_value=_CONTROLS,
+    after_number=_CONTROLS,
+    text=_text(r"\x1a"),
+    name=re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*+"),
+    number=re.compile(
+        rf"[+-]?[0-9]{{1,400}}+(?P<fraction>(?:\.[0-9]{{0,400}}+)?(?:[eE][+-]?[0-9]{{1,3}})?){_NUMBER_END}"
+    ),
+    words=_words(NULL=None, Null=None, undefined=None, NaN=None),
+    escapes=_SHORT_OR_SELF,
+    takes_more_commas=True,
+    takes_last_comma=True,
+    takes_any_comma_after_object=False,
+)
+
+
+def _fastjson_2(comment: str, *, takes_last_comma: bool) -> _Dialect:
+    """Return what JSONReaderUTF16 of fastjson 2 takes: NUL is a blank for it, but not around a colon."""
+    few, some = _FEW + r"\xa0", _FEW + r"\xa0\x00"
+    return _Dialect(
+        head=_blanks(_FEW + r"\x00", _COMMENT),
+        tail=_blanks(some, r"\x1a(?s:.*)\Z", comment, _OPEN_COMMENT if comment is _COMMENT else comment),
+        before_key=_blanks(some, comment),
+        before_colon=_blanks(few),
+        before_value=_blanks(some, comment),
+        before_object=_blanks(few),
+        after_value=_blanks(some, comment),
+        after_number=_blanks(few),
+        text=_text(""),
+        name=re.compile(r"(?!)"),
+        number=re.compile(
+            r"[+-]?(?:[0-9]{1,400}+(?P<fraction>(?:\.[0-9]{0,400}+)?(?:[eE][+-]?[0-9]{0,3})?)|\.[0-9]{1,400}+)"
+            + _NUMBER_END
+        ),
+        words=_words(),
+        escapes=_SELF_IN_FASTJSON_2 | _SHORT_OR_SELF,
+        takes_more_commas=False,
+        takes_last_comma=takes_last_comma,
+        takes_any_comma_after_object=True,
+    )
+
+
+_FASTJSON_2_0_43: Final = _fastjson_2(_LINE_COMMENT, takes_last_comma=True)
+_FASTJSON_2_0_59: Final = _fastjson_2(_COMMENT, takes_last_comma=False)
+
+
+_NEWEST_FIRST: Final = (_FASTJSON_2_0_59, _FASTJSON_2_0_43, _FASTJSON_1)
+
+
+def parse_config(data: bytes, file: str, features: ReleaseRules | None = None) -> JsonObject:
+    """Parse a configuration file as a broker's library does (fastjson, or from 5.4 on fastjson 2).
+
+    Among what is no JSON and is taken nevertheless are NUL bytes after its end, comments, single quotes, bare keys,
+    and commas before a closing brace. What a broker takes by an accident of its parsers (a missing comma between two
+    offsets) is refused. Of duplicate keys the last value wins. An integer key is an `int` if it is bare.
 
     Parameters
     ----------
     data : bytes
-        UTF-8, with or without a byte order mark.
+        UTF-8, with or without a byte order mark; what is none is replaced, as Java does.
     file : str
         Its name, for errors.
+    features : ReleaseRules, optional
+        Of the release that reads it. Without it a file is read that the library of any release takes.
 
     Raises
     ------
@@ -66,125 +164,222 @@ def parse_config(data: bytes, file: str) -> JsonObject:
     --------
     >>> parse_config(b'{"offsetTable":{"orders@billing":{0:5,1:7}}}', "consumerOffset.json")
     {'offsetTable': {'orders@billing': {0: 5, 1: 7}}}
+    >>> parse_config(b"{'offsetTable':{'orders@billing':{0:5,}}}" + bytes(9), "consumerOffset.json")
+    {'offsetTable': {'orders@billing': {0: 5}}}
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        found = data[error.start : error.start + 1].hex()
-        raise CorruptRecordError(
-            "not UTF-8", file, error.start, "text", f"byte 0x{found}", data[error.start :][:16], _ADVICE
-        ) from None
-    return _Parser(text, file).parse()
+    text = data.decode("utf-8-sig", "replace")
+    if features is not None:
+        return _Parser(text, file, _dialect_of(features)).parse()
+    refusals: list[CorruptRecordError] = []
+    for dialect in _NEWEST_FIRST:
+        try:
+            return _Parser(text, file, dialect).parse()
+        except CorruptRecordError as refused:
+            refusals.append(refused)
+    raise refusals[0]
+
+
+def _dialect_of(features: ReleaseRules) -> _Dialect:
+    if not features.reads_config_by_fastjson_2:
+        return _FASTJSON_1
+    return _FASTJSON_2_0_59 if features.reads_config_strictly else _FASTJSON_2_0_43
 
 
 class _Parser:
-    """One pass over the tokens of a text, with a lookahead of one."""
+    """One pass over a text, from token to token."""
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, dialect: _Dialect) -> None:
         self._text = text
         self._file = file
-        self._ahead = self._scan(0)
+        self._dialect = dialect
+        self._at = 0
 
     def parse(self) -> JsonObject:
-        """Parse the text, which has to be one object."""
-        if not self._skip("{"):
+        """Parse the text, which has to be one object, or null."""
+        self._pass(self._dialect.head)
+        value: JsonObject = {}
+        if self._skip("{"):
+            start = self._at
+            value = self._object(1)
+            if any(isinstance(key, int) for key in value):
+                raise self._error("keys with names: the numbers of queues are further inside", start)
+        elif self._text.startswith("null", self._at):
+            self._at += len("null")
+        else:
             raise self._error("'{'")
-        value = self._object(1)
-        if self._ahead.lastgroup != "end":
+        self._pass(self._dialect.tail)
+        if self._at != len(self._text):
             raise self._error("the end of the file")
         return value
 
-    def _scan(self, position: int) -> re.Match[str]:
-        match = _TOKEN.match(self._text, position)
-        if match is None:
-            blanks = _BLANKS.match(self._text, position)
-            start = blanks.end() if blanks else position
-            is_long = _LONG_INTEGER.match(self._text, start) is not None
-            raise self._error("an integer of at most 64 bits" if is_long else "JSON", start)
+    def _pass(self, pattern: re.Pattern[str]) -> None:
+        """Pass what a pattern matches, which may be nothing."""
+        match = pattern.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        match = pattern.match(self._text, self._at)
+        if match:
+            self._at = match.end()
         return match
 
-    def _take(self) -> str:
-        """Return the current token, and scan the next."""
-        token = self._ahead.group().lstrip()
-        self._ahead = self._scan(self._ahead.end())
-        return token
-
     def _skip(self, mark: str) -> bool:
-        """Skip a mark if it is the current token; return whether it was."""
-        if self._ahead["mark"] != mark:
+        """Skip a mark if it is next; return whether it was."""
+        if not self._text.startswith(mark, self._at):
             return False
-        self._take()
+        self._at += 1
         return True
 
     def _object(self, depth: int) -> JsonObject:
         """Parse an object after its opening brace."""
+        plain = self._take(_PLAIN_OFFSETS)
+        if plain:  # most of a large file: what follows would find the same, number by number
+            numbers = list(map(int, _DIGITS.findall(plain[0])))
+            return dict(zip(numbers[::2], numbers[1::2], strict=True))
         members: JsonObject = {}
-        if self._skip("}"):
-            return members
-        while True:
+        has_more_commas = self._commas()
+        while not self._skip("}"):
+            start = self._at
             key = self._key()
+            if has_more_commas and isinstance(key, int):
+                raise self._error("an integer of 32 bits as the key", start)  # only tables of names skip commas
+            self._pass(self._dialect.before_colon)
             if not self._skip(":"):
                 raise self._error("':'")
-            members[key] = self._value(depth)
-            if self._skip("}"):
-                return members
-            if not self._skip(","):
+            members[key] = value = self._value(depth)
+            if isinstance(value, dict) and self._dialect.takes_any_comma_after_object:
+                has_more_commas = self._two_commas()
+            elif self._skip(","):
+                has_more_commas = self._commas()
+                if not self._dialect.takes_last_comma and depth == 1 and self._text.startswith("}", self._at):
+                    raise self._error("another key after ','")
+            elif not self._text.startswith("}", self._at):
                 raise self._error("',' or '}'")
+        return members
+
+    def _commas(self) -> bool:
+        """Pass the blanks before a key or a closing mark, and more commas where the library does; tell of those."""
+        self._pass(self._dialect.before_key)
+        has_more = False
+        while self._dialect.takes_more_commas and self._skip(","):
+            has_more = True
+            self._pass(self._dialect.before_key)
+        return has_more
+
+    def _two_commas(self) -> bool:
+        """Pass none, one or two commas; tell of the second."""
+        if not self._skip(","):
+            return False
+        self._pass(self._dialect.before_key)
+        has_second = self._skip(",")
+        self._pass(self._dialect.before_key)
+        return has_second
 
     def _key(self) -> JsonKey:
-        if self._ahead.lastgroup == "text":
-            return self._string()
-        if self._ahead["number"] and not self._ahead["fraction"]:
-            return int(self._take())
-        raise self._error("a key: a string in double quotes, or an integer")
+        text = self._take(self._dialect.text)
+        if text:
+            return self._string(text)
+        number = self._take(self._dialect.number)
+        if number:
+            return int(_number(number))
+        name = self._take(self._dialect.name)
+        if name:
+            return name[0]
+        raise self._error("a key: a string in quotes, or an integer")
 
     def _value(self, depth: int) -> JsonValue:
-        kind = self._ahead.lastgroup
-        if kind == "text":
-            return self._string()
-        if kind == "number":
-            return float(self._take()) if self._ahead["fraction"] else int(self._take())
-        if kind == "word":
-            return _WORDS[self._take()]
-        if depth >= _MAX_DEPTH and kind == "mark":
+        """Parse what follows a colon, a comma or a bracket, and pass the blanks after it."""
+        dialect, start = self._dialect, self._at
+        self._pass(dialect.before_value)
+        number = self._take(dialect.number)
+        if number:
+            self._pass(dialect.after_number)
+            return _number(number)
+        value: JsonValue
+        text = self._take(dialect.text)
+        if text:
+            value = self._string(text)
+        elif self._text[self._at : self._at + 1] in ("{", "["):
+            value = self._nested(start, depth)
+        else:
+            value = self._word()
+        self._pass(dialect.after_value)
+        return value
+
+    def _nested(self, start: int, depth: int) -> JsonValue:
+        if depth >= _MAX_DEPTH:
             raise UnsafeSizeError(*self._facts(f"nesting of at most {_MAX_DEPTH} levels"))
-        if self._skip("{"):
-            return self._object(depth + 1)
         if self._skip("["):
             return self._array(depth + 1)
-        raise self._error("a value")
+        blanks = self._dialect.before_object.match(self._text, start)
+        if blanks is None or blanks.end() != self._at:
+            raise self._error("'{'", start)
+        self._skip("{")
+        return self._object(depth + 1)
+
+    def _word(self) -> JsonValue:
+        word = _WORD.match(self._text, self._at)
+        if word is None or word[0] not in self._dialect.words:
+            raise self._error("a value")
+        self._at = word.end()
+        return self._dialect.words[word[0]]
 
     def _array(self, depth: int) -> list[JsonValue]:
         """Parse an array after its opening bracket."""
         values: list[JsonValue] = []
-        if self._skip("]"):
-            return values
-        while True:
+        self._commas()
+        while not self._skip("]"):
             values.append(self._value(depth))
-            if self._skip("]"):
-                return values
-            if not self._skip(","):
+            if self._skip(","):
+                self._commas()
+            elif not self._text.startswith("]", self._at):
                 raise self._error("',' or ']'")
+        return values
 
-    def _string(self) -> str:
-        start = self._ahead.start("text")
-        value: str = json.loads(self._take())
-        if _SURROGATE.search(value):
-            raise self._error("characters", start)
-        return value
+    def _string(self, match: re.Match[str]) -> str:
+        value = match[0][1:-1]
+        if "\\" in value:
+            value = _ESCAPE.sub(lambda escape: self._unescaped(escape, match.start() + 1), value)
+        # Halves of a character, which Java's strings may have, are written as one that stands for it.
+        return _SURROGATE.sub("\ufffd", value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+    def _unescaped(self, escape: re.Match[str], start: int) -> str:
+        code = escape["code"] or escape["short"]
+        if code:
+            return chr(int(code, 16))
+        character = self._dialect.escapes.get(escape[0][1:])
+        if character is None:
+            raise self._error("characters, or an escape that JSON has", start + escape.start())
+        return character
 
     def _error(self, expected: str, position: int | None = None) -> CorruptRecordError:
         return CorruptRecordError(*self._facts(expected, position))
 
     def _facts(self, expected: str, position: int | None = None) -> tuple[str, str, int, str, str, bytes, str]:
-        """Return the arguments of `CorruptRecordError`; the position defaults to that of the current token."""
+        """Return the arguments of `CorruptRecordError`; the position defaults to the current one."""
         if position is None:
-            position = self._ahead.end() - len(self._ahead.group().lstrip())
+            position = self._at
         line = self._text.count("\n", 0, position) + 1
         rest = self._text[position : position + 16]
         found = repr(rest) if rest else "the end of the file"
         offset = len(self._text[:position].encode())
         return f"bad JSON in line {line}", self._file, offset, expected, found, rest.encode(), _ADVICE
+
+
+_PAIR: Final = r"[ \t\r\n]*+-?[0-9]{1,18}:-?[0-9]{1,18}"
+_PLAIN_OFFSETS: Final = re.compile(rf"(?:{_PAIR},)*+{_PAIR}[ \t\r\n]*+\}}")
+_DIGITS: Final = re.compile(r"-?[0-9]+")
+_WORD: Final = re.compile(r"[A-Za-z]+(?![\w.$])")
+_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|x(?P<short>[0-9a-fA-F]{2})|.)", re.DOTALL)
+
+
+def _number(match: re.Match[str]) -> int | float:
+    """Return what a number says: its suffix is the Java type that a writer had."""
+    digits = match[0].rstrip("BSLFD")
+    try:
+        return int(digits)
+    except ValueError:
+        return float(re.sub(r"[eE][+-]?$", "", digits))
 
 
 def write_config(value: JsonValue, indent: int = 0, *, features: ReleaseRules | None = None) -> str:

@@ -260,7 +260,7 @@ class ConsumerOffsetManager(VersionedConfigManager):
         """Read the offsets of a file; ``groupTopicMap`` follows from them and is ignored."""
         fields = ConfigFields(value, file)
         table = {key: queues.offsets() for key, queues in fields.object("offsetTable").objects()}
-        version = fields.object("dataVersion")
+        version = fields.object("dataVersion") if self._features.versions_consumer_offsets else None
         with self._lock:
             self._load_version(version)  # first, because nothing may change if it fails
             self._capacity = DEFAULT_CAPACITY

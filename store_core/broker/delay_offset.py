@@ -116,8 +116,8 @@ class DelayOffsetTable(VersionedConfigManager):
     def decode(self, value: JsonObject, file: str) -> None:
         """Add the offsets of a file to the existing ones, replacing those of the same level."""
         fields = ConfigFields(value, file)
-        offsets = fields.object("offsetTable").offsets()
-        version = fields.object("dataVersion")
+        offsets = fields.table("offsetTable").offsets()
+        version = fields.object("dataVersion") if self._has_version else None
         with self._lock:
             self._load_version(version)  # first, because nothing may change if it fails
             self._offsets.update(offsets)

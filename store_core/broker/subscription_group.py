@@ -202,7 +202,7 @@ class SubscriptionGroupManager(VersionedConfigManager):
     def decode(self, value: JsonObject, file: str) -> None:
         """Add the groups of a file to the existing ones, replacing those of the same name."""
         fields = ConfigFields(value, file)
-        table = fields.object("subscriptionGroupTable")
+        table = fields.table("subscriptionGroupTable")
         groups = {name: SubscriptionGroupConfig.decode(group, name) for name, group in table.objects()}
         forbidden = {
             group: {str(topic): topics.small_integer(topic) for topic in topics.members}

@@ -101,8 +101,10 @@ class TopicConfig:
             If a member has the wrong type.
         """
         filter_type = fields.text("topicFilterType", _FILTER_TYPES[0])
-        if filter_type not in _FILTER_TYPES:
-            raise fields.error("topicFilterType", " or ".join(_FILTER_TYPES))
+        if filter_type in ("0", "1"):  # the number of a Java enum's constant
+            filter_type = _FILTER_TYPES[int(filter_type)]
+        if filter_type not in _FILTER_TYPES:  # fastjson then leaves it null, which no broker looks at
+            filter_type = _FILTER_TYPES[0]
         return cls(
             topic_name=fields.text("topicName", key),
             read_queue_nums=fields.small_integer("readQueueNums", 16),
@@ -187,7 +189,7 @@ class TopicConfigManager(VersionedConfigManager):
     def decode(self, value: JsonObject, file: str) -> None:
         """Add the topics of a file to the existing ones, replacing those of the same name."""
         fields = ConfigFields(value, file)
-        topics = {name: TopicConfig.decode(topic, name) for name, topic in fields.object("topicConfigTable").objects()}
+        topics = {name: TopicConfig.decode(topic, name) for name, topic in fields.table("topicConfigTable").objects()}
         version = fields.object("dataVersion")
         with self._lock:
             self._load_version(version)  # first, because nothing may change if it fails

@@ -52,7 +52,7 @@ class VersionedConfigManager(ConfigManager):
     def _next_version(self) -> None:
         self.data_version = self.data_version.next_version(self._clock.now_ms())
 
-    def _load_version(self, fields: ConfigFields) -> None:
+    def _load_version(self, fields: ConfigFields | None) -> None:
         """Load the version of a file; without one, the current version stays.
 
         Raises
@@ -60,5 +60,5 @@ class VersionedConfigManager(ConfigManager):
         CorruptRecordError
             If a member of the version has the wrong type.
         """
-        if fields.members:
+        if fields is not None and fields.members:
             self.data_version = DataVersion.decode(fields)

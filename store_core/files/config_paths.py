@@ -11,6 +11,7 @@ __all__ = [
     "CONSUMER_OFFSET_FILE",
     "DELAY_OFFSET_FILE",
     "LMQ_CONSUMER_OFFSET_FILE",
+    "REQUEST_MODE_FILE",
     "SUBSCRIPTION_GROUP_FILE",
     "TOPICS_FILE",
 ]
@@ -26,3 +27,5 @@ queues."""
 SUBSCRIPTION_GROUP_FILE: Final = "subscriptionGroup.json"
 DELAY_OFFSET_FILE: Final = "delayOffset.json"
 CONSUMER_FILTER_FILE: Final = "consumerFilter.json"
+REQUEST_MODE_FILE: Final = "messageRequestMode.json"
+"""Which groups pop (5.x)."""

@@ -69,5 +69,5 @@ def decode_light(fields: ConfigFields) -> list[Committed]:
         if pair is None:
             _log.warning("%s: ignored the offset of %r: expected topic@group", fields.file, key)
             continue
-        found.append(Committed(*pair, 0, table.integer(key)))
+        found.append(Committed(*pair, 0, table.offset(key)))
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import stat
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import backup_of, read_config
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.broker.config_json import JsonObject
+    from store_core.format.releases.release import Release
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["check_is_file", "find_config", "read_table", "without_file"]
+__all__ = ["FoundConfig", "check_is_file", "find_config", "read_table", "without_file"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -31,7 +33,27 @@ _LARGEST: Final = 256 << 20
 Row = TypeVar("Row")
 
 
-def read_table(root: Path, name: str, decode: Callable[[ConfigFields], list[Row]], options: ViewOptions) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class FoundConfig(Generic[Row]):
+    """What a configuration file says.
+
+    Attributes
+    ----------
+    value : object
+    file : str
+        The file that says it, or its backup, below the store's root.
+    notes : tuple of str
+        That the backup was read, and why.
+    """
+
+    value: Row
+    file: str
+    notes: tuple[str, ...]
+
+
+def read_table(
+    root: Path, name: str, decode: Callable[[ConfigFields], list[Row]], options: ViewOptions
+) -> FoundConfig[list[Row]]:
     """Read the rows of a configuration file that is all that a view has.
 
     Parameters
@@ -54,11 +76,11 @@ def read_table(root: Path, name: str, decode: Callable[[ConfigFields], list[Row]
     StoreAccessError
         If a file may not be read, or is no file.
     """
-    rows = find_config(root, name, decode)
-    if rows is not None:
-        return rows
+    found = find_config(root, name, decode, options.read.release)
+    if found is not None:
+        return found
     without_file(_missing(root / CONFIG_DIRECTORY / name), options)
-    return []
+    return FoundConfig([], f"{CONFIG_DIRECTORY}/{name}", ())
 
 
 def without_file(missing: StoreNotFoundError, options: ViewOptions) -> None:
@@ -74,8 +96,13 @@ def without_file(missing: StoreNotFoundError, options: ViewOptions) -> None:
     _log.warning("%s", missing)
 
 
-def find_config(root: Path, name: str, decode: Callable[[ConfigFields], Row]) -> Row | None:
-    """Read a configuration file or its backup; None if neither is there. Errors as of `read_table`."""
+def find_config(
+    root: Path, name: str, decode: Callable[[ConfigFields], Row], release: str | None = None
+) -> FoundConfig[Row] | None:
+    """Read a configuration file or its backup as a release does, by default as any.
+
+    None if neither is there. Errors as of `read_table`.
+    """
     path = root / CONFIG_DIRECTORY / name
     found: list[Row] = []
 
@@ -85,10 +112,10 @@ def find_config(root: Path, name: str, decode: Callable[[ConfigFields], Row]) ->
     with explained_access(root):
         for each in (path, backup_of(path)):
             check_is_file(each)
-        source = read_config(path, keep, OsFileSystem(), _LARGEST)
-    if source.source is not None and source.source != path and not source.notes:
-        _log.warning("%s was read instead of %s, which is missing or empty", source.source, path)
-    return found[-1] if source.source is not None else None
+        source, notes = read_config(
+            path, keep, OsFileSystem(), largest=_LARGEST, release=cast("Release | None", release)
+        )
+    return None if source is None else FoundConfig(found[-1], f"{CONFIG_DIRECTORY}/{source.name}", notes)
 
 
 def check_is_file(path: Path) -> None:

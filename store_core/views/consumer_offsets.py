@@ -47,15 +47,18 @@ class OffsetsPart:
         One for each row.
     queues : QueueSource or None
         Where the bounds of queues are found, if the columns need them.
+    config_file : str
+        The file that has the offsets.
     """
 
     committed: tuple[Committed, ...]
     queues: QueueSource | None
+    config_file: str
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each committed offset; queues are opened only if the columns need them."""
         if self.queues is None:
-            yield from row_batches(options, [_committed_columns(one) for one in self.committed])
+            yield from row_batches(options, [self._columns_of(one) for one in self.committed])
             return
         known: dict[tuple[str, int], QueueBounds | None] = {}
         rows = []
@@ -65,17 +68,17 @@ class OffsetsPart:
                 if key not in known:
                     known[key] = _bounds(spans, *key, fail_on_data_loss=options.read.fail_on_data_loss)
                 then = spans.before(*key, known[key], options.log_end)
-                rows.append(_committed_columns(one) | compare(one.offset, known[key], then)._asdict())
+                rows.append(self._columns_of(one) | compare(one.offset, known[key], then)._asdict())
         yield from row_batches(options, rows)
 
-
-def _committed_columns(one: Committed) -> dict[str, object]:
-    return {
-        "consumer_group": one.group,
-        "topic": one.topic,
-        "queue_id": one.queue_id,
-        "committed_offset": one.offset,
-    }
+    def _columns_of(self, one: Committed) -> dict[str, object]:
+        return {
+            "consumer_group": one.group,
+            "topic": one.topic,
+            "queue_id": one.queue_id,
+            "committed_offset": one.offset,
+            "config_file": self.config_file,
+        }
 
 
 def _bounds(spans: QueueSpans, topic: str, queue_id: int, *, fail_on_data_loss: bool) -> QueueBounds | None:
@@ -108,10 +111,10 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
             root / CONFIG_DIRECTORY / LMQ_CONSUMER_OFFSET_FILE,
             CONSUMER_OFFSET_FILE,
         )
-    rows = sorted(row for row in found if wanted.takes(row.topic, row.queue_id))
+    rows = sorted(row for row in found.value if wanted.takes(row.topic, row.queue_id))
     queues = QueueSource.of(root, whole_log(root, paths)) if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
-    return [OffsetsPart(group, queues) for group in groups]
+    return [OffsetsPart(group, queues, found.file) for group in groups]
 
 
 class Comparison(NamedTuple):

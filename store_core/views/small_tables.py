@@ -16,7 +16,7 @@ from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.format.columns import MAP_TYPE
 from store_core.format.layout import CHECKPOINT, unit_dtype
 from store_core.store.state.store_checkpoint import checkpoint_fields
-from store_core.views.config_table import check_is_file, read_table, without_file
+from store_core.views.config_table import FoundConfig, check_is_file, read_table, without_file
 from store_core.views.store_root import root_of
 from store_core.views.view_columns import VIEWS
 from store_core.views.view_part import row_batches
@@ -53,12 +53,16 @@ class RowsPart:
 
 def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/subscriptionGroup.json``. Errors as of `store_core.views.config_table.read_table`."""
-    return [RowsPart(tuple(read_table(root_of(paths), SUBSCRIPTION_GROUP_FILE, _groups, options)))]
+    return [_rows_of(read_table(root_of(paths), SUBSCRIPTION_GROUP_FILE, _groups, options))]
 
 
 def plan_delay_offsets(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/delayOffset.json``. Errors as of `store_core.views.config_table.read_table`."""
-    return [RowsPart(tuple(read_table(root_of(paths), DELAY_OFFSET_FILE, _levels, options)))]
+    return [_rows_of(read_table(root_of(paths), DELAY_OFFSET_FILE, _levels, options))]
+
+
+def _rows_of(found: FoundConfig[list[Row]]) -> RowsPart:
+    return RowsPart(tuple(row | {"config_file": found.file} for row in found.value))
 
 
 def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
@@ -110,19 +114,19 @@ def _no_checkpoint(path: Path) -> StoreNotFoundError:
 
 
 def _levels(fields: ConfigFields) -> list[Row]:
-    offsets = fields.object("offsetTable").offsets()
+    offsets = fields.table("offsetTable").offsets()
     return [{"delay_level": level, "offset": offset} for level, offset in sorted(offsets.items())]
 
 
 def _groups(fields: ConfigFields) -> list[Row]:
-    table = fields.object("subscriptionGroupTable")
+    table = fields.table("subscriptionGroupTable")
     return [_group(group, name) for name, group in sorted(table.objects(), key=lambda item: item[0])]
 
 
 def _group(fields: ConfigFields, key: str) -> Row:
     """Return a group's row: each column is the member of that name in camel case, null if the file lacks it."""
     row: Row = {"group_name": fields.text("groupName", key)}
-    for column in VIEWS["subscription_groups"].columns[1:]:
+    for column in VIEWS["subscription_groups"].columns[1:-1]:
         first, *others = column.name.split("_")
         member = first + "".join(map(str.capitalize, others))
         is_there = fields.members.get(member) is not None

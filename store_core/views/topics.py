@@ -47,7 +47,7 @@ _log: Final = logging.getLogger("store_core")
 
 _BOUNDS: Final = ("min_offset", "max_offset", "messages")
 _TIMES: Final = ("oldest_store_timestamp", "newest_store_timestamp")
-_CONFIGURED: Final = ("read_queue_nums", "write_queue_nums", "perm", "attributes", "in_config")
+_CONFIGURED: Final = ("read_queue_nums", "write_queue_nums", "perm", "attributes", "in_config", "config_file")
 _PART_ROWS: Final = 1000
 """Queues in a part: their bounds take about a tenth of a second."""
 
@@ -79,14 +79,14 @@ class TopicsPart:
         The log's, if the columns need them.
     queues : QueueSource or None
         Where the bounds of queues are found, if the columns need them.
-    has_config : bool
-        Whether there is a configuration of topics.
+    config_file : str or None
+        The file with the configuration of topics, if there is one.
     """
 
     entries: tuple[_Entry, ...]
     segments: tuple[Segment, ...]
     queues: QueueSource | None
-    has_config: bool
+    config_file: str | None
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each entry."""
@@ -106,10 +106,10 @@ class TopicsPart:
         row: dict[str, object] = dict.fromkeys(options.view.column_names)
         row |= {
             "topic": name_text(entry.topic),
-            "in_config": entry.configured is not None if self.has_config else None,
+            "in_config": entry.configured is not None if self.config_file is not None else None,
             "in_queues": queue is not None,
         }
-        row |= _config_columns(entry.configured)
+        row |= _config_columns(entry.configured, self.config_file)
         if queue is not None:
             row["queue_id"] = queue.queue_id
             if spans is not None:
@@ -142,19 +142,20 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
     """
     root = root_of(paths, StoreUse.READ_QUEUES)
     wanted = TopicFilter.of(options.read)
-    configured = find_config(root, TOPICS_FILE, _decode)
-    if configured is None:
+    found = find_config(root, TOPICS_FILE, _decode, options.read.release)
+    if found is None:
         _report_missing(root, options)
     needs_queues = options.asks_for(*_BOUNDS, *_TIMES)
     segments = whole_log(root, paths) if needs_queues else ()
     queues = QueueSource.of(root, segments) if needs_queues else None
-    entries = _entries(root, wanted, configured or {}, {} if queues is None else queues.unflushed)
+    configured, file = ({}, None) if found is None else (found.value, found.file)
+    entries = _entries(root, wanted, configured, {} if queues is None else queues.unflushed)
     groups = (tuple(entries[first : first + _PART_ROWS]) for first in range(0, len(entries), _PART_ROWS))
-    return [TopicsPart(group, segments, queues, has_config=configured is not None) for group in groups]
+    return [TopicsPart(group, segments, queues, file) for group in groups]
 
 
 def _decode(fields: ConfigFields) -> dict[str, _Configured]:
-    table = fields.object("topicConfigTable")
+    table = fields.table("topicConfigTable")
     return {
         name: _Configured(TopicConfig.decode(topic, name), "attributes" in topic.members)
         for name, topic in table.objects()
@@ -196,7 +197,7 @@ def _order(entry: _Entry) -> tuple[str, int]:
     return entry.topic, -1 if entry.queue is None else entry.queue.queue_id
 
 
-def _config_columns(configured: _Configured | None) -> dict[str, object]:
+def _config_columns(configured: _Configured | None, file: str | None) -> dict[str, object]:
     if configured is None:
         return {}
     config = configured.config
@@ -205,4 +206,5 @@ def _config_columns(configured: _Configured | None) -> dict[str, object]:
         "write_queue_nums": config.write_queue_nums,
         "perm": config.perm,
         "attributes": list(config.attributes.items()) if configured.has_attributes else None,
+        "config_file": file,
     }

@@ -170,8 +170,19 @@ _TOPICS: Final = View(
         _maybe("attributes", MAP_TYPE, "such as `queue.type`; null in files of 4.x, which have none"),
         _maybe("in_config", _FLAG, "whether `config/topics.json` has the topic; null if that file is missing or empty"),
         _sure("in_queues", _FLAG, "whether the topic has queues"),
+        _maybe(
+            "config_file",
+            _TEXT,
+            "the file that has the topic's configuration; its `.bak`, which is older, if a broker would read that",
+        ),
     ),
     (*_QUEUES, *_AS_OF),
+)
+
+_CONFIG_FILE: Final = _sure(
+    "config_file",
+    _TEXT,
+    "the file that says so; its `.bak`, which is older, if a broker would read that",
 )
 
 _CONSUMER_OFFSETS: Final = View(
@@ -203,6 +214,7 @@ _CONSUMER_OFFSETS: Final = View(
             "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is shorter, "
             "as after a loss, also with `asOf` as it is now; `no_queue`",
         ),
+        _CONFIG_FILE,
     ),
     (*_QUEUES, *_AS_OF),
 )
@@ -223,6 +235,7 @@ _DELAY_OFFSETS: Final = View(
     (
         _sure("delay_level", _INT, "the level; its messages are in queue level - 1 of `SCHEDULE_TOPIC_XXXX`"),
         _sure("offset", _LONG, "queue offset of the next message to deliver"),
+        _CONFIG_FILE,
     ),
 )
 
@@ -243,6 +256,7 @@ _SUBSCRIPTION_GROUPS: Final = View(
         _maybe("group_sys_flag", _INT, "bits (5.x)"),
         _maybe("consume_timeout_minute", _INT, "minutes (5.x)"),
         _maybe("attributes", MAP_TYPE, "attributes (5.x)"),
+        _CONFIG_FILE,
     ),
 )
 

@@ -15,6 +15,8 @@ from store_core.files.config_paths import (
     CONSUMER_FILTER_FILE,
     CONSUMER_OFFSET_FILE,
     DELAY_OFFSET_FILE,
+    LMQ_CONSUMER_OFFSET_FILE,
+    REQUEST_MODE_FILE,
     SUBSCRIPTION_GROUP_FILE,
     TOPICS_FILE,
 )
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from store_core.broker.config_json import JsonObject
     from store_core.files.file_system import FileSystem
+    from store_core.format.releases.release import Release
 
 __all__ = ["ConfigFiles"]
 
@@ -35,6 +38,8 @@ _NAMES: Final = (
     SUBSCRIPTION_GROUP_FILE,
     DELAY_OFFSET_FILE,
     CONSUMER_FILTER_FILE,
+    LMQ_CONSUMER_OFFSET_FILE,
+    REQUEST_MODE_FILE,
 )
 
 
@@ -62,7 +67,7 @@ class ConfigFiles:
         Where consumers, and delay levels, go on.
     """
 
-    def __init__(self, store: Path, file_system: FileSystem) -> None:
+    def __init__(self, store: Path, file_system: FileSystem, release: Release) -> None:
         self.findings: list[Finding] = []
         self.notes: list[str] = []
         self.topics: set[str] = set()
@@ -75,7 +80,7 @@ class ConfigFiles:
         for name in _NAMES:
             path = store / CONFIG_DIRECTORY / name
             try:
-                self.notes += read_config(path, decoders.get(name, _see_nothing), file_system).notes
+                self.notes += read_config(path, decoders.get(name, _see_nothing), file_system, release=release).notes
             except CorruptRecordError as error:
                 expected = "JSON as a broker writes it"
                 found = Finding(FindingKind.CONFIG_UNREADABLE, str(path), expected=expected, found=str(error))
@@ -93,7 +98,7 @@ class ConfigFiles:
                 self.offsets.append(KeptOffset(file, f"group {group}", topic, queue_id, offset))
 
     def _see_delays(self, value: JsonObject, file: str) -> None:
-        for level, offset in ConfigFields(value, file).object("offsetTable").offsets().items():
+        for level, offset in ConfigFields(value, file).table("offsetTable").offsets().items():
             self.offsets.append(KeptOffset(file, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset))
 
     def impossible(self, ends: Mapping[tuple[str, int], int], *, is_open: bool) -> Iterator[Finding]:

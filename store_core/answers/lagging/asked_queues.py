@@ -14,6 +14,7 @@ from store_core.files.config_paths import (
     CONFIG_DIRECTORY,
     CONSUMER_OFFSET_FILE,
     LMQ_CONSUMER_OFFSET_FILE,
+    REQUEST_MODE_FILE,
     SUBSCRIPTION_GROUP_FILE,
 )
 from store_core.format.near_name import did_you_mean
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
     from store_core.broker.config_fields import ConfigFields
     from store_core.views.committed_offsets import Committed
 
-__all__ = ["BrokerGroups", "asked_queues"]
+__all__ = ["BrokerGroups", "asked_queues", "popped_groups"]
 
-_MODES_FILE: Final = "messageRequestMode.json"
 _DATABASES: Final = ("consumerOffsets", "metadata")
 """Directories with a RocksDB that a broker of 5.x may keep its configuration in."""
 
@@ -84,16 +84,17 @@ class BrokerGroups(NamedTuple):
         found = [each for each in (plain, light) if each is not None]
         if not found:
             raise _no_offsets(root)
-        newest = max(found, key=lambda each: each.timestamp)
+        newest = max((each.value for each in found), key=lambda each: each.timestamp)
+        backups = (note for each in found for note in each.notes)
         configured, group_notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _group_names, "which groups there are")
-        popped, mode_notes = config_or_note(root, _MODES_FILE, _popped, "which groups pop")
+        popped, mode_notes = config_or_note(root, REQUEST_MODE_FILE, popped_groups, "which groups pop")
         return cls(
-            (*newest.committed, *(light.light if light is not None else ())),
+            (*newest.committed, *(light.value.light if light is not None else ())),
             tuple(newest.broadcast),
             frozenset(configured or ()),
             frozenset(popped or ()),
-            tuple(root / CONFIG_DIRECTORY / each.file.rpartition("/")[2] for each in found),
-            (*_notes(root, found, newest), *group_notes, *mode_notes),
+            tuple(root / each.file for each in found),
+            (*backups, *_notes(root, [each.value for each in found], newest), *group_notes, *mode_notes),
         )
 
 
@@ -113,10 +114,10 @@ class _Offsets(NamedTuple):
 
 
 def _group_names(fields: ConfigFields) -> list[str]:
-    return [name for name, _ in fields.object("subscriptionGroupTable").objects()]
+    return [name for name, _ in fields.table("subscriptionGroupTable").objects()]
 
 
-def _popped(fields: ConfigFields) -> list[tuple[str, str]]:
+def popped_groups(fields: ConfigFields) -> list[tuple[str, str]]:
     """Return topics and groups of 5.x's ``MessageRequestModeManager`` whose mode is POP."""
     topics = fields.object("messageRequestModeMap").objects()
     modes = ((topic, group, mode) for topic, groups in topics for group, mode in groups.objects())

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["consumer_offsets", "delay_levels", "delay_offsets"]
 
 
-def consumer_offsets(root: Path) -> tuple[dict[tuple[str, str], dict[int, int]] | None, tuple[str, ...]]:
+def consumer_offsets(
+    root: Path, release: str | None = None
+) -> tuple[dict[tuple[str, str], dict[int, int]] | None, tuple[str, ...]]:
     """Return topic and group -> queue -> the offset that is consumed next, and what is to be said of the file.
 
     Returns
@@ -28,15 +30,15 @@ def consumer_offsets(root: Path) -> tuple[dict[tuple[str, str], dict[int, int]] 
     dict or None
         None if neither the file nor its backup is there, or both are broken.
     tuple of str
-        A note if they are broken.
+        A note if they are broken, or if the backup was read.
     """
-    return config_or_note(root, CONSUMER_OFFSET_FILE, _of_consumers, "what groups have consumed")
+    return config_or_note(root, CONSUMER_OFFSET_FILE, _of_consumers, "what groups have consumed", release)
 
 
-def delay_offsets(root: Path) -> tuple[dict[int, int] | None, tuple[str, ...]]:
+def delay_offsets(root: Path, release: str | None = None) -> tuple[dict[int, int] | None, tuple[str, ...]]:
     """Return delay level -> the offset that is delivered next, and what is to be said of the file, as above."""
     what = "what is delivered of delay levels"
-    return config_or_note(root, DELAY_OFFSET_FILE, lambda fields: fields.object("offsetTable").offsets(), what)
+    return config_or_note(root, DELAY_OFFSET_FILE, lambda fields: fields.table("offsetTable").offsets(), what, release)
 
 
 def delay_levels(broker_config: str | os.PathLike[str] | None, release: Release) -> tuple[int, ...]:

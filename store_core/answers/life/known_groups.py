@@ -41,4 +41,4 @@ def known_groups(root: Path) -> frozenset[str]:
 
 
 def _names(fields: ConfigFields) -> list[str]:
-    return [name for name, _ in fields.object("subscriptionGroupTable").objects()]
+    return [name for name, _ in fields.table("subscriptionGroupTable").objects()]

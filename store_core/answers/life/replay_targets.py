@@ -110,6 +110,6 @@ def _configured_queues(root: Path) -> dict[str, int]:
 
 def _write_queues(fields: ConfigFields) -> dict[str, int]:
     usual = TopicConfig(topic_name="").write_queue_nums
-    table = fields.object("topicConfigTable").objects()
+    table = fields.table("topicConfigTable").objects()
     numbers = {name: topic.integer("writeQueueNums", usual) for name, topic in table}
     return {str(name): min(number, _MOST_QUEUES) for name, number in numbers.items() if number > 0}

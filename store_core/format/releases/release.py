@@ -208,6 +208,7 @@ _5_4: Final = replace(
     breaks_lines_at_queue_ids=True,
     escapes_few_characters=True,
     breaks_empty_tables=True,
+    reads_config_by_fastjson_2=True,
 )
 
 _5_5: Final = replace(
@@ -221,6 +222,7 @@ _5_5: Final = replace(
     # files of the broker
     writes_pull_offsets=True,
     breaks_empty_tables=False,
+    reads_config_strictly=True,
 )
 
 RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {

@@ -85,6 +85,14 @@ class BrokerFeatures:
         "of control characters only those below U+0020 are escaped, in lower case", "RemotingSerializable.toJson, 5.4.0"
     )
     breaks_empty_tables: bool = _config("an empty table takes two lines", "RemotingSerializable.toJson, 5.4.0")
+    reads_config_by_fastjson_2: bool = _config(
+        "files are read by fastjson 2: NUL bytes are blanks, other control characters are not, names need quotes",
+        "RemotingSerializable.fromJson, 5.4.0",
+    )
+    reads_config_strictly: bool = _config(
+        "files may have block comments anywhere, and no comma after their last member",
+        "RemotingSerializable.fromJson, 5.5.0",
+    )
     versions_delay_offsets: bool = _config("`delayOffset.json` has a version", "ScheduleMessageService.encode, 5.0.0")
     has_state_version: bool = _config("a version includes the state of the controller", "DataVersion, 5.0.0")
     has_topic_attributes: bool = _config("topics have attributes", "TopicConfig, 5.0.0")

@@ -92,7 +92,41 @@ def test_the_backup_of_a_broken_configuration_is_taken_as_a_broker_does(store: P
     report = trace(store, "a")
 
     assert ["billing"] == report.tables["consumers"].filter(report.tables["consumers"]["is_past"])["group"].to_pylist()
-    assert () == report.found.notes
+    assert ["consumerOffset.json.bak was loaded instead" in note for note in report.found.notes] == [True]
+
+
+READ_FILES = {
+    "trace": CONFIGS[:2],
+    "transactions": CONFIGS[:1],
+    "delays": CONFIGS[1:2],
+    "dead_letters": CONFIGS[2:3],
+    "bill": CONFIGS[3:],
+    "lag": (CONFIGS[0], CONFIGS[2]),
+}
+
+
+@pytest.mark.parametrize(("answer", "name"), [(answer, name) for answer, names in READ_FILES.items() for name in names])
+@pytest.mark.parametrize("text", ['{"broken', "", None])
+def test_a_report_says_that_a_backup_was_read(answer: str, name: str, text: str | None, store: Path) -> None:
+    write_config(store, consumerOffset=OFFSETS)
+    path = store / "config" / name
+    path.unlink(missing_ok=True)
+    if text is not None:
+        path.write_text(text)
+    path.with_name(f"{name}.bak").write_text('{"offsetTable":{},"topicConfigTable":{},"subscriptionGroupTable":{}}')
+    report = lag(store) if answer == "lag" else ANSWERS[answer](store)
+
+    assert [True] == [str(path) in note for note in report.found.notes if f"{name}.bak was loaded instead" in note]
+
+
+def test_zeros_after_a_file_are_no_reason_for_its_backup(store: Path) -> None:
+    write_config(store, consumerOffset=OFFSETS)
+    path = store / "config" / "consumerOffset.json"
+    before = lag(store)
+    path.write_bytes(path.read_bytes() + bytes(4096))
+    path.with_name("consumerOffset.json.bak").write_text('{"offsetTable":{"orders@billing":{0:0}}}')
+
+    assert (before.tables, before.found.notes) == (lag(store).tables, lag(store).found.notes)
 
 
 def test_lag_does_without_all_but_the_offsets(store: Path) -> None:

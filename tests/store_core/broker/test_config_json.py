@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON of configuration files: read strictly, written as fastjson writes it."""
+"""The JSON of configuration files: read as fastjson takes it, written as fastjson writes it."""
 
 from __future__ import annotations
 
@@ -48,21 +48,34 @@ def refusal(text: str | bytes) -> CorruptRecordError:
     ("text", "value"),
     [
         ("{}", {}),
+        ("null", {}),
         (' \t\r\n{ "a" : 1 } \n', {"a": 1}),
-        ("{0:5,17:6,-2:7}", {0: 5, 17: 6, -2: 7}),
-        ('{"0":5}', {"0": 5}),
+        ('{"a":{0:5,17:6,-2:7}}', {"a": {0: 5, 17: 6, -2: 7}}),
+        ('{"a":{"0":5}}', {"a": {"0": 5}}),
         ('{"a":{0:{"b":[]}}}', {"a": {0: {"b": []}}}),
         ('{"a":true,"b":false,"c":null}', {"a": True, "b": False, "c": None}),
-        ('{"a":-0.5,"b":1E3,"c":-7}', {"a": -0.5, "b": 1000.0, "c": -7}),
-        ('{"a":"\\u00e9\\ud83d\\ude00\\n\\"\\/"}', {"a": 'é😀\n"/'}),
-        ('{"a":"é😀"}', {"a": "é😀"}),
+        (
+            '{"a":-0.5,"b":1E3,"c":-7,"d":+7,"e":07,"f":5.,"g":6L}',
+            {"a": -0.5, "b": 1e3, "c": -7, "d": 7, "e": 7, "f": 5.0, "g": 6},
+        ),
+        ('{"a":"\\u00e9\\ud83d\\ude00\\n\\"\\/\\x41\\v\\0"}', {"a": 'é😀\n"/A\v\0'}),
+        ('{"a":"é😀\n\0"}', {"a": "é😀\n\0"}),
+        ('{"a":"\\ud800"}', {"a": "\ufffd"}),
         ('{"a":1,"a":2}', {"a": 2}),
         ('\ufeff{"a":1}', {"a": 1}),
         ('{"a":[1,[2,{}],"x"]}', {"a": [1, [2, {}], "x"]}),
         ('{"a":9223372036854775807}', {"a": 9223372036854775807}),
+        ('{"a":' + "9" * 20 + "}", {"a": 99999999999999999999}),
+        ('{"a":1}' + "\0" * 4096, {"a": 1}),
+        ('\0{"a":1}', {"a": 1}),
+        ("{'a':'\"'}", {"a": '"'}),
+        ('/*c*/{//c\n"a":1//c\n}//c', {"a": 1}),
+        ('{"a":{0:1,},"b":[1,],}', {"a": {0: 1}, "b": [1]}),
+        ("{a:1,,b:2}", {"a": 1, "b": 2}),
+        ('{"a":1}\x01', {"a": 1}),
     ],
 )
-def test_reads(text: str, value: JsonObject) -> None:
+def test_reads_what_the_library_of_any_release_takes(text: str, value: JsonObject) -> None:
     assert value == parse(text)
 
 
@@ -71,39 +84,27 @@ def test_reads(text: str, value: JsonObject) -> None:
     [
         ("", 0, "'{'"),
         ("   ", 3, "'{'"),
+        ("\0\0", 2, "'{'"),
         ("[1]", 0, "'{'"),
-        ("null", 0, "'{'"),
-        ("{", 1, "a key: a string in double quotes, or an integer"),
-        ("{a:1}", 1, "JSON"),
-        ("{'a':1}", 1, "JSON"),
-        ('{"a":1,}', 7, "a key: a string in double quotes, or an integer"),
+        ("{", 1, "a key: a string in quotes, or an integer"),
+        ("{0:1}", 1, "keys with names: the numbers of queues are further inside"),
         ('{"a" 1}', 5, "':'"),
         ('{"a":}', 5, "a value"),
         ('{"a":1 "b":2}', 7, "',' or '}'"),
         ('{"a":1]', 6, "',' or '}'"),
         ('{"a":[1}', 7, "',' or ']'"),
-        ('{"a":[1,]}', 8, "a value"),
-        ('{"a":1}x', 7, "JSON"),
+        ('{"a":1}x', 7, "the end of the file"),
         ('{"a":1} {', 8, "the end of the file"),
-        ('/*c*/{"a":1}', 0, "JSON"),
-        ("{1.5:1}", 1, "a key: a string in double quotes, or an integer"),
-        ("{01:5}", 1, "JSON"),
-        ('{"a":+1}', 5, "JSON"),
-        ('{"a":.5}', 5, "JSON"),
-        ('{"a":truex}', 5, "JSON"),
-        ('{"a":NaN}', 5, "JSON"),
-        ('{"a":"x', 5, "JSON"),
-        ('{"a":"x\ty"}', 5, "JSON"),
-        ('{"a":"\\x"}', 5, "JSON"),
-        ('{"a":"\\ud800"}', 5, "characters"),
-        ('{"a":' + "9" * 20 + "}", 5, "an integer of at most 64 bits"),
-        ('{"a": -1' + "0" * 1_000_000 + "}", 6, "an integer of at most 64 bits"),
-        ("{" + "9" * 20 + ":1}", 1, "an integer of at most 64 bits"),
-        ('{"a":' + "9" * 20 + ".5}", 5, "JSON"),
-        ('{"é":x}', 6, "JSON"),
+        ('{"a":1}\0{', 8, "the end of the file"),
+        ('{"a":truex}', 5, "a value"),
+        ('{"a":0x1}', 5, "a value"),
+        ('{"a":"x', 5, "a value"),
+        ('{"a":"\\q"}', 6, "characters, or an escape that JSON has"),
+        ('{"é":x}', 6, "a value"),
+        ('{"a":1 /*c', 7, "',' or '}'"),
     ],
 )
-def test_what_is_not_json_is_refused_where_it_is(text: str, offset: int, expected: str) -> None:
+def test_what_no_library_takes_is_refused_where_it_is(text: str, offset: int, expected: str) -> None:
     error = refusal(text)
 
     assert (_FILE, offset, expected) == (error.file, error.offset, error.expected)
@@ -111,7 +112,7 @@ def test_what_is_not_json_is_refused_where_it_is(text: str, offset: int, expecte
 
 
 def test_a_refusal_names_line_and_way_on() -> None:
-    text = str(refusal('{\n\t"a":1,\n\tb:2\n}'))
+    text = str(refusal('{\n\t"a":1,\n\tb@:2\n}'))
 
     assert "line 3" in text
     assert "Correct the file by hand" in text
@@ -123,8 +124,9 @@ def test_a_refusal_pickles() -> None:
     assert str(error) == str(pickle.loads(pickle.dumps(error)))  # noqa: S301 -- our own bytes
 
 
-def test_bytes_that_are_no_utf_8_are_refused_where_they_are() -> None:
-    assert 6 == refusal(b'{"a":"\xff"}').offset
+def test_bytes_that_are_no_utf_8_are_replaced_in_names_and_refused_elsewhere() -> None:
+    assert {"a": "\ufffd"} == parse_config(b'{"a":"\xff"}', _FILE)
+    assert 7 == refusal(b'{"a":1}\xff').offset
 
 
 @pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]")])
@@ -201,14 +203,14 @@ _VALUES = st.recursive(
 
 @given(st.dictionaries(_KEYS, _VALUES, max_size=4))
 def test_what_was_written_reads_the_same(value: dict[str | int, JsonValue]) -> None:
-    assert value == parse(write_config(value))
+    assert {"table": value} == parse(write_config({"table": value}))
 
 
 @given(st.dictionaries(_KEYS, _VALUES, min_size=1, max_size=3), st.data())
 def test_a_file_cut_short_is_never_taken_for_a_whole_one(
     value: dict[str | int, JsonValue], data: st.DataObject
 ) -> None:
-    whole = write_config(value).encode()
+    whole = write_config({"table": value}).encode()
     cut = data.draw(st.integers(0, len(whole) - 1))
 
     assert refusal(whole[:cut]).offset <= cut

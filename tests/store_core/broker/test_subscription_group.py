@@ -124,7 +124,7 @@ def test_members_that_are_passed_on_are_written_again(groups: SubscriptionGroupM
     "text",
     [
         '{"subscriptionGroupTable":{"billing":{"consumeEnable":"yes"}}}',
-        '{"subscriptionGroupTable":{"billing":{"brokerId":1e3}}}',
+        '{"subscriptionGroupTable":{"billing":{"brokerId":1e30}}}',
         '{"subscriptionGroupTable":{"billing":{"groupRetryPolicy":5}}}',
         '{"subscriptionGroupTable":{"billing":[]}}',
         '{"forbiddenTable":{"billing":{"orders":"x"}}}',

@@ -126,10 +126,9 @@ def test_members_that_nobody_knows_are_written_again(topics: TopicConfigManager)
     [
         ('"perm":"x"', "topicConfigTable.orders.perm"),
         ('"perm":4294967296', "topicConfigTable.orders.perm"),
-        ('"order":1', "topicConfigTable.orders.order"),
-        ('"topicName":5', "topicConfigTable.orders.topicName"),
-        ('"topicFilterType":"NO_TAG"', "topicConfigTable.orders.topicFilterType"),
-        ('"attributes":{"a":1}', "topicConfigTable.orders.attributes.a"),
+        ('"order":"maybe"', "topicConfigTable.orders.order"),
+        ('"topicName":[]', "topicConfigTable.orders.topicName"),
+        ('"attributes":{"a":[]}', "topicConfigTable.orders.attributes.a"),
         ('"attributes":[]', "topicConfigTable.orders.attributes"),
     ],
 )

@@ -182,7 +182,9 @@ def test_a_brokers_files_are_read(golden: Callable[[str], UnpackedStore]) -> Non
     assert {"committed_offset": 494, "behind": 1649, "state": "ok"}.items() <= offsets[
         "lab_group", "LiveTopic", 0
     ].items()
-    assert [{"delay_level": 3, "offset": 30}] == rows_of(store, "delay_offsets")
+    assert [{"delay_level": 3, "offset": 30, "config_file": "config/delayOffset.json"}] == rows_of(
+        store, "delay_offsets"
+    )
     assert 10 == len(rows_of(store, "subscription_groups"))
     assert {True, None} >= {row["in_config"] for row in topics if row["topic"] == "LiveTopic"}
     assert {4} == {row["read_queue_nums"] for row in topics if row["topic"] == "LiveTopic"}

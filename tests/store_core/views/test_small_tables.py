@@ -29,7 +29,7 @@ of_a_file = pytest.mark.parametrize(("view", "name"), FILES.items())
 
 
 def test_levels_are_in_order(pristine: Path) -> None:
-    assert [(3, 30), (12, 7)] == [tuple(row.values()) for row in rows(pristine, "delay_offsets")]
+    assert [(3, 30), (12, 7)] == [(row["delay_level"], row["offset"]) for row in rows(pristine, "delay_offsets")]
 
 
 def test_fields_that_a_group_lacks_are_null(pristine: Path) -> None:
@@ -51,7 +51,8 @@ def test_a_group_without_a_name_has_that_of_its_key(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "member", ['"retryMaxTimes":"x"', '"consumeEnable":1', '"attributes":{"a":1}', '"brokerId":1e3', '"groupName":[]']
+    "member",
+    ['"retryMaxTimes":"x"', '"consumeEnable":"maybe"', '"attributes":{"a":[]}', '"brokerId":1e30', '"groupName":[]'],
 )
 def test_values_of_another_type_are_named(member: str, store: Path) -> None:
     write_config(store, "subscriptionGroup.json", f'{{"subscriptionGroupTable":{{"a":{{{member}}}}}}}')
@@ -120,3 +121,28 @@ def test_a_short_or_missing_checkpoint_is_named(tmp_path: Path) -> None:
     path.write_bytes(bytes(24))
     assert 3 == len(rows(tmp_path, "checkpoint", release="4.9"))
     assert f"checkpoint too short at offset 0 of {path}" in str(refusal(tmp_path, "checkpoint"))
+
+
+@of_a_file
+def test_rows_say_that_they_are_those_of_a_backup(view: str, name: str, store: Path) -> None:
+    path = store / "config" / name
+    before = rows(store, view)
+    path.rename(path.with_name(f"{name}.bak"))
+    path.write_text("{")
+    after = rows(store, view)
+
+    assert {f"config/{name}", None} >= {row.pop("config_file") for row in before}
+    assert {f"config/{name}.bak", None} >= {row.pop("config_file") for row in after} != {None}
+    assert before == after
+
+
+@of_a_file
+def test_zeros_after_a_file_that_power_loss_left_are_no_reason_for_the_backup(
+    view: str, name: str, store: Path
+) -> None:
+    path = store / "config" / name
+    before = rows(store, view)
+    path.with_name(f"{name}.bak").write_text("{}")
+    path.write_bytes(path.read_bytes() + bytes(4096))
+
+    assert before == rows(store, view)

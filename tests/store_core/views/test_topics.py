@@ -248,7 +248,7 @@ def test_times_of_records_that_are_not_there_are_unknown(tmp_path: Path) -> None
 
 
 def test_committed_offsets_are_compared_with_their_queues(pristine: Path, caplog: pytest.LogCaptureFixture) -> None:
-    found = [tuple(row.values()) for row in rows(pristine, "consumer_offsets")]
+    found = [tuple(row.values())[:-1] for row in rows(pristine, "consumer_offsets")]
 
     assert [
         ("billing", "gone", 0, 5, None, None, None, "no_queue"),
