@@ -14,8 +14,8 @@ __all__ = ["did_you_mean", "known_names", "without_controls"]
 _MOST_SHOWN: Final = 5
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return a question that suggests the nearest of some names; empty if none is near.
+def did_you_mean(name: str, known: Collection[str], likeness: float = 0.6) -> str:
+    """Return a question that suggests the nearest of some names; empty if none is alike to this degree, from 0 to 1.
 
     Case is ignored.
 
@@ -25,7 +25,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     "did you mean 'orders'?"
     """
     by_folded = {other.lower(): other for other in sorted(known)}
-    near = difflib.get_close_matches(name.lower(), by_folded, 1)
+    near = difflib.get_close_matches(name.lower(), by_folded, 1, likeness)
     return f"did you mean {by_folded[near[0]]!r}?" if near else ""
 
 

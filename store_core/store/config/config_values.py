@@ -81,7 +81,7 @@ def load_fields(
     for key, text in parse_properties_file(Path(path).read_bytes()).items():
         name = snake_case(key)
         name = aliases.get(name, name)
-        if name in hints and name != "unknown_keys":
+        if name in hints:
             values[name] = _parse(text.strip(), hints[name], f"{path}: {key}")
         else:
             others.append(key)
@@ -122,7 +122,7 @@ def check_fields(config: DataclassInstance) -> None:
         if choices and value not in choices:
             raise InvalidOptionError(f"{where} must be one of {', '.join(choices)}; found {value!r}")
         plain = tuple(kind for kind in kinds if isinstance(kind, type))
-        if plain and field.name != "unknown_keys" and not _is_one_of(value, plain):
+        if plain and not _is_one_of(value, plain):
             expected = " or ".join(kind.__name__ for kind in plain)
             raise InvalidOptionError(f"{where} must be {expected}, found {value!r}")
         if isinstance(value, int) and not -_I32_LIMIT <= value < _I32_LIMIT:

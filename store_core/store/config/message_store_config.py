@@ -8,13 +8,12 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from store_core.errors import InvalidOptionError
-from store_core.format.near_name import without_controls
+from store_core.format.near_name import did_you_mean, without_controls
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.config_names import OTHER_NAMES
 from store_core.store.config.config_values import check_fields, load_fields, snake_case
 
 if TYPE_CHECKING:
@@ -35,11 +34,16 @@ _LONGEST_KEY: Final = 100
 _UNSET: Final[Any] = None
 """Default of the fields whose default depends on the release."""
 
+_LIKENESS: Final = 0.92
+"""From where a key that is not known is taken for a misspelt one. Brokers have keys that are less alike, such as
+``brokerIP1``, which has a meaning here, and ``brokerIP2``, which has none."""
+
 _ALIASES: Final = {
+    "enable_d_leger_commit_log": "enable_dleger_commit_log",
     "maped_file_size_commit_log": "mapped_file_size_commit_log",
     "maped_file_size_consume_queue": "mapped_file_size_consume_queue",
 }
-"""Names used by 4.x, in this package's spelling."""
+"""Names used by 4.x, and one that breaks into other words than its field, in this package's spelling."""
 
 _POSITIVE: Final = (
     "mapped_file_size_commit_log",
@@ -85,8 +89,6 @@ class MessageStoreConfig:
         Hours.
     timer_max_delay_sec : int
         Seconds.
-    unknown_keys : tuple of str
-        Keys that `from_properties` found and no broker knows.
     """
 
     release: Release = DEFAULT_RELEASE
@@ -184,8 +186,6 @@ class MessageStoreConfig:
     timer_precision_ms: int = 1000
     timer_max_delay_sec: int = 3 * 24 * 3600
 
-    unknown_keys: tuple[str, ...] = ()
-
     def __post_init__(self) -> None:
         if self.release not in RELEASES:
             expected, hint = ", ".join(RELEASES), release_hint(str(self.release))
@@ -209,8 +209,8 @@ class MessageStoreConfig:
         """Read a broker's configuration file.
 
         Keys are spelled as in RocketMQ (``flushDiskType``, including 4.x spellings) or as fields (``flush_disk_type``).
-        Keys of the broker's other configuration classes are ignored; keys that no broker knows are logged and kept in
-        `unknown_keys`.
+        Other keys are ignored, as most of a broker's change nothing here; one that looks like a key that is read,
+        misspelt, is logged.
 
         Raises
         ------
@@ -221,12 +221,8 @@ class MessageStoreConfig:
         """
         values: dict[str, Any]
         values, others = load_fields(cls, path, _ALIASES)
-        known = OTHER_NAMES | {field.name for field in fields(BrokerConfig)}
-        unknown = tuple(key for key in others if snake_case(key) not in known)
-        if unknown:
-            shown = ", ".join(without_controls(key[:_LONGEST_KEY]) for key in unknown)
-            _LOG.warning("%s: no RocketMQ broker knows %s", path, shown)
-        defaults: dict[str, Any] = {"release": release, "unknown_keys": unknown}
+        _warn_of_misspelt(path, others)
+        defaults: dict[str, Any] = {"release": release}
         return cls(**(defaults | values))
 
     @property
@@ -287,3 +283,12 @@ class MessageStoreConfig:
             is_multi_dispatch_enabled=self.enable_multi_dispatch and self.features.has_light_queues,
             is_lmq_enabled=self.enable_lmq and self.features.has_light_queues,
         )
+
+
+def _warn_of_misspelt(path: str | os.PathLike[str], keys: Collection[str]) -> None:
+    known = {field.name for kind in (MessageStoreConfig, BrokerConfig) for field in fields(kind)}
+    names = [head + "".join(map(str.capitalize, tail)) for head, *tail in (name.split("_") for name in known)]
+    for key in keys:
+        shown = key[:_LONGEST_KEY]
+        if snake_case(key) not in known and (hint := did_you_mean(shown.replace("_", ""), names, _LIKENESS)):
+            _LOG.warning("%s: %s changes nothing; %s", path, without_controls(shown), hint)
