@@ -33,6 +33,7 @@ RECOVER_SCHEMA: Final = ReportSchema(
     (
         Fact("store", "the store root"),
         Fact("was_closed", "whether there is no file `abort`"),
+        Fact("is_live", "whether a broker holds the store's lock: it would crash at a moment of this run"),
         Fact("end_offset", "physical offset one past the last sound record, before anything is truncated"),
         Fact("truncated_messages", "sound messages that at least one of the releases would truncate"),
         Fact("are_all_messages_listed", "whether the table `messages` has all of them"),
@@ -118,6 +119,7 @@ class RecoverFacts:
 
     store: str
     was_closed: bool
+    is_live: bool
     end_offset: int
     truncated_messages: int
     are_all_messages_listed: bool
@@ -178,7 +180,8 @@ class RecoverReport(Report[RecoverFacts]):
         """Yield what several releases find alike, and why those that can't open the store refuse it."""
         found, refusals = self.found, self.tables["releases"]["refusal"].to_pylist()
         yield found.store
-        yield "the store was closed" if found.was_closed else "the store was not closed (there is an abort file)"
+        not_closed = "is open" if found.is_live else "was not closed (there is an abort file)"
+        yield "the store was closed" if found.was_closed else f"the store {not_closed}"
         if not all(refusals):
             yield f"the last sound record ends at {found.end_offset}"
         yield from (f"refused: {refusal}" for refusal in dict.fromkeys(filter(None, refusals)))

@@ -134,6 +134,7 @@ def recover_by(
     facts = RecoverFacts(
         store=str(path),
         was_closed=all(run.last_exit_ok for run in runs),
+        is_live=any(run.is_live for run in runs),
         end_offset=max((run.end_offset for run in opened), default=0),
         truncated_messages=truncated.total,
         are_all_messages_listed=truncated.total == len(truncated.rows),
@@ -197,10 +198,11 @@ def _change_rows(run: RecoveryReport) -> Iterator[dict[str, Any]]:
 
 def _truncated(path: str | os.PathLike[str], runs: Iterable[RecoveryReport], most: int | None) -> _Truncated:
     """Read the sound messages behind the end that the first release to end the log keeps."""
-    ends = {run.release: run.recovery_end_offset for run in runs if not run.is_refused}
-    begin, last = min(ends.values(), default=0), max((run.end_offset for run in runs), default=0)
-    if begin >= last:
+    ends = {run.release: (run.recovery_end_offset, run.end_offset) for run in runs if not run.is_refused}
+    cut = [each for each in ends.values() if each[0] < each[1]]
+    if not cut:
         return _Truncated({}, 0, [])
+    begin, last = min(end for end, _ in cut), max(end for _, end in cut)
     counts = dict.fromkeys(ends, 0)
     rows: list[dict[str, Any]] = []
     total = 0
@@ -209,16 +211,18 @@ def _truncated(path: str | os.PathLike[str], runs: Iterable[RecoveryReport], mos
     ) as batches:
         for batch in batches:
             total += batch.num_rows
-            for name, end in ends.items():
-                counts[name] += pc.sum(pc.greater_equal(batch["physical_offset"], end)).as_py() or 0
+            offsets = batch["physical_offset"]
+            for name, (end, stop) in ends.items():
+                is_cut = pc.and_(pc.greater_equal(offsets, end), pc.less(offsets, stop))
+                counts[name] += pc.sum(is_cut).as_py() or 0
             room = batch.num_rows if most is None else max(most - len(rows), 0)
             rows += map(dict, islice(_rows(batch, ends), room))
     return _Truncated(counts, total, rows)
 
 
-def _rows(batch: pa.RecordBatch, ends: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _rows(batch: pa.RecordBatch, ends: dict[str, tuple[int, int]]) -> Iterator[dict[str, Any]]:
     times = batch.column("store_timestamp").cast(pa.int64()).to_pylist()
     names = [name for name in _COLUMNS if name != "store_timestamp"]
     for row, time in zip(batch.select(names).to_pylist(), times, strict=True):
-        truncated_by = [name for name, end in ends.items() if row["physical_offset"] >= end]
+        truncated_by = [name for name, (end, stop) in ends.items() if end <= row["physical_offset"] < stop]
         yield {**row, "store_timestamp": time, "truncated_by": truncated_by}

@@ -13,7 +13,7 @@ from store_core.files.abort_file import AbortFile
 from store_core.files.access import explained_access
 from store_core.files.clock import WaitlessClock
 from store_core.files.overlay_file_system import OverlayFileSystem
-from store_core.files.store_lock import StoreLock
+from store_core.files.store_lock import StoreLock, is_lock_held
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.checked_config import checked_config
 from store_core.store.recovery.recovery_report import RecoveryReport
@@ -85,6 +85,7 @@ class StoreLife:
 
     def try_out(self) -> RecoveryReport:
         """Load a read-only store, release it and report; if the store is refused, the report says why."""
+        self.services.derived.recovery.is_live = is_lock_held(self.setup.path)
         try:
             self._load()
         except StoreError as error:

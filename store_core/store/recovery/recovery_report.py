@@ -49,6 +49,8 @@ class RecoveryReport:
     ----------
     last_exit_ok : bool
         Whether the store was closed cleanly, leaving no ``abort`` file.
+    is_live : bool
+        Whether a broker is writing the store: what is told is as of the moment at which the log was followed.
     files : int
         Segments of the commit log, after recovery.
     records : int
@@ -94,6 +96,7 @@ class RecoveryReport:
     """
 
     last_exit_ok: bool = True
+    is_live: bool = False
     files: int = 0
     records: int = 0
     min_offset: int = -1
@@ -126,9 +129,15 @@ class RecoveryReport:
         """Whether the store can't be opened."""
         return bool(self.refusal)
 
+    @property
+    def state(self) -> str:
+        """How the store was left, in words."""
+        if self.is_live:
+            return f"the store is open, its lock is held: this is after a crash when its log ended at {self.end_offset}"
+        return f"the store was {'closed' if self.last_exit_ok else 'not closed (there is an abort file)'}"
+
     def __str__(self) -> str:
-        exit_ = "closed" if self.last_exit_ok else "not closed (there is an abort file)"
-        lines = [f"RocketMQ {self.release}: the store was {exit_}"]
+        lines = [f"RocketMQ {self.release}: {self.state}"]
         lines += ["nothing was changed: opening the store for writing would do this"] * bool(self.changes)
         lines += [*map(str, self.decisions), *self.notes]
         if self.refusal:

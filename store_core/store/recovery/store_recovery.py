@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import SegmentLayoutError
 from store_core.format.counted import counted
 from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.format.record.scan import StopReason
 from store_core.store.dispatch.dispatcher import select_rows
 from store_core.store.recovery.index_gap import close_index_gap
 from store_core.store.recovery.log_recovery import FollowedLog, find_end_of_files, follow_log_for_recovery
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from store_core.store.dispatch.dispatcher import Dispatcher
     from store_core.store.dispatch.reput import ReputMessageService
     from store_core.store.put.commit_log import CommitLog
+    from store_core.store.read.found_end import FoundEnd
     from store_core.store.recovery.recovery_start import StartFile
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 
@@ -82,6 +84,9 @@ class StoreRecovery:
     ----------
     report : RecoveryReport
         What was found and done so far.
+    is_live : bool
+        Whether a broker is writing the store, and this only shows what a restart would do. Then everything is as of the
+        moment at which the log was followed: what it appends meanwhile is neither damage nor cut.
     """
 
     def __init__(  # noqa: PLR0913 -- everything to be made consistent
@@ -104,6 +109,7 @@ class StoreRecovery:
         self._is_cut = False
         self._has_nameless = False
         self.report = RecoveryReport(release=rules.release)
+        self.is_live = False
 
     def run(self, *, last_exit_ok: bool) -> RecoveryReport:
         """Load and recover.
@@ -128,7 +134,7 @@ class StoreRecovery:
         OSError
             If a system call fails.
         """
-        self._note(last_exit_ok=last_exit_ok)
+        self._note(last_exit_ok=last_exit_ok, is_live=self.is_live)
         self._load(last_exit_ok=last_exit_ok)
         cover = self._queues.recover()
         self._note(queues_cover=cover)
@@ -136,7 +142,8 @@ class StoreRecovery:
             self._recover_log(cover, last_exit_ok=last_exit_ok)
         else:
             self._recover_nothing(last_exit_ok=last_exit_ok)
-        self._queues.clear_tails()
+        if not self.is_live:
+            self._queues.clear_tails()
         if not last_exit_ok or self._is_cut:
             self._bring_to_disk()
         self._recover_queue_offsets()
@@ -271,19 +278,22 @@ class StoreRecovery:
         end = self._scan(files[start.number :], cover, chains, last_exit_ok=last_exit_ok)
         del chains  # they are views of the files that are truncated below
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
+        if self.is_live:
+            found, end = _as_of_now(found, end, kept)
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.features.keeps_confirmed_offset:
             self._confirm(end, files[start.number].file_from_offset, confirmed, last_exit_ok=last_exit_ok)
         if self._rules.features.cuts_queues_by_new_cover:
             cover = self._queues.max_physical_offset
+        limit = files[-1].end_offset if self.is_live else end.end_offset  # units of newer records are right
         if self._rules.features.cuts_queues_before_log:
             self._queues.flush()
-            self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
+            self._cut_queues(cover, end, limit, last_exit_ok=last_exit_ok)
             self._cut_log(end)
         else:
             self._cut_log(end)
-            self._cut_queues(cover, end, last_exit_ok=last_exit_ok)
+            self._cut_queues(cover, end, limit, last_exit_ok=last_exit_ok)
 
     def _start_file(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> StartFile:
         if self._queues.is_in_rocksdb:
@@ -375,11 +385,11 @@ class StoreRecovery:
 
     # ---- the queues
 
-    def _cut_queues(self, cover: int, end: FollowedLog, *, last_exit_ok: bool) -> None:
+    def _cut_queues(self, cover: int, end: FollowedLog, limit: int, *, last_exit_ok: bool) -> None:
         by_cover = self._rules.features.cuts_queues_by_cover
         is_cut = cover >= end.end_offset if by_cover else not last_exit_ok
         if is_cut:
-            dropped = self._queues.truncate_dirty(end.end_offset)
+            dropped = self._queues.truncate_dirty(limit)
             if dropped:
                 self._is_cut = True
                 self._decide(
@@ -419,3 +429,13 @@ class StoreRecovery:
             start = file.file_from_offset
             if file.end_offset > confirmed:
                 follow_log_for_recovery([file], self._rules, take)
+
+
+def _as_of_now(found: FoundEnd, end: FollowedLog, kept: int) -> tuple[FoundEnd, FollowedLog]:
+    """Return the ends of a log that grew between finding and following them: where it was followed to, with no tail.
+
+    If readers found sound records after that, it was damage that ended it.
+    """
+    if found.end_offset > kept:
+        return replace(found, tails=()), end
+    return replace(found, end_offset=kept, path=str(end.path), tails=()), replace(end, reason=StopReason.UNWRITTEN)

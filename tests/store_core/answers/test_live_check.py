@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
@@ -20,6 +21,8 @@ from store_core.files.store_lock import StoreLock
 from store_core.store.parts import InProcess
 from store_core.store.read import read_plan
 from store_core.store.rebuild import live_moment
+from store_core.store.recovery import store_recovery
+from store_core.store.recovery.log_recovery import find_end_of_files
 from tests.golden_stores import golden_stores
 from tests.store_core.answers.planting import FAULTS, StoreCopy, counts_of
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from store_core.format.releases.release import Release
     from store_core.store.read.read_plan import ReadPlan
     from tests.golden_stores import UnpackedStore
     from tests.store_core.answers.planting import Fault
@@ -213,3 +217,26 @@ def test_of_many_findings_as_many_are_real_as_were_seen_at_least() -> None:
         tally.add(FindingKind.UNIT_MISSING, count, [found(FindingKind.UNIT_MISSING, begin) for begin in range(5)])
 
     assert ((FindingKind.UNIT_MISSING, 70),) == again.seen_again(first).counts
+
+
+# ---- what a restart would do
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3", "5.5"])
+def test_a_dry_run_beside_a_writer_is_as_of_one_moment(
+    release: Release, root: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found_and_grown(*arguments: object, **options: object) -> object:
+        ends = find_end_of_files(*arguments, **options)  # type: ignore[arg-type]
+        writer.write()
+        return ends
+
+    monkeypatch.setattr(store_recovery, "find_end_of_files", found_and_grown)
+    report = DefaultMessageStore.dry_run(root, replace(CONFIG, release=release))
+
+    assert report.is_live
+    assert () == report.end.tails
+    assert report.end_offset == report.recovery_end_offset
+    assert not [each for each in report.decisions if each.what.startswith(("cut", "ended the log"))]
+    assert "the store is open" in str(report)
+    assert "not a record" not in str(report)
