@@ -26,7 +26,7 @@ from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import list_segments, path_of
@@ -65,6 +65,11 @@ _ATTEMPTS: Final = 100
 """How often a check begins again because a broker deleted a segment meanwhile; each time there is one less."""
 
 _NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
+_NO_INDEX_FILE: Final = (
+    "the index is not checked: the store has no index file, as with messageIndexEnable=false, so a search by key finds "
+    "nothing. If its broker keeps an index, give the broker's configuration to have each key reported; "
+    "commitlog-rebuild-index makes an index from the log"
+)
 
 
 def check(
@@ -155,7 +160,7 @@ def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look sa
     """Check a store once; begin again if its broker deletes a segment meanwhile."""
     for attempt in range(_ATTEMPTS):
         plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
-        plan = replace(plan, rules=replace(plan.rules, is_proven=True))
+        plan = replace(plan, rules=replace(plan.rules, is_proven=True, has_index=_has_index(plan, options)))
         is_live = not is_ours and is_lock_held(plan.store)
         try:
             return _Check(engine, plan, options, clock, is_live, earlier).run()
@@ -198,6 +203,12 @@ class CheckedStore:
         return replace(self, tally=tally, report=CheckReport.of_tally(self.report.found, tally, self.certificates))
 
 
+def _has_index(plan: RebuildPlan, options: CheckOptions) -> bool:
+    """Return whether the broker keeps an index: without any file only options can say so."""
+    has_files = bool(names_in(plan.store / INDEX_DIRECTORY, OsFileSystem()))
+    return plan.rules.has_index and (has_files or options.names_an_index)
+
+
 def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
     """Return the batch topics in the broker's configuration; none if it can't be read, which is a finding."""
     try:
@@ -237,11 +248,12 @@ class _Check:
         tally.add_all(config.findings)
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
         tally.add_all(config.impossible(ends, is_open=is_open))
-        reach = self._reach(compared, bounds, tally)
+        reach = self._reach(compared, bounds, index, tally)
         tally.add_all(checkpoint_findings(store, rules.release, reach, is_open=is_open))
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
         notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
-        notes += () if self.plan.rules.has_index else (_NO_INDEX,)
+        if not self.plan.rules.has_index:
+            notes += (_NO_INDEX_FILE if self.options.is_index_checked else _NO_INDEX,)
         notes += self._moment_note(bounds)
         certificates = tuple(judged.certificates())
         facts = CheckFacts(
@@ -306,10 +318,11 @@ class _Check:
         segments = list_segments(self.plan.store).segments
         return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
 
-    def _reach(self, compared: RebuildReport, bounds: LogBounds, tally: Tally) -> LogReach | None:
+    def _reach(self, compared: RebuildReport, bounds: LogBounds, index: StoredIndex, tally: Tally) -> LogReach | None:
         """Return how far the log reaches; None if there are signs of later records."""
-        signs = {FindingKind.UNIT_AFTER_END, FindingKind.INDEX_AFTER_END, FindingKind.LOG_LAYOUT}
-        if any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
+        signs = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}
+        is_later = any(file.end >= compared.end_offset for file in index.files)  # of records that were cut off
+        if is_later or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
             return None
         last = max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
         return LogReach(last, compared.end_offset)

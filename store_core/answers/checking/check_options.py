@@ -58,6 +58,12 @@ class CheckOptions:
         release = cast("Release", self.release)
         return MessageStoreConfig.from_properties(self.broker_config, release=release).message_index_enable
 
+    @property
+    def names_an_index(self) -> bool:
+        """Whether something says that the broker keeps an index, though there may be no file of one."""
+        given = (self.broker_config, self.hash_slot_num, self.index_num)
+        return self.is_index_checked and given != (None, None, None)
+
     def as_comparison(self) -> RebuildOptions:
         """Return the options of the comparison of queues and index with the log.
 

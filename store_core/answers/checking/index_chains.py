@@ -77,6 +77,8 @@ class ChainCheck:
         Physical offsets of the first and the last entry; -1 without entries.
     header : str
         How the header differs from these; empty if it does not.
+    begin_time, end_time : str
+        How its times differ from those of the records there now; empty if they do not.
     stray_count : int
         Number of entries that lead out of the file's bounds, or to or after the log's end.
     strays : tuple of StrayEntry
@@ -93,6 +95,8 @@ class ChainCheck:
     begin: int = -1
     end: int = -1
     header: str = ""
+    begin_time: str = ""
+    end_time: str = ""
     stray_count: int = 0
     strays: tuple[StrayEntry, ...] = ()
     ahead: int = 0
@@ -156,22 +160,28 @@ class ChainJob:
         least, most = min(header.begin_physical_offset, begin, end), max(header.end_physical_offset, begin, end)
         stray = _outside(offsets, least, min(most, self.log_end - 1))
         first = [StrayEntry(int(offsets[n]), int(entries["key_hash"][n + 1])) for n in stray[:_KEPT].tolist()]
-        problem = "; ".join(self._header_problems(header, begin, end))
-        return replace(check, begin=begin, end=end, header=problem, stray_count=len(stray), strays=tuple(first))
+        check = self._with_header(check, header, begin, end)
+        return replace(check, begin=begin, end=end, stray_count=len(stray), strays=tuple(first))
 
-    def _header_problems(self, header: IndexHeader, begin: int, end: int) -> Iterator[str]:
-        """Yield how a header differs from its first and last entry, by the record of each if that can be read."""
+    def _with_header(self, check: ChainCheck, header: IndexHeader, begin: int, end: int) -> ChainCheck:
+        """Add how a header differs from its first and last entry, by the record of each if that can be read."""
         times = RecordTimes(list_segments(self.store).segments)
+        problems = []
         if header.begin_physical_offset != begin:
-            yield f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"
+            problems.append(
+                f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"
+            )
         elif times.at(begin) not in (None, header.begin_timestamp):
-            yield f"it begins at the time {header.begin_timestamp}, and the record of its first entry is another's"
+            text = f"it begins at the time {header.begin_timestamp}, and the record of its first entry is another's"
+            check = replace(check, begin_time=text)
         if header.end_physical_offset >= self.log_end:
-            return  # which is reported as such
-        if header.end_physical_offset != end:
-            yield f"it ends at {header.end_physical_offset}, and its last entry is of the record at {end}"
+            pass  # which is reported as such
+        elif header.end_physical_offset != end:
+            problems.append(f"it ends at {header.end_physical_offset}, and its last entry is of the record at {end}")
         elif times.at(end) not in (None, header.end_timestamp):
-            yield f"it ends at the time {header.end_timestamp}, and the record of its last entry is another's"
+            text = f"it ends at the time {header.end_timestamp}, and the record of its last entry is another's"
+            check = replace(check, end_time=text)
+        return replace(check, header="; ".join(problems))
 
     def merge(self, partials: Iterable[ChainCheck]) -> tuple[ChainCheck, ...]:
         """Return the results of all files."""

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.answers.checking.left_entries import judge_entries
+from store_core.files.store_path import list_segments
 from store_core.format.counted import agreeing, counted
 from store_core.store.rebuild.index_compare import IndexDifference
+from store_core.store.rebuild.unit_verdicts import UnitVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,15 +53,15 @@ class IndexFindings:
 
     def add_to(self, tally: Tally) -> None:
         """Add all findings and notes."""
-        self._add_entries(tally)
+        left = self._add_entries(tally)
         for path in self.index.unloaded:
             unloaded = "the release does not load this file"
             tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, str(path), found=unloaded)])
         for check in self.checks:
-            self._add_file(check, tally)
+            self._add_file(check, left, tally)
         used = [check for check in self.checks if check.begin >= 0]
         for before, check in pairwise(used):
-            if check.begin < before.end:
+            if check.begin < before.end and before.end not in left:
                 expected, found = (
                     f"an offset from {before.end} on",
                     f"its first entry is of the record at {check.begin}",
@@ -67,44 +70,64 @@ class IndexFindings:
 
     # ---- entries
 
-    def _add_entries(self, tally: Tally) -> None:
+    def _add_entries(self, tally: Tally) -> set[int]:
+        """Add what is wrong with entries; return where those lead that are left of records that were cut off."""
         outcomes = self.report.outcomes
         repeated = sum(outcome.repeated_entries for outcome in outcomes)
         if repeated:
             tally.notes.append(f"the index has {repeated} entries twice, as after a crash; they do no harm")
-        wrong = sum(outcome.wrong_hashes for outcome in outcomes)
-        tally.add(FindingKind.INDEX_WRONG_HASH, wrong, (self._entry(each) for each in self._first("hash")))
-        missing, extra, strays = self._first("missing"), self._first("extra"), list(self._strays())
-        inside = list(_paired(missing, extra))
-        places = [*inside, *_paired(missing, strays)]
-        tally.add_all(self._wrong_place(*pair) for pair in places)
-        lacking = self.report.missing_entries - sum(each.unread_entries for each in outcomes) - wrong - len(places)
+        strays, far = self._strays()
+        missing, extra, wrong = self._first("missing"), [*self._first("extra"), *strays], self._first("hash")
+        segments = list_segments(self.directory.parent).segments
+        judged = judge_entries(self.index, missing, [*extra, *wrong, *far], segments)
+        left = [each for each in judged.left if each not in far]
+        if left or judged.unput:
+            tally.notes.append(_of_left(len(judged.left), len(judged.unput)))
+        wrong = [each for each in wrong if each not in judged.left]
+        wrong_count = sum(outcome.wrong_hashes for outcome in outcomes)
+        left_wrong = sum(each.kind == "hash" for each in left)
+        tally.add(FindingKind.INDEX_WRONG_HASH, wrong_count - left_wrong, map(self._entry, wrong))
+        tally.add_all(self._wrong_place(*pair) for pair in judged.moved)
+        known = {each for pair in judged.moved for each in pair} | judged.unput | set(judged.left)
+        missing, extra = ([each for each in some if each not in known] for some in (missing, extra))
+        unread = sum(each.unread_entries for each in outcomes)
+        lacking = self.report.missing_entries - unread - wrong_count - len(judged.moved) - len(judged.unput)
         is_behind = -1 < self._end < min((each.physical_offset for each in missing), default=-1)
         if self._has_crashed and is_behind:
             tally.notes.append(f"{lacking} keys at the log's end have no entry yet; a restart adds them")
         else:
             tally.add(FindingKind.INDEX_MISSING, lacking, map(self._entry, missing))
-        explained = repeated + wrong + sum(outcome.lost_entries for outcome in outcomes)
-        surplus = self.report.extra_entries - explained - len(inside) + len(strays)
-        tally.add(FindingKind.INDEX_EXTRA, surplus, map(self._entry, [*extra, *strays]))
+        explained = repeated + wrong_count + sum(outcome.lost_entries for outcome in outcomes)
+        surplus = self.report.extra_entries + len(strays) - explained - len(judged.moved) - len(left) + left_wrong
+        tally.add(FindingKind.INDEX_EXTRA, surplus, map(self._entry, extra))
+        return {each.physical_offset for each in judged.left}
 
     def _first(self, kind: str) -> list[IndexDifference]:
         found = chain.from_iterable(outcome.index_first for outcome in self.report.outcomes)
         return [each for each in found if each.kind == kind]
 
-    def _strays(self) -> Iterator[IndexDifference]:
-        """Yield the first entries that lead out of their files' bounds, if that is not reported of the file.
+    def _strays(self) -> tuple[list[IndexDifference], list[IndexDifference]]:
+        """Return the first entries that lead out of their files' bounds, and those after the log's end.
 
-        Those to bytes that are gone are no findings.
+        The others are told with their files, see `_add_far_file`. Those to bytes that are gone are in neither.
         """
         begin, end = self.bounds.torn
+        strays: list[IndexDifference] = []
+        far: list[IndexDifference] = []
         for check in self.checks:
             is_known = self.bounds.is_open or check.end >= self.report.end_offset
             for each in check.strays:
                 offset = each.physical_offset
                 is_gone = offset < self.bounds.min_offset or begin <= offset < end
-                if not is_gone and not (is_known and self._is_after(offset)):
-                    yield IndexDifference("extra", *each)
+                if not is_gone:
+                    is_far = is_known and self._is_after(offset)
+                    (far if is_far else strays).append(IndexDifference("extra", *each))
+        return strays, far
+
+    @property
+    def _has_later_units(self) -> bool:
+        """Whether queues have units after the log's end: RocketMQ cuts them with the log."""
+        return any(verdict is UnitVerdict.AFTER_END for each in self.report.judged for verdict, _ in each.counts)
 
     def _is_after(self, offset: int) -> bool:
         """Return whether an entry may lead to what comes after the log's end, in a store that was not closed."""
@@ -136,12 +159,14 @@ class IndexFindings:
 
     # ---- files
 
-    def _add_file(self, check: ChainCheck, tally: Tally) -> None:
+    def _add_file(self, check: ChainCheck, left: set[int], tally: Tally) -> None:
         tally.add(FindingKind.INDEX_CHAIN, check.broken, _links(check))
         if check.problem:
             tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, check.path, found=check.problem)])
-        if check.header and not (self.bounds.is_open and check is self.checks[-1]):
-            tally.add_all([Finding(FindingKind.INDEX_HEADER, check.path, found=check.header)])
+        times = [(check.begin, check.begin_time), (check.end, check.end_time)]
+        header = "; ".join(filter(None, [check.header, *(text for offset, text in times if offset not in left)]))
+        if header and not (self.bounds.is_open and check is self.checks[-1]):
+            tally.add_all([Finding(FindingKind.INDEX_HEADER, check.path, found=header)])
         if self._has_crashed and check.ahead:
             lead = agreeing(check.ahead, "leads", "lead")
             tally.notes.append(
@@ -160,20 +185,17 @@ class IndexFindings:
         text = f"it ends at {end}, and the log at {self.bounds.log_end}"
         if self.bounds.is_open:
             tally.notes.append(f"{check.path}: {text}, as a crash, or copying an open store, leaves it")
+        elif check.end == end and not check.broken and not self._has_later_units:
+            tally.notes.append(f"{check.path}: {text}, as RocketMQ leaves it when it cuts the log at a torn record")
         else:
             tally.add_all([Finding(FindingKind.INDEX_AFTER_END, check.path, begin=end, found=text)])
 
 
-def _paired(
-    missing: list[IndexDifference], extra: list[IndexDifference]
-) -> Iterator[tuple[IndexDifference, IndexDifference]]:
-    """Yield missing and extra entries of the same hash: those that lead elsewhere; they are taken out of both lists."""
-    for each in list(extra):
-        match = next((other for other in missing if other.key_hash == each.key_hash), None)
-        if match is not None:
-            missing.remove(match)
-            extra.remove(each)
-            yield match, each
+def _of_left(left: int, unput: int) -> str:
+    """Return the note on entries of records that were cut off, and on keys that are missing because of them."""
+    entries = f"{left:,} {'entry' if left == 1 else 'entries'} of records that are gone"
+    lacks = f", and none of {unput:,} {'key' if unput == 1 else 'keys'} of the records in their place" if unput else ""
+    return f"the index has {entries}{lacks}: RocketMQ cut the log at a torn record, and leaves the index as it is"
 
 
 def _links(check: ChainCheck) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ class IndexSizes(NamedTuple):
 
         The length alone is not enough, as it depends on both. But every file except the last is full, so the count in
         its header is the number of entries; and in the last one every slot leads to an entry whose hash maps to the
-        slot.
+        slot, and the chains of the slots reach all entries.
 
         Parameters
         ----------
@@ -137,6 +137,9 @@ def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> i
     for is_behind in (False, True):
         candidates = _candidates(table, count, most, is_behind=is_behind)
         fitting = [number for number in candidates if _fits(table, number, number if is_behind else count)]
+        if len(fitting) > 1:  # as with few entries
+            reached = {number: _reached(table, number) for number in fitting}
+            fitting = [number for number in fitting if reached[number] == max(reached.values())]
         if fitting:
             return fitting[0] if len(fitting) == 1 else None
     return None
@@ -174,3 +177,19 @@ def _fits(table: npt.NDArray[np.int32], number: int, count: int) -> bool:
         return False
     hashes = table[slots + _ENTRY_WORDS * entries].astype(np.int64)
     return bool(((hashes >= 0) & (hashes % slots == used)).all())
+
+
+def _reached(table: npt.NDArray[np.int32], number: int) -> int:
+    """Return how many entries the chains reach: from a slot, or from a later entry with that slot.
+
+    Entries of zeros do not count: they are there before anything was put.
+    """
+    slots = len(table) - _ENTRY_WORDS * number
+    entries = table[slots:].view(INDEX_DTYPE)
+    hashes, links = entries["key_hash"].astype(np.int64), entries["previous_index"].astype(np.int64)
+    own = np.abs(hashes) % slots
+    later = np.flatnonzero((links > 0) & (links < np.arange(number)))
+    later = later[own[links[later]] == own[later]]
+    used = np.flatnonzero(table[:slots])
+    reached = np.unique(np.concatenate((table[used].astype(np.int64), links[later])))
+    return int(np.count_nonzero(hashes[reached]))

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Store times of single records of a log, at positions that other files name."""
+"""Store times, and what the keys are made of, of single records of a log, at positions that other files name."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.files.segment_source import load_record, open_picks
+from store_core.format.properties import decode_text
 from store_core.format.record.record_head import store_timestamp
 from store_core.format.record.scan import check_record
 
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
 
-__all__ = ["RecordTimes"]
+__all__ = ["NamedRecord", "RecordTimes"]
+
+
+class NamedRecord(NamedTuple):
+    """A sound record: its size, store time in ms, topic, and properties as they are stored."""
+
+    size: int
+    store_timestamp: int
+    topic: str
+    properties: bytes
 
 
 class RecordTimes:
@@ -45,6 +55,11 @@ class RecordTimes:
         SegmentVanishedError
             If its segment was deleted since it was listed.
         """
+        found = self.record_at(offset)
+        return None if found is None or size not in (None, found.size) else found.store_timestamp
+
+    def record_at(self, offset: int) -> NamedRecord | None:
+        """Return the record at a physical offset; None if there is no sound one."""
         index = bisect_right(self._starts, offset) - 1
         if index < 0 or offset >= self._segments[index].end_offset:
             return None
@@ -52,7 +67,10 @@ class RecordTimes:
         position = offset - segment.start_offset
         with open_picks(segment) as opened:
             load_record(opened, position)
-            check = check_record(opened.raw.data, position, segment.start_offset)
-            if check.reason is not None or size not in (None, check.size):
+            data = opened.raw.data
+            check = check_record(data, position, segment.start_offset)
+            if check.spans is None:
                 return None
-            return store_timestamp(opened.raw.data, position)
+            topic = bytes(data[check.spans.topic_start : check.spans.topic_stop])
+            properties = bytes(data[check.spans.properties_start : check.spans.properties_stop])
+            return NamedRecord(check.size, store_timestamp(data, position), decode_text(topic), properties)

@@ -10,9 +10,7 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE
-from store_core.queue.index.index_slots import SLOT_SIZE
-from store_core.store.rebuild.stored_index import StoredEntries
+from store_core.store.rebuild.stored_index import StoredIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +26,9 @@ __all__ = ["IndexComparison", "IndexDifference", "IndexDifferences"]
 
 _HASH_BITS: Final = 31
 _RANK_BITS: Final = 30
-_KEPT: Final = 20
+_KEPT: Final = 1 << 12
+"""How many differences of a kind are kept: who judges them looks at each."""
+
 _ENTRIES_AT_ONCE: Final = 1 << 15
 """Entries that are read together; their offsets stay in the processor's cache."""
 
@@ -201,9 +201,8 @@ class IndexComparison:
         """
         found: list[npt.NDArray[np.int64]] = []
         for file in self._index.files_between(self._begin, end):
-            start = INDEX_HEADER_SIZE + SLOT_SIZE * self._rules.max_hash_slot_num
             first, stop = max(file.begin, self._begin), min(file.end + 1, end)
-            with StoredEntries(file.path, start, file.entries) as entries:
+            with self._index.entries_of(file) as entries:
                 for at in range(1, file.entries, _ENTRIES_AT_ONCE):
                     found += self._between(entries.between(at, at + _ENTRIES_AT_ONCE), first, stop)
         return found

@@ -12,7 +12,7 @@ from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import PagedBytes, file_at, open_pages
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_files import IndexFiles
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
 from store_core.queue.index.index_slots import SLOT_SIZE
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class StoredIndex:
     files : tuple of StoredFile
         The loaded files that have entries.
     unloaded : tuple of Path
-        Files with contents that the release does not load.
+        Files that the release does not load; a file without entries, whatever its size, is none.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class StoredIndex:
         used = [file for file in index.files if file.header.index_count > 1]
         self.files = tuple(self._seen(file, is_newer=is_open and file is used[-1]) for file in used)
         self.unloaded = tuple(
-            directory / name for name in names if name not in loaded and _has_contents(directory / name, file_system)
+            directory / name for name in names if name not in loaded and _has_entries(directory / name, file_system)
         )
         index.close()
 
@@ -155,6 +155,10 @@ class StoredIndex:
                 last = int(offsets[-1])
         return at - count
 
+    def entries_of(self, file: StoredFile) -> StoredEntries:
+        """Open the entries of a loaded file."""
+        return StoredEntries(file.path, self._start, file.entries)
+
     def files_between(self, begin: int, end: int) -> Iterator[StoredFile]:
         """Yield the files that may have entries of records in a range of physical offsets."""
         return (file for file in self.files if file.end >= begin and file.begin < end)
@@ -169,6 +173,11 @@ class StoredIndex:
         return found
 
 
-def _has_contents(path: Path, file_system: FileSystem) -> bool:
+def _has_entries(path: Path, file_system: FileSystem) -> bool:
+    """Return whether a file has contents, and is not an index file to which nothing was put yet."""
     status = file_system.status(path)
-    return status is not None and not status.is_directory and status.size > 0
+    if status is None or status.is_directory or not status.size:
+        return False
+    if not path.name.isdecimal() or status.size < INDEX_HEADER_SIZE:
+        return True
+    return IndexHeader.from_bytes(file_system.open(path, writable=False).read(INDEX_HEADER_SIZE, 0)).index_count > 1

@@ -63,6 +63,20 @@ def test_nothing_is_found_in_a_store_that_rocketmq_wrote(golden_store: UnpackedS
     assert before == every_file(golden_store.root)
 
 
+@pytest.mark.parametrize("name", ["index-ipv6", "index-empty", "no-index", "index-extra"])
+def test_what_releases_leave_of_an_index_is_no_finding(name: str, field: Callable[[str], Path]) -> None:
+    assert {} == check(field(name) / "store", CheckOptions(release="5.3")).counts
+
+
+def test_a_store_without_an_index_file_has_one_note_unless_options_say_that_there_is_an_index(
+    field: Callable[[str], Path],
+) -> None:
+    root = field("no-index") / "store"
+
+    assert 1 == sum("no index file" in note for note in check(root).found.notes)
+    assert {"index_missing": 200} == check(root, CheckOptions(release="5.3", index_num=20_000_000)).counts
+
+
 def test_no_index_is_missing_where_the_broker_keeps_none(store: Path, tmp_path: Path) -> None:
     shutil.rmtree(store / "index")
     config = tmp_path / "broker.conf"
@@ -71,7 +85,8 @@ def test_no_index_is_missing_where_the_broker_keeps_none(store: Path, tmp_path: 
 
     assert Verdict.CLEAN is report.verdict
     assert any("messageIndexEnable=false" in note for note in report.found.notes)
-    assert FindingKind.INDEX_MISSING in check(store, CheckOptions(release="5.3")).counts
+    config.write_text(config.read_text().replace("false", "true"))
+    assert FindingKind.INDEX_MISSING in check(store, CheckOptions(release="5.3", broker_config=config)).counts
 
 
 def test_a_missing_segment_explains_the_units_and_entries_of_its_records(store: Path) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 REPAIRABLE = [
     fault
     for fault in (*QUEUE_FAULTS, *INDEX_FAULTS)
-    if "5.3.3/propcrc" in fault.stores and str(fault) != "index_missing"  # then nothing shows the sizes of its files
+    if "5.3.3/propcrc" in fault.stores and str(fault) != "index_missing"  # which needs none without a configuration
 ]
 A_SLICE = 3
 """Every how many kinds of faults are repaired without being asked for more."""
@@ -168,8 +168,9 @@ def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
 @pytest.mark.golden
 def test_a_plan_says_which_sizes_it_assumes_of_a_missing_index(store: Path) -> None:
     shutil.rmtree(store / "index")
-    plan = plan_repair(store)
+    plan = plan_repair(store, CheckOptions(index_num=20_000_000))
 
+    assert not plan_repair(store).is_needed
     assert (5_000_000, 20_000_000) == (plan.found.hash_slot_num, plan.found.index_num)
     assert any("5,000,000 slots and 20,000,000 entries are assumed" in note for note in plan.found.notes)
 

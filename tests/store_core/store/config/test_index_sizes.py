@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slots and entries of an index file are inferred from its chains, however few entries it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from store_core.files.file_system import OsFileSystem
+from store_core.store.config.index_sizes import IndexSizes
+from tests.store_core.queue.index_builders import index_service, request, rules
+
+
+@given(
+    st.integers(1, 300), st.integers(2, 400), st.lists(st.text(st.sampled_from("abc0"), min_size=1), min_size=1),
+)  # fmt: skip
+@example(100, 1000, ["k"])
+def test_one_geometry_is_found_whatever_the_sizes_and_keys(slots: int, entries: int, keys: list[str]) -> None:
+    with TemporaryDirectory() as name:
+        index = index_service(Path(name), rules(slots, entries))
+        for number, key in enumerate(keys[: entries - 1]):
+            index.build_index(request(number * 100, key))
+        index.close()
+        found = IndexSizes.find(Path(name), OsFileSystem())
+
+    assert found is not None
+    assert (slots, entries) == (found.slots, found.entries)
