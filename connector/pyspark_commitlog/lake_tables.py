@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.spark_errors import spark_words
 from store_core.errors import CorruptRecordError, InvalidOptionError, UnsupportedStoreError
-from store_core.store.export.lake_files import LAKE_SCHEMA
+from store_core.store.export.lake_files import LAKE_SCHEMA, NO_DAY_NAME
 from store_core.store.export.lake_table import LAKE_FORMATS
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 
@@ -179,7 +179,8 @@ def _nothing(spark: SparkSession) -> DataFrame:
 def _rows_of(spark: SparkSession, commit: TableCommit) -> DataFrame:
     """Return the staged rows with topic and day, sorted so that statistics of row groups tell topics apart."""
     paths = [each.path.as_uri() for each in commit.rows]
-    places = [(each.path.name, each.topic, date.fromisoformat(each.day)) for each in commit.rows]
+    days = [None if each.day == NO_DAY_NAME else date.fromisoformat(each.day) for each in commit.rows]
+    places = [(each.path.name, each.topic, day) for each, day in zip(commit.rows, days, strict=True)]
     of_files = spark.createDataFrame(places, f"file_name string, topic string, {_PARTITION} date")
     staged = spark.read.schema(dataframe_schema(LAKE_SCHEMA.names, nullable=True)).parquet(*paths)
     rows = staged.select("*", "_metadata.file_name").join(F.broadcast(of_files), "file_name")

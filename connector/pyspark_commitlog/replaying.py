@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["replay_report"]
 
-_WRITTEN: Final = ("topic", "body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
+_WRITTEN: Final = ("topic", "body", "flag", "sys_flag", "born_host", "properties")
+_BORN: Final = "born_timestamp_ms"
 _EDITED: Final = ("topic", "body", "flag", "properties")
 _ORIGIN: Final = "_origin_topic"
 
@@ -56,7 +57,7 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
     for name in edit.keys() - set(_EDITED):
         hint = did_you_mean(name, _EDITED) or f"the columns are {', '.join(_EDITED)}"
         raise InvalidOptionError(f"edit: {name!r} can't be edited; {hint}")
-    columns = ",".join([*DEFAULT_COLUMNS, "msg_id", "unique_key"])
+    columns = ",".join([*DEFAULT_COLUMNS, "msg_id", "unique_key", _BORN])
     reader = spark.read.format("commitlog").options(release=options.release, columns=columns)
     found = reader.options(**dict(read)).load(str(source))
     frame = _as_new(found if where is None else found.where(where), options, edit)
@@ -65,7 +66,8 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
     targets = {row[1] for row in counts if row[1] is not None}
     queues = TargetQueues(Path(into), options.queues)
     check_targets(targets, queues, options.release)
-    facts = _appended(frame.select(*_WRITTEN), source, into, replace(options, queues=queues.least_of(targets)))
+    written = frame.select(*_WRITTEN, F.col(_BORN).alias("born_timestamp"))
+    facts = _appended(written, source, into, replace(options, queues=queues.least_of(targets)))
     return ReplayReport.of(facts, {} if facts.is_repeat and not options.dry_run else {"topics": topics})
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.diff_report import DiffFacts, DiffReport
-from store_core.format.table_time import in_microseconds
+from store_core.format.table_time import table_time
 from store_core.store.diff.diff_options import DiffBy
 from store_core.store.diff.record_rows import TopicCount
 from store_core.store.diff.segment_diff import CHANGED, ONLY
@@ -119,7 +119,7 @@ def _log_row(side: LogSide) -> dict[str, Any]:
         "end": side.end,
         "segments": len(side.segments),
         "is_live": side.is_live,
-        "last_store_timestamp": in_microseconds(side.last_store_timestamp) if side.last_start >= 0 else None,
+        "last_store_timestamp": table_time(side.last_store_timestamp) if side.last_start >= 0 else None,
         "torn_end": side.compared_end if side.compared_end > side.end else None,
         "stale_begin": side.stale if side.stale >= 0 else None,
     }
@@ -142,8 +142,8 @@ def ahead_rows(ahead: AheadRecords, stale_side: str | None) -> list[dict[str, An
             "kind": "stale" if side == stale_side else "ahead",
             "records": count.records,
             "bytes": count.size,
-            "first_store_timestamp": in_microseconds(times[0]),
-            "last_store_timestamp": in_microseconds(times[1]),
+            "first_store_timestamp": table_time(times[0]),
+            "last_store_timestamp": table_time(times[1]),
         }
         for side, (count, times) in sorted(ahead.items())
     ]

@@ -23,7 +23,7 @@ from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse, queue_database
 from store_core.files.store_path import nothing_at, places_of
 from store_core.format.iso_time import iso_time
-from store_core.format.table_time import in_microseconds
+from store_core.format.table_time import table_time
 from store_core.format.utc_day import DAY_MS
 from store_core.store.clean.disk_space import DiskLimits
 from store_core.store.read.read_messages import read_messages
@@ -47,8 +47,6 @@ __all__ = ["RetentionJob", "retention", "retention_by"]
 _HOUR_MS: Final = 3_600_000
 _MOST_FILES: Final = 50_000
 """Files by which a log may grow in a forecast: fifty terabytes of the usual size."""
-
-_MICROSECONDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +269,11 @@ def _log_of(store: StorePaths, root: Path) -> _Log:
 
 def _end_of(store: StorePaths, last: Segment) -> tuple[int, int | None]:
     """Return where the records of the last segment end, and the latest of their store times."""
-    columns = ["physical_offset", "store_size", "store_timestamp"]
+    columns = ["physical_offset", "store_size", "store_timestamp_ms"]
     end, latest = last.start_offset, None
     for batch in read_messages(store, columns=columns, starting_offsets=last.start_offset, mode="DROPMALFORMED"):
         end = int(batch["physical_offset"][-1].as_py()) + int(batch["store_size"][-1].as_py())
-        time = int(pc.max(batch["store_timestamp"].cast("int64")).as_py()) // _MICROSECONDS
+        time = int(pc.max(batch["store_timestamp_ms"]).as_py())
         latest = time if latest is None else max(time, latest)
     return end, latest
 
@@ -297,8 +295,8 @@ def _deletion_row(deletion: Deletion) -> dict[str, Any]:
         "segment": file.name or None,
         "start_offset": file.start_offset,
         "bytes": file.size,
-        "last_modified": in_microseconds(file.last_modified),
-        "deleted": in_microseconds(deletion.at),
+        "last_modified": table_time(file.last_modified),
+        "deleted": table_time(deletion.at),
         "reason": deletion.reason.value,
     }
 
@@ -308,13 +306,13 @@ def _file_rows(files: Iterable[PointingFile], forecast: DiskForecast) -> Iterato
     for file in files:
         gone = forecast.deleted_at(file.goes_above)
         if gone is not None:
-            yield {"path": file.path, "bytes": file.size, "deleted": in_microseconds(gone.at)}
+            yield {"path": file.path, "bytes": file.size, "deleted": table_time(gone.at)}
 
 
 def _day_row(forecast: DiskForecast, end: int) -> dict[str, Any]:
     used = max(round(forecast.used_at(end)), 0)
     return {
-        "day": in_microseconds(end),
+        "day": table_time(end),
         "disk_used": used,
         "percent": -(-used * 100 // forecast.state.disk_size),
         "log_bytes": forecast.log_end_at(end) - forecast.log_begin_at(end),

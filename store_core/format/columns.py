@@ -40,7 +40,11 @@ TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 STRINGS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=True))
 MAP_TYPE: Final = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True))
 
-HEAD_FIELDS: Final = {"store_size": "total_size"}
+HEAD_FIELDS: Final = {
+    "store_size": "total_size",
+    "store_timestamp_ms": "store_timestamp",
+    "born_timestamp_ms": "born_timestamp",
+}
 """Columns whose head field has another name; for all others the names are equal."""
 
 _HEAD_TYPES: Final = {field.name: field.type for field in MESSAGE_HEAD.fields if field.v6_flag is None}
@@ -68,10 +72,10 @@ class Column:
     doc: str
 
 
-def _head_column(name: str, doc: str) -> Column:
+def _head_column(name: str, doc: str, *, default: bool = True) -> Column:
     """Return the column of an integer field of the head: its type is that of the layout, in native order."""
     stored = np.dtype(_HEAD_TYPES[HEAD_FIELDS.get(name, name)])
-    return Column(name, pa.from_numpy_dtype(stored.newbyteorder("=")), nullable=False, default=True, doc=doc)
+    return Column(name, pa.from_numpy_dtype(stored.newbyteorder("=")), nullable=False, default=default, doc=doc)
 
 
 def _column(name: str, kind: pa.DataType, doc: str, *, nullable: bool = False, default: bool = True) -> Column:
@@ -86,8 +90,19 @@ COLUMNS: Final = (
     _head_column("queue_offset", "logical offset; 0 for prepared and rolled-back transaction messages"),
     _head_column("physical_offset", "position of the record in the log, in bytes; the row's identity"),
     _head_column("store_size", "bytes of the record"),
-    _column("store_timestamp", TIMESTAMP_TYPE, "broker's clock when the record was appended; millisecond precision"),
-    _column("born_timestamp", TIMESTAMP_TYPE, "producer's clock; millisecond precision"),
+    _column(
+        "store_timestamp",
+        TIMESTAMP_TYPE,
+        "broker's clock when the record was appended; millisecond precision. Null outside the years 1 to 9999",
+        nullable=True,
+    ),
+    _column(
+        "born_timestamp",
+        TIMESTAMP_TYPE,
+        "producer's clock; millisecond precision. Null outside the years 1 to 9999, as where a producer stored "
+        "microseconds",
+        nullable=True,
+    ),
     _column("store_host", pa.string(), "broker's `ip:port`, IPv6 as `[ip]:port`"),
     _column("born_host", pa.string(), "producer's `ip:port`, IPv6 as `[ip]:port`"),
     _column("tags", pa.string(), "property TAGS", nullable=True),
@@ -100,6 +115,8 @@ COLUMNS: Final = (
     _head_column("reconsume_times", "deliveries that failed before this copy"),
     _head_column("prepared_transaction_offset", "physical offset of the half message of a commit record, else 0"),
     _head_column("magic_code", "record kind, signed as Java prints it: -626843481 V1, -626843477 V2"),
+    _head_column("store_timestamp_ms", "`store_timestamp` as stored: ms since 1970, any number", default=False),
+    _head_column("born_timestamp_ms", "`born_timestamp` as stored: ms since 1970, any number", default=False),
     _column("msg_id", pa.string(), "offset message id: 32 or 56 hexadecimal digits", default=False),
     _column(
         "unique_key", pa.string(), "property UNIQ_KEY: the id the producer's client made", nullable=True, default=False

@@ -1,29 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of records as values of tables, whatever a damaged record claims."""
+"""Times of stores as values of tables, which have the years 1 to 9999, as Spark and Python's ``datetime``."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
-__all__ = ["in_microseconds", "table_time"]
+from store_core.format.columns import TIMESTAMP_TYPE
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["TIME_RANGE", "table_time", "table_times"]
+
+TIME_RANGE: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Milliseconds since 1970 of the times that a table holds; a store may hold any 64-bit number, such as nanoseconds."""
 
 _MICROSECONDS: Final = 1000
 _LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
 
 
-def in_microseconds(milliseconds: int) -> int:
-    """Return a time as Arrow has it; one beyond Arrow's range is clamped to it."""
-    return max(min(milliseconds, _LAST_MILLISECOND), -_LAST_MILLISECOND) * _MICROSECONDS
-
-
 def table_time(milliseconds: int | None) -> int | None:
-    """Return a time as the microseconds that a table holds; None if there is none.
+    """Return a time as the microseconds that a table holds; None if there is none, or no table holds it.
 
     Examples
     --------
-    >>> table_time(1_700_000_299_500), table_time(None)
-    (1700000299500000, None)
+    >>> table_time(1_700_000_299_500), table_time(None), table_time(1_700_000_299_500_000)
+    (1700000299500000, None, None)
     """
-    return None if milliseconds is None else in_microseconds(milliseconds)
+    return None if milliseconds is None or milliseconds not in TIME_RANGE else milliseconds * _MICROSECONDS
+
+
+def table_times(milliseconds: npt.NDArray[np.int64], *, is_nearest: bool = False) -> pa.TimestampArray:
+    """Return times as a column: `table_time` of each.
+
+    Parameters
+    ----------
+    milliseconds : numpy.ndarray
+        int64, shape (n,).
+    is_nearest : bool
+        Whether there are no nulls, but the nearest times that Arrow has: for what calculates with them.
+    """
+    if is_nearest:
+        nearest = np.clip(milliseconds, -_LAST_MILLISECOND, _LAST_MILLISECOND)
+        return pa.array(nearest * _MICROSECONDS).view(TIMESTAMP_TYPE)
+    is_outside = (milliseconds < TIME_RANGE.start) | (milliseconds >= TIME_RANGE.stop)
+    if not is_outside.any():
+        return pa.array(milliseconds * _MICROSECONDS).view(TIMESTAMP_TYPE)
+    return pa.array(np.where(is_outside, 0, milliseconds) * _MICROSECONDS, mask=is_outside).view(TIMESTAMP_TYPE)

@@ -263,7 +263,7 @@ def _batch(options: ViewOptions, rows: Sequence[_Rows]) -> pa.RecordBatch:
             "tags_code": lambda: stored("tags_code", np.int64),
             "kind": lambda: text("kind"),
             "batch_num": lambda: fixed_array(np.concatenate([_batch_nums(some) for some in rows])),
-            "store_timestamp": lambda: pa.concat_arrays([_times(some) for some in rows]),
+            "store_timestamp": lambda: pa.concat_arrays([_times(some, options) for some in rows]),
             "is_filler": lambda: pa.array(
                 np.concatenate([fillers(some.units, some.origin.kind) for some in rows]), pa.bool_()
             ),
@@ -289,7 +289,9 @@ def _batch_nums(rows: _Rows) -> npt.NDArray[np.int32]:
     return np.where(fillers(rows.units, rows.origin.kind), 0, 1).astype(np.int32)
 
 
-def _times(rows: _Rows) -> pa.Array:
+def _times(rows: _Rows, options: ViewOptions) -> pa.Array:
     if rows.origin.kind is QueueKind.SIMPLE:
         return pa.nulls(len(rows.units), TIMESTAMP_TYPE)
-    return timestamps(rows.units["store_timestamp"].astype(np.int64))
+    queue = f"{name_text(rows.origin.topic)}/{rows.origin.queue_id}"
+    times = rows.units["store_timestamp"].astype(np.int64)
+    return timestamps(times, options, "store_timestamp", lambda row: f"the unit {queue}/{rows.queue_offsets[row]}")

@@ -123,7 +123,12 @@ class EntriesPart:
             {
                 "key_hash": lambda: fixed_array(entries["key_hash"].astype(np.int32)),
                 "physical_offset": lambda: fixed_array(entries["physical_offset"].astype(np.int64)),
-                "store_timestamp": lambda: timestamps(self._times(entries)),
+                "store_timestamp": lambda: timestamps(
+                    self._times(entries),
+                    options,
+                    "store_timestamp",
+                    lambda row: f"{self.file.path}: the entry of offset {entries['physical_offset'][row]}",
+                ),
                 "slot": lambda: fixed_array(slots()),
                 "previous": lambda: fixed_array(entries["previous_index"].astype(np.int32)),
                 "number": lambda: fixed_array(numbers),

@@ -109,7 +109,8 @@ def _batch(entries: Sequence[StoreEntry], options: ViewOptions) -> pa.RecordBatc
         if name not in _TIMES:
             return pa.array(values, types[name])
         is_null = np.array([value is None for value in values], np.bool_)
-        known = timestamps(np.array([value or 0 for value in values], np.int64))
+        times = np.array([value or 0 for value in values], np.int64)
+        known = timestamps(times, options, name, lambda row: f"the record at offset {entries[row].physical_offset}")
         return pc.if_else(pa.array(is_null), pa.scalar(None, known.type), known)
 
     return make_batch(options, {name: lambda name=name: column(name) for name in types})  # type: ignore[misc]

@@ -91,7 +91,7 @@ class SegmentsPart:
         if options.asks_for(*_WALKED):
             row |= self._walked(segment, options, is_first=is_first)
         if options.asks_for("first_store_timestamp"):
-            row["first_store_timestamp"] = _first_time(segment)
+            row["first_store_timestamp"] = _first_time(segment, options)
         return row
 
     def _walked(self, segment: Segment, options: ViewOptions, *, is_first: bool) -> dict[str, object]:
@@ -105,7 +105,9 @@ class SegmentsPart:
                 "data_end": segment.start_offset + walk.stop,
                 "stop_reason": walk.reason.name,
                 "messages": len(walk.starts),
-                "last_store_timestamp": _time_of(segment.view(opened), walk.starts[-1:]),
+                "last_store_timestamp": _time_of(
+                    segment.view(opened), walk.starts[-1:], options, "last_store_timestamp"
+                ),
             }
 
 
@@ -180,14 +182,18 @@ def _up_to(walk: _Walk, position: int) -> _Walk:
     return _Walk(walk.starts[: int(np.searchsorted(walk.starts, position))], position, StopReason.UNWRITTEN)
 
 
-def _first_time(segment: Segment) -> pa.Scalar | None:
+def _first_time(segment: Segment, options: ViewOptions) -> pa.Scalar | None:
     if not _begins_sound(segment):
         return None
     with open_pages(segment) as opened:
         load_first_frame(segment, opened)
-        return _time_of(segment.view(opened), np.zeros(1, np.int64))
+        return _time_of(segment.view(opened), np.zeros(1, np.int64), options, "first_store_timestamp")
 
 
-def _time_of(segment: SegmentView, starts: npt.NDArray[np.int64]) -> pa.Scalar | None:
+def _time_of(segment: SegmentView, starts: npt.NDArray[np.int64], options: ViewOptions, name: str) -> pa.Scalar | None:
     """Return the store time of a record; None without one."""
-    return timestamps(store_timestamps(segment.raw, starts + segment.framing.lead))[0] if starts.size else None
+    if not starts.size:
+        return None
+    times = store_timestamps(segment.raw, starts + segment.framing.lead)
+    offset = segment.start_offset + int(starts[0])
+    return timestamps(times, options, name, lambda _: f"the record at offset {offset}")[0]

@@ -94,15 +94,19 @@ class LogPart:
         def stored(name: str) -> pa.Array:
             return fixed_array(units[name].astype(units[name].dtype.newbyteorder("=")))
 
+        def times(name: str, values: npt.NDArray[np.int64]) -> pa.TimestampArray:
+            record = units["physical_offset"]
+            return timestamps(values, options, name, lambda row: f"the timer of the record at offset {record[row]}")
+
         return make_batch(
             options,
             {
-                "due_timestamp": lambda: timestamps(due),
+                "due_timestamp": lambda: times("due_timestamp", due),
                 "is_pending": lambda: _is_pending(due, self.read_until, is_cancelled),
                 "is_cancelled": lambda: _unless_unknown(is_cancelled, self.read_until),
                 "is_rolled": lambda: pa.array(units["magic"] & ROLLS != 0),
                 "is_cancelling": lambda: pa.array(units["magic"] & CANCELS != 0),
-                "write_timestamp": lambda: timestamps(units["write_timestamp"].astype(np.int64)),
+                "write_timestamp": lambda: times("write_timestamp", units["write_timestamp"].astype(np.int64)),
                 "position": lambda: pa.array(begin + TIMER_DTYPE.itemsize * np.arange(len(units))),
                 "segment": lambda: repeat_text(self.file.name, len(units)),
                 **{
@@ -160,7 +164,9 @@ class WheelPart:
             options,
             {
                 "slot": lambda: fixed_array(numbers.astype(np.int32)),
-                "due_timestamp": lambda: timestamps(judged.due),
+                "due_timestamp": lambda: timestamps(
+                    judged.due, options, "due_timestamp", lambda row: f"{self.file.path}: slot {numbers[row]}"
+                ),
                 "is_pending": lambda: _is_pending(judged.due, self.read_until),
                 "timers": lambda: fixed_array(used["timers"].astype(np.int32)),
                 "units": lambda: pa.array(judged.units, mask=judged.units < 0),

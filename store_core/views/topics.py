@@ -13,6 +13,7 @@ from store_core.errors import SegmentVanishedError
 from store_core.files.config_paths import CONFIG_DIRECTORY, TOPICS_FILE
 from store_core.files.store_kind import StoreUse
 from store_core.format.table_time import table_time
+from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.record_times import RecordTimes
 from store_core.views.bounds_finder import QueueSource
 from store_core.views.config_table import find_config, without_file
@@ -113,10 +114,10 @@ class TopicsPart:
         if queue is not None:
             row["queue_id"] = queue.queue_id
             if spans is not None:
-                row |= self._bounds(spans.of(queue, options.log_end), options)
+                row |= self._bounds(spans.of(queue, options.log_end), options, f"{entry.topic}/{queue.queue_id}")
         return row
 
-    def _bounds(self, bounds: QueueBounds, options: ViewOptions) -> dict[str, object]:
+    def _bounds(self, bounds: QueueBounds, options: ViewOptions, queue: str) -> dict[str, object]:
         found: dict[str, object] = {
             "min_offset": bounds.min_offset,
             "max_offset": bounds.max_offset,
@@ -124,7 +125,10 @@ class TopicsPart:
         }
         for column, place in zip(_TIMES, (bounds.first, bounds.last), strict=True):
             if place is not None and options.asks_for(column):
-                found[column] = table_time(RecordTimes(self.segments).at(*place))
+                time = RecordTimes(self.segments).at(*place)
+                found[column] = table_time(time)
+                if time is not None and found[column] is None:
+                    tell_null_time(options.read, f"queue {name_text(queue)}", column, time)
         return found
 
 

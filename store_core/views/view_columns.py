@@ -111,7 +111,7 @@ _INDEX: Final = View(
     (
         _sure("key_hash", _INT, "absolute Java hash of `topic#key`"),
         _sure("physical_offset", _LONG, "position of the record in the log"),
-        _sure("store_timestamp", TIMESTAMP_TYPE, "store time of the record, rounded down to seconds after the file's"),
+        _maybe("store_timestamp", TIMESTAMP_TYPE, "store time of the record, rounded down to seconds after the file's"),
         _sure("slot", _INT, "slot whose chain the entry is in"),
         _sure("previous", _INT, "number of the entry before it in the chain; 0 ends the chain"),
         _sure("number", _INT, "number of the entry in its file, from 1"),
@@ -265,7 +265,7 @@ _TIMER_LOG: Final = View(
     "A row is a unit of `timerlog/`: a timer of RocketMQ 5, whose message is in the topic `rmq_sys_wheel_timer` until "
     "it is due. Timers in a RocksDB (`timerRocksDBEnable`) are in the view `rocksdbstore`.",
     (
-        _sure("due_timestamp", TIMESTAMP_TYPE, "time of its slot: when it is delivered, or put again if rolled"),
+        _maybe("due_timestamp", TIMESTAMP_TYPE, "time of its slot: when it is delivered, or put again if rolled"),
         _maybe(
             "is_pending",
             _FLAG,
@@ -283,7 +283,7 @@ _TIMER_LOG: Final = View(
         _sure("physical_offset", _LONG, "position of its record in the log"),
         _sure("store_size", _INT, "bytes of the record"),
         _sure("topic_hash", _INT, "Java hash of the topic that it will be delivered to"),
-        _sure("write_timestamp", TIMESTAMP_TYPE, "when it was put, rounded to the wheel's precision"),
+        _maybe("write_timestamp", TIMESTAMP_TYPE, "when it was put, rounded to the wheel's precision"),
         _sure("delay", _INT, "ms from then until it is due"),
         _sure("position", _LONG, "of the unit in the log of timers"),
         _sure("previous_position", _LONG, "of the unit before it in its slot; -1 for the first"),
@@ -297,7 +297,7 @@ _TIMER_WHEEL: Final = View(
     "`timerlog/`, too.",
     (
         _sure("slot", _INT, "number of the slot"),
-        _sure("due_timestamp", TIMESTAMP_TYPE, "its time"),
+        _maybe("due_timestamp", TIMESTAMP_TYPE, "its time"),
         _maybe("is_pending", _FLAG, "as in the view `timerlog`"),
         _sure("timers", _INT, "timers as the slot counts them, less those that cancel"),
         _maybe("units", _LONG, "units of `timerlog/` that it leads to; null if it leads nowhere"),

@@ -3,25 +3,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from store_core.format.columnar.arrow_slices import fixed_array
-from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.table_time import table_times
+from store_core.store.read.chunk_rows import tell_null_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
     from store_core.views.view_options import ViewOptions
 
 __all__ = ["ViewPart", "make_batch", "name_text", "row_batches", "timestamps"]
-
-_MICROSECONDS: Final = 1000
-_LAST_MILLISECOND: Final = (2**63 - 1) // _MICROSECONDS
 
 
 class ViewPart(Protocol):
@@ -54,10 +51,26 @@ def row_batches(options: ViewOptions, rows: Sequence[Mapping[str, object]]) -> I
         )
 
 
-def timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.TimestampArray:
-    """Return times in ms as a column; those beyond Arrow's range are clamped to it."""
-    times = np.clip(milliseconds, -_LAST_MILLISECOND, _LAST_MILLISECOND) * _MICROSECONDS
-    return fixed_array(times, TIMESTAMP_TYPE)
+def timestamps(
+    milliseconds: npt.NDArray[np.int64], options: ViewOptions, name: str, place: Callable[[int], str]
+) -> pa.TimestampArray:
+    """Return times as a column, null outside the range of tables, and say so once in a read.
+
+    Parameters
+    ----------
+    milliseconds : numpy.ndarray
+        int64, shape (n,).
+    options : ViewOptions
+    name : str
+        Of the column.
+    place : callable
+        Says what the time of a row belongs to.
+    """
+    column = table_times(milliseconds)
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        tell_null_time(options.read, place(row), name, int(milliseconds[row]))
+    return column
 
 
 def name_text(name: str) -> str:

@@ -16,6 +16,7 @@ from pyspark_commitlog.schema import dataframe_schema
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -229,6 +230,19 @@ def test_timestamps_are_instants_whatever_the_session_s_time_zone(
     assert row is not None
     assert (record.store_timestamp, record.born_timestamp) == (row.stored, row.born)
     assert row.shown.startswith("2023-11-14 18:43:20.")
+
+
+def test_times_outside_the_calendar_are_null_and_their_numbers_are_there(
+    read: Reader, field: Callable[[str], Path]
+) -> None:
+    columns = "keys,born_timestamp,born_timestamp_ms"
+    rows = read(field("born-extreme") / "born" / "store", columns=columns).collect()
+    numbers = {row["keys"][0]: row["born_timestamp_ms"] for row in rows}
+
+    assert {row["keys"][0] for row in rows if row["born_timestamp"] is None} == {
+        *("micros", "nanos", "max", "min", "y10000", "us-limit", "us-limit1")
+    }
+    assert (numbers["nanos"], numbers["min"]) == (1_700_000_000_000_000_000, -(1 << 63))
 
 
 def test_the_source_can_be_registered_by_hand(spark: SparkSession, read: Reader, store: WrittenStore) -> None:

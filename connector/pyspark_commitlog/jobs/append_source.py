@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyspark_commitlog.jobs.asked_for import SparkMessages, check_asked_for
-from pyspark_commitlog.jobs.copied_columns import copied_columns
+from pyspark_commitlog.jobs.copied_columns import copied_columns, input_names
 from pyspark_commitlog.session_zone import SESSION_ZONE
 from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
 from pyspark_commitlog.write.undelivered import undelivered
@@ -76,7 +76,7 @@ class AppendSource:
     def _of_store(self, spark: SparkSession) -> DataFrame:
         names = copied_columns(self.to_topic, keeps_store_timestamp=self.keeps_store_timestamp)
         options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
-        frame = spark.read.format("commitlog").options(**options).load(self.path)
+        frame = spark.read.format("commitlog").options(**options).load(self.path).toDF(*input_names(names))
         return frame if self.to_topic is None else undelivered(frame)
 
 

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
 
-__all__ = ["copied_columns"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["copied_columns", "input_names"]
+
+_STORED: Final = "_ms"
+"""How the names of columns with times as stored end."""
 
 _COPIED: Final = (
     "topic",
@@ -15,7 +21,7 @@ _COPIED: Final = (
     "body",
     "flag",
     "sys_flag",
-    "born_timestamp",
+    "born_timestamp_ms",
     "born_host",
     "store_host",
     "reconsume_times",
@@ -24,10 +30,15 @@ _COPIED: Final = (
 )
 """Columns from which the same message can be made again."""
 
-_REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp", "born_host", "properties")
+_REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp_ms", "born_host", "properties")
 """Columns that a message keeps in another topic: it has not been delivered there, and has no queue yet."""
 
 
 def copied_columns(to_topic: str | None, *, keeps_store_timestamp: bool) -> tuple[str, ...]:
     """Return the columns of messages that go to the same topics, or as new ones to another."""
-    return (_COPIED if to_topic is None else _REPLAYED) + (STORE_TIMESTAMP,) * keeps_store_timestamp
+    return (_COPIED if to_topic is None else _REPLAYED) + (f"{STORE_TIMESTAMP}{_STORED}",) * keeps_store_timestamp
+
+
+def input_names(names: Iterable[str]) -> list[str]:
+    """Return the names under which copied columns are written: times are read as stored, since any number may be."""
+    return [name.removesuffix(_STORED) for name in names]

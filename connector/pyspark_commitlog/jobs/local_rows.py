@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_commitlog.jobs.asked_for import LocalMessages, check_asked_for
-from pyspark_commitlog.jobs.copied_columns import copied_columns
+from pyspark_commitlog.jobs.copied_columns import copied_columns, input_names
 from pyspark_commitlog.jobs.text_rows import text_rows
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
 from store_core.answers.life.replay_rows import undelivered
@@ -100,8 +100,10 @@ class LocalRows:
         check_asked_for(LocalMessages(source.path), source.path, source.read_options)
         options: dict[str, Any] = {**given.texts, "columns": columns}
         reader = read_messages(given.paths, **options)
-        batches = iter(reader) if source.to_topic is None else map(undelivered, reader)
-        return cls(reader.schema, batches)
+        names = input_names(columns)
+        batches = (batch.rename_columns(names) for batch in reader)
+        schema = reader.schema.empty_table().rename_columns(names).schema
+        return cls(schema, batches if source.to_topic is None else map(undelivered, batches))
 
     @classmethod
     def _of_parquet(cls, given: str) -> Self | None:

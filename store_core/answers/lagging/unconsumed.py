@@ -54,7 +54,7 @@ def unconsumed(
     if not listed:
         return []
     starts, sizes = (np.array(values, np.int64) for values in zip(*(each[2:] for each in listed), strict=True))
-    read = ReadOptions(columns=_COLUMNS, verify_crc=False, fail_on_data_loss=False)
+    read = ReadOptions(columns=_COLUMNS, verify_crc=False, fail_on_data_loss=False, nearest_times=True)
     found = {row["physical_offset"]: row for batch in records_at(segments, starts, sizes, read) for row in _rows(batch)}
     return [_row(each) | found.get(each.position, {}) for each in listed]
 

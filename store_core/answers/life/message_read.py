@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -88,4 +88,5 @@ def read_of(
     """
     mode = ReadMode.PERMISSIVE if is_permissive else ReadMode.DROPMALFORMED
     fixed = {"mode": mode, "fail_on_data_loss": False, "max_partition_bytes": PART_BYTES}
-    return MessageRead(ReadOptions.parse(columns=tuple(columns), **fixed, **options), reduced, flag_bits)
+    parsed = ReadOptions.parse(columns=tuple(columns), **fixed, **options)
+    return MessageRead(replace(parsed, nearest_times=True), reduced, flag_bits)

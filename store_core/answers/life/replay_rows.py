@@ -32,7 +32,10 @@ WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 _NOT_SENT: Final = (*OF_DELIVERY, PROPERTY_CRC)
 
-REPLAYED_COLUMNS: Final = ("topic", "body", "flag", "sys_flag", "born_timestamp", "born_host", "msg_id", "properties")
+REPLAYED_COLUMNS: Final = (
+    *("topic", "body", "flag", "sys_flag", "born_timestamp_ms", "born_host"),
+    *("msg_id", "properties"),
+)
 OF_RECORD: Final = (
     TRANSACTION_MASK | int(MessageSysFlag.BORNHOST_V6_FLAG) | int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 )
@@ -45,7 +48,7 @@ _SCHEMA: Final = pa.schema(
         ("body", pa.binary()),
         ("flag", pa.int32()),
         ("sys_flag", pa.int32()),
-        ("born_timestamp", pa.timestamp("us", tz="UTC")),
+        ("born_timestamp", pa.int64()),
         ("born_host", pa.string()),
         ("properties", pa.map_(pa.string(), pa.string())),
     ]
@@ -82,9 +85,7 @@ def replayed_batch(
         Returns the queue of the next message to a topic.
     """
     targets = [to_topic] * len(batch) if to_topic is not None else _first_topics(batch)
-    at = batch.schema.get_field_index("born_timestamp")
-    micros = batch["born_timestamp"].cast(pa.int64())  # a record's time may be none that Python's datetime has
-    batch = batch.set_column(at, "born_timestamp", micros)
+    batch = batch.rename_columns({"born_timestamp_ms": "born_timestamp"})
     rows = undelivered(batch).to_pylist()
     replayed = [_replayed(row, replay_id, topic, queue_of(topic)) for row, topic in zip(rows, targets, strict=True)]
     return pa.RecordBatch.from_pylist(replayed, _SCHEMA)

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from store_core.answers.lagging.group_kind import GroupKind
-from store_core.format.table_time import in_microseconds, table_time
+from store_core.format.table_time import table_time
 from store_core.views.queue_bounds import QueueBounds
 from store_core.views.queue_spans import QueueSpans
 
@@ -55,6 +55,6 @@ def losses(
             "queue_offset": offset,
             "physical_offset": position,
             "store_timestamp": table_time(row.oldest),
-            "deleted": None if gone is None else in_microseconds(gone.at),
+            "deleted": None if gone is None else table_time(gone.at),
             "messages": counts[group],
         }

@@ -138,6 +138,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
             mode=ReadMode.PERMISSIVE,
             max_partition_bytes=PART_BYTES,
             fail_on_data_loss=False,
+            nearest_times=True,
         )
         plan = plan_ranges(store, replace(self.options, verify_crc=True))  # where the log ends
         self.store = str(store_roots(store)[0])

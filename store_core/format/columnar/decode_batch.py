@@ -73,13 +73,14 @@ def decode_batch(  # noqa: PLR0913 -- the records, the columns, and how strictly
     return decode_records(records, columns, verify_crc=verify_crc, decompress=decompress, nullable=nullable)
 
 
-def decode_records(
+def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they are read
     records: Records,
     columns: Sequence[str],
     *,
     verify_crc: bool = True,
     decompress: bool = False,
     nullable: bool = False,
+    nearest_times: bool = False,
 ) -> DecodedBatch:
     """Decode records into the requested columns.
 
@@ -95,6 +96,8 @@ def decode_records(
     nullable : bool
         Whether the schema declares every column nullable. A body that does not expand is null then, and
         ``_corrupt_record`` says why.
+    nearest_times : bool
+        As of `store_core.format.table_time.table_times`.
 
     Returns
     -------
@@ -112,6 +115,7 @@ def decode_records(
         records, reached = _expand(records, faults, nullable=nullable)
         pending = starts[starts >= reached]
         faults = [fault for fault in faults if fault.position < reached]
+    records.has_nearest_times = nearest_times
     arrays = [records.column(name) for name in columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns, nullable=nullable))
     return DecodedBatch(batch, records.starts, tuple(sorted(faults, key=lambda fault: fault.position)), pending)

@@ -15,7 +15,7 @@ from store_core.format.columnar.hosts import host_column, message_id_column
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
 from store_core.format.columnar.spans import Heads, Spans, measure
-from store_core.format.columns import HEAD_FIELDS, TIMESTAMP_TYPE, property_of
+from store_core.format.columns import HEAD_FIELDS, property_of
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.sys_flag import (
     COMPRESSION_MASK,
@@ -24,6 +24,7 @@ from store_core.format.sys_flag import (
     MessageSysFlag,
     TransactionType,
 )
+from store_core.format.table_time import table_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from store_core.format.columnar.entries import EntryLog
 
 __all__ = ["Records"]
-
-_MICROSECONDS: Final = 1000
-_LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
 
 
 class Records:
@@ -76,6 +74,8 @@ class Records:
         self.entries = entries
         self.expanded: list[bytes | None] | None = None
         """Bodies to return instead of the stored ones."""
+        self.has_nearest_times = False
+        """Whether times are as `store_core.format.table_time.table_times` has them for what calculates with them."""
         self.remarks: dict[int, CorruptRecordError] = {}
         """Why a value of a record is null that every record has, by where the record starts."""
 
@@ -156,10 +156,8 @@ class Records:
         return pa.array([None if remark is None else str(remark).encode() for remark in remarks], pa.binary())
 
     def timestamp(self, name: str) -> pa.TimestampArray:
-        """Return a time column, ms converted to µs; times beyond Arrow's range are clamped to it."""
-        times = np.clip(self.heads.column(name), -_LAST_MILLISECOND, _LAST_MILLISECOND)
-        times *= _MICROSECONDS
-        return fixed_array(times, TIMESTAMP_TYPE)
+        """Return a time column, ms converted to µs; null outside the range of tables."""
+        return table_times(self.heads.column(name), is_nearest=self.has_nearest_times)
 
     def entry_column(self, name: str) -> pa.Array:
         """Return a field of the DLedger entries that hold the records; null in an ordinary log."""

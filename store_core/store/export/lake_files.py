@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core.files.file_system import write_all
-from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
+from store_core.format.columns import DEFAULT_COLUMNS, TIMESTAMP_TYPE, arrow_schema
 from store_core.format.utc_day import iso_day, utc_days
 
 if TYPE_CHECKING:
@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["LAKE_SCHEMA", "LakeFile", "PartitionWriters", "partition_directory"]
+__all__ = ["LAKE_SCHEMA", "NO_DAY", "NO_DAY_NAME", "LakeFile", "PartitionWriters", "partition_directory"]
 
 LAKE_SCHEMA: Final = arrow_schema([name for name in DEFAULT_COLUMNS if name != "topic"])
 """Columns of a file; the topic is in the name of its directory, as is the day."""
 
+NO_DAY: Final = np.iinfo(np.int64).min
+"""The day of messages whose store time is null, because no table holds it."""
+
+NO_DAY_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive, Spark and Arrow call the partition of a null."""
+
+_EPOCH: Final = pa.scalar(0, TIMESTAMP_TYPE)
 _MOST_OPEN: Final = 64
 """Partitions that are written at once; the one that was written to longest ago is closed for another one."""
 
@@ -98,7 +105,7 @@ def partition_directory(topic: str, day: int) -> str:
     ----------
     topic : str
     day : int
-        Since 1970, in UTC.
+        Since 1970, in UTC; or `NO_DAY`.
 
     Examples
     --------
@@ -109,7 +116,7 @@ def partition_directory(topic: str, day: int) -> str:
     if _is_too_long(topic):
         digest = hashlib.sha256(topic.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
         name = f"{_CUT_ESCAPE.sub('', name[: _LONGEST_NAME - _DIGITS - 1])}~{digest}"
-    return f"{name}/day={_escaped(iso_day(day))}"
+    return f"{name}/day={NO_DAY_NAME if day == NO_DAY else _escaped(iso_day(day))}"
 
 
 def _is_too_long(topic: str) -> bool:
@@ -191,7 +198,8 @@ class PartitionWriters:
 def _by_partition(batch: pa.RecordBatch) -> list[tuple[str, str, pa.RecordBatch]]:
     """Return topic, directory and rows of each topic and day, in log order, copied: nothing else is kept in memory."""
     topics = batch.column("topic").dictionary_encode()
-    days = utc_days(batch.column("store_timestamp"))
+    times = batch.column("store_timestamp")
+    days = np.where(times.is_null().to_numpy(zero_copy_only=False), NO_DAY, utc_days(times.fill_null(_EPOCH)))
     known, day = np.unique(days, return_inverse=True)
     codes = topics.indices.to_numpy().astype(np.int64) * known.size + day
     found, code = np.unique(codes, return_inverse=True)

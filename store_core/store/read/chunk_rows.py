@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch
 
-__all__ = ["WAYS_ON", "ChunkRows", "pieces_of"]
+__all__ = ["WAYS_ON", "ChunkRows", "pieces_of", "tell_null_time"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -39,6 +39,7 @@ WAYS_ON: Final = "mode=PERMISSIVE returns these bytes as a row with _corrupt_rec
 """What an error advises, whatever else."""
 
 _WAYS_ON_WITHOUT_VALUE: Final = "mode=PERMISSIVE returns its row without the body"
+_TIMES: Final = ("store_timestamp", "born_timestamp")
 _DAMAGED_PIECE: Final = 16 << 20
 """Maximum damaged bytes in one row."""
 
@@ -189,6 +190,7 @@ class ChunkRows:
             verify_crc=self._options.verify_crc,
             decompress=self._options.decompress,
             nullable=self._options.is_permissive,
+            nearest_times=self._options.nearest_times,
         )
 
     def _finished(
@@ -196,6 +198,7 @@ class ChunkRows:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the decoded rows, with rows for damage in their places."""
         batch = decoded.batch
+        self._note_times(decoded)
         if faults and self._options.is_failfast:
             batch = batch.slice(0, int(np.searchsorted(decoded.positions, faults[0].position)))
         else:
@@ -206,6 +209,16 @@ class ChunkRows:
             yield batch
         if faults and self._options.is_failfast:
             raise self._fault_error(faults[0])
+
+    def _note_times(self, decoded: DecodedBatch) -> None:
+        """Say once in a read that a time is null: of the first such record."""
+        for name in {*_TIMES} & {*decoded.batch.schema.names}:
+            column = decoded.batch[name]
+            if column.null_count and name not in self._options.told:
+                record = self.records(decoded.positions[column.is_null().index(True).as_py() :][:1])
+                place = f"{self._segment.path}: the record at offset {record.offset(0)}"
+                number = int(record.heads.column(name)[0])
+                tell_null_time(self._options, place, name, number, f"; column {name}_ms has the stored number")
 
     def _fault_error(self, fault: Fault) -> CorruptRecordError:
         """Add the file's path and the ways to continue to a record's error."""
@@ -235,6 +248,14 @@ class ChunkRows:
         nothing = [None] * len(damaged)
         arrays = [pa.array(known.get(column.name, nothing), column.type) for column in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def tell_null_time(options: ReadOptions, place: str, name: str, number: int, advice: str = "") -> None:
+    """Say that a time is null because no table holds it, once in a read."""
+    if name not in options.told:
+        options.told.add(name)
+        text = "%s: its %s is %d ms since 1970, outside the years 1 to 9999, so it is null, as are others like it%s"
+        _log.warning(text, place, name, number, advice)
 
 
 def _position(fault: Fault) -> int:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -108,6 +108,10 @@ class ReadOptions:
     storage : StorageSettings
         Settings of the object store or file system, if the path is a URL; `parse` takes them as a mapping. They are
         never shown.
+    nearest_times : bool
+        No option: whether times that no table holds are the nearest that Arrow has, for what calculates with times.
+    told : set of str
+        No option: what this read has warned of in this process, once for all of its ranges.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -142,6 +146,8 @@ class ReadOptions:
     segment_access: str = "auto"
     release: str = DEFAULT_RELEASE
     storage: StorageSettings = NO_SETTINGS
+    nearest_times: bool = False
+    told: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def parse(cls, **named: object) -> Self:

@@ -101,6 +101,20 @@ def test_a_lake_has_the_messages_of_the_log(log: LogBuilder, tmp_path: Path, pro
     assert not [*(lake / "_staged").iterdir()]
 
 
+def test_messages_whose_store_time_no_table_holds_are_in_a_partition_of_no_day(tmp_path: Path) -> None:
+    log, times = LogBuilder(), (1_700_000_000_000_000, 1_700_000_000_000, (1 << 63) - 1)
+    for time in times:
+        log.append(topic="orders", store_timestamp=time)
+    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
+    export(store, lake)
+    found = ds.dataset(lake, format="parquet", partitioning="hive").to_table().sort_by("physical_offset")
+
+    assert log_rows(store) == lake_rows(lake)
+    assert [time is None for time in found["store_timestamp"].to_pylist()] == [True, False, True]
+    assert [str(day) for day in found["day"].to_pylist()] == ["None", "2023-11-14", "None"]
+    assert Verdict.CLEAN is prove(store, lake).verdict
+
+
 def test_an_export_goes_on_where_the_last_one_ended(log: LogBuilder, tmp_path: Path) -> None:
     lake, found = tmp_path / "lake", []
     for count in (0, 0, 1, 25):

@@ -215,6 +215,7 @@ def test_a_message_without_a_unique_key_is_traced_to_its_replay(tmp_path: Path) 
     [
         {"born_timestamp": 1 << 49},
         {"born_timestamp": -(1 << 49)},
+        {"born_timestamp": (1 << 63) - 1},
         {"store_host": ("2001:db8::1", 10911)},
         {"born_host": ("2001:db8::1", 5), "store_host": ("2001:db8::2", 10911)},
     ],
@@ -226,7 +227,8 @@ def test_messages_of_any_time_and_host_are_replayed(tmp_path: Path, fields: dict
     replayed(source, tmp_path / "new")
 
     sent, again = (
-        read_messages(root, columns=["born_timestamp", "born_host"]).read_all() for root in (source, tmp_path / "new")
+        read_messages(root, columns=["born_timestamp_ms", "born_host"]).read_all()
+        for root in (source, tmp_path / "new")
     )
     assert sent.equals(again)
 

@@ -35,6 +35,8 @@ DEFAULTS = {
     "magic_code": pa.int32(),
 }
 ON_REQUEST = {
+    "store_timestamp_ms": pa.int64(),
+    "born_timestamp_ms": pa.int64(),
     "msg_id": pa.string(),
     "unique_key": pa.string(),
     "properties_string": pa.binary(),
@@ -61,11 +63,14 @@ def test_columns_on_request_follow_the_default_ones() -> None:
     assert [column.name for column in COLUMNS] == [*DEFAULTS, *ON_REQUEST]
 
 
+_TIMES = ("store_timestamp", "born_timestamp")
+
+
 def test_only_what_may_be_missing_is_nullable() -> None:
     nullable = {column.name for column in COLUMNS if column.nullable}
 
     of_entries = {"dledger_index", "dledger_term", "dledger_committed"}
-    assert nullable == {"tags", "keys", "unique_key", "compression", *of_entries, "_corrupt_record"}
+    assert nullable == {"tags", "keys", "unique_key", "compression", *_TIMES, *of_entries, "_corrupt_record"}
 
 
 def test_every_column_is_nullable_where_damage_has_rows() -> None:

@@ -46,6 +46,18 @@ def test_entries_are_those_in_the_files(pristine: Path) -> None:
     ]
 
 
+def test_a_time_that_no_table_holds_is_null_with_one_warning(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = files_of(store)[0]
+    data = bytearray(path.read_bytes())
+    data[:8] = (1_700_000_000_000_000).to_bytes(8)
+    path.write_bytes(data)
+    entries = [row for row in rows(store, "index") if row["segment"] == path.name]
+
+    assert {row["store_timestamp"] for row in entries} == {None}
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert f"the entry of offset {entries[0]['physical_offset']}: its store_timestamp is" in told
+
+
 def test_a_key_is_found_by_its_hash_in_all_its_topics(pristine: Path) -> None:
     found = rows(pristine, "index", topic="orders,payments", key="k5")
 

@@ -50,6 +50,20 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
+def test_a_time_that_no_table_holds_is_null_with_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = LogBuilder(SIZE)
+    log.append(store_timestamp=1_700_000_000_000)
+    log.fill(2, topic="orders", store_timestamp=1_700_000_000_000_000)
+    log.write(tmp_path)
+    found = rows(tmp_path, "segments", "first_store_timestamp,last_store_timestamp")
+
+    assert [row["first_store_timestamp"] is None for row in found] == [False, *[True] * (len(found) - 1)]
+    assert {row["last_store_timestamp"] for row in found} == {None}
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert f"the record at offset {SIZE}: its first_store_timestamp is 1700000000000000 ms" in told[1]
+
+
 def test_without_messages_and_its_neighbours_nothing_is_walked(tmp_path: Path, walks: list[object]) -> None:
     write_log(tmp_path)
     columns = "segment,path,start_offset,file_size,first_store_timestamp,is_last"

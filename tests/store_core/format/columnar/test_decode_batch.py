@@ -23,6 +23,7 @@ from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message, decode_topic
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import CompressionType
+from store_core.format.table_time import table_time
 from tests.budgets import budget
 from tests.segment import Segment
 from tests.strategies import Log, logs, mutated
@@ -38,9 +39,9 @@ Row = dict[str, Any]
 
 ALL = tuple(column.name for column in COLUMNS)
 OF_ENTRIES = ("dledger_index", "dledger_term", "dledger_committed")
-SHARED = [
-    name for name in ALL if name not in {"segment", "compression", "_corrupt_record", "properties_string", *OF_ENTRIES}
-]
+STORED_TIMES = ("store_timestamp_ms", "born_timestamp_ms")
+OTHERS = {"segment", "compression", "_corrupt_record", "properties_string", *OF_ENTRIES, *STORED_TIMES}
+SHARED = [name for name in ALL if name not in OTHERS]
 FILE = "00000000000000000000"
 parsers = st.sampled_from(PropertyParser)
 PROPERTIES = ("TAGS", "KEYS", "a", "not there")
@@ -79,7 +80,8 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
     row["transaction_type"] = message.transaction_type.name
     row |= dict.fromkeys((*OF_ENTRIES, "_corrupt_record"))
     for name in ("store_timestamp", "born_timestamp"):
-        row[name] = max(-LAST_MS, min(LAST_MS, row[name])) * 1000
+        row[f"{name}_ms"] = row[name]
+        row[name] = table_time(row[name])
     try:
         row["compression"] = message.compression.name
     except ValueError:
@@ -94,9 +96,6 @@ def stored_properties(log: Log, start: int) -> bytes:
     spans = check_record(memoryview(log.data), start, log.start_offset).spans
     assert spans is not None
     return log.data[spans.properties_start : spans.properties_stop]
-
-
-LAST_MS = (1 << 63) // 1000
 
 
 def expanded(message: MessageExt) -> bytes:
@@ -364,14 +363,6 @@ def test_records_at_the_very_end_of_a_file_may_claim_wider_heads_than_there_are_
 
     assert [fault.error.problem for fault in found.faults] == ["record lengths do not add up"]
     assert found.batch["body"].to_pylist() == [b"one"]
-
-
-def test_times_beyond_arrows_range_become_its_first_and_last() -> None:
-    log = Segment().append(b"", store_timestamp=(1 << 63) - 1, born_timestamp=-(1 << 63))
-    batch = decoded(Log(bytes(log.data)), np.array(log.starts, np.int64)).batch
-
-    assert batch["store_timestamp"].cast(pa.int64()).to_pylist() == [LAST_MS * 1000]
-    assert batch["born_timestamp"].cast(pa.int64()).to_pylist() == [-LAST_MS * 1000]
 
 
 def test_mixed_widths_and_versions_stay_in_the_order_of_the_log() -> None:

@@ -5,6 +5,7 @@ import gc
 import pickle
 import re
 import struct
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -457,6 +458,38 @@ def test_a_body_that_no_consumer_expands_is_null_and_its_record_keeps_all_else(
     assert all(b"decompress=false" in row["_corrupt_record"] for row in found if row["body"] is None)
     assert len(Read(path, mode="DROPMALFORMED", decompress=True).rows) == 7
     assert "at offset 149" in str(Read(path, decompress=True).error)
+
+
+# -------------------------------------------------------------------------------------------- times that no table has
+
+_BORN = {
+    **dict(zip(("ok", "zero", "minus1", "micros"), (1_700_000_000_000, 0, -1, 1_700_000_000_000_000), strict=True)),
+    **dict(zip(("nanos", "max", "min"), (1_700_000_000_000_000_000, (1 << 63) - 1, -(1 << 63)), strict=True)),
+    **dict(zip(("y9999", "y10000", "seconds"), (253_402_300_799_999, 253_402_300_800_000, 1_700_000_000), strict=True)),
+    **dict(zip(("us-limit", "us-limit1"), (9_223_372_036_854_775, 9_223_372_036_854_776), strict=True)),
+    **dict(zip(("y2300", "before-gregorian"), (10_413_792_000_000, -12_219_292_800_001), strict=True)),
+}
+_NULL = ("micros", "nanos", "max", "min", "y10000", "us-limit", "us-limit1")
+
+
+@pytest.mark.parametrize("rows", [1, 5, 100])
+def test_a_time_outside_the_calendar_is_null_with_one_warning_and_its_number_is_there(
+    field: Callable[[str], Path], rows: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    columns = ["keys", "born_timestamp", "born_timestamp_ms", "store_timestamp", "store_timestamp_ms"]
+    path = field("born-extreme") / "born" / "store"
+    found = read_messages(path, columns=columns, max_records_per_batch=rows, max_partition_bytes=200).read_all()
+    born = dict(zip((keys[0] for keys in found["keys"].to_pylist()), found["born_timestamp"].to_pylist(), strict=True))
+
+    assert dict(zip(born, found["born_timestamp_ms"].to_pylist(), strict=True)) == _BORN
+    assert tuple(name for name, time in born.items() if time is None) == _NULL
+    assert born["y9999"] == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert [round(time.timestamp() * 1000) for time in found["store_timestamp"].to_pylist()] == found[
+        "store_timestamp_ms"
+    ].to_pylist()
+    (record,) = caplog.records
+    assert "offset 318: its born_timestamp is 1700000000000000 ms" in record.getMessage()
+    assert "born_timestamp_ms" in record.getMessage()
 
 
 # ------------------------------------------------------------------------------------------------- files that are wrong
