@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--write-option", action="append", default=[], metavar="NAME=VALUE", help="any option of writing")
     add("--commit-id", metavar="NAME", help="append nothing if a job of this name has already been appended")
     add("--dry-run", action="store_true", help="encode and count all rows, and append nothing")
-    add_engine(parser, "stores of up to 1 GiB and files of rows of up to 256 MiB in Parquet or 16 MiB in JSON or CSV")
+    add_engine(parser, "stores of up to 1 GiB and up to 256 MiB of Parquet")
     add("--report", metavar="FILE", help="write a JSON report to this file (- is standard output)")
     return parser
 
@@ -114,7 +114,8 @@ def _local_rows(engine: EngineName, source: AppendSource) -> LocalRows | None:
     rows = LocalRows.of(source) if engine == "local" or is_small(source) else None
     if rows is None and engine == "local":
         raise InvalidOptionError(
-            f"--engine local: only Spark's readers can say which rows are in {source.path}: leave --engine out"
+            f"--engine local: only Spark's readers can say which rows are in {source.path}: leave --engine out, or "
+            f"give the rows as Parquet"
         )
     return rows
 

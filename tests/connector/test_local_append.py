@@ -15,7 +15,6 @@ import pytest
 from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.jobs.append_source import AppendSource
 from pyspark_commitlog.jobs.local_rows import LocalRows, is_small
-from pyspark_commitlog.jobs.text_rows import text_rows
 from pyspark_commitlog.write.writer import CommitLogWriter
 from store_core import DefaultMessageStore
 from tests.builders import LogBuilder
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from pyspark_commitlog.jobs.append_source import SourceFormat
     from tests.golden_stores import UnpackedStore
 
 OPTIONS = [f"--write-option={name}={value}" for name, value in {**SMALL, "mappedFileSizeCommitLog": "1m"}.items()]
@@ -48,8 +48,10 @@ def equal_parts(report: dict[str, Any]) -> dict[str, Any]:
     return {name: report[name] for name in ("code", "records", "bytes", "begin_offset", "left_out", "dry_run")}
 
 
-def lines_of(*rows: dict[str, Any]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+def one_row(path: Path) -> str:
+    """Write a file of Parquet with one message."""
+    pq.write_table(pa.table({"topic": ["t"], "body": ["x"]}), path)
+    return str(path)
 
 
 @pytest.mark.spark
@@ -73,41 +75,6 @@ def test_messages_of_another_store_are_the_same_as_by_spark(
     assert by_spark == by_process
 
 
-ROWS = lines_of(
-    {"topic": "t", "body": "ü", "queue_id": 3, "keys": ["a", "b"], "properties": {"x": 1, "y": True}, "flag": -7},
-    {"topic": "t", "body": True, "queue_id": "2", "born_timestamp": "2024-01-02T03:04:05.678Z", "tags": "T"},
-    {"topic": "u", "body": None, "queue_id": 0, "born_timestamp": 1700, "born_host": "10.0.0.1:77"},
-    {"topic": "u", "body": 12, "queue_id": 1, "prepared_transaction_offset": 5_000_000_000, "delay_level": None},
-)
-LINES = (
-    'topic,body,queue_id,properties,born_timestamp,flag\nt,"a ""b"", c",1,"{""a"":""b"",""n"":1}",1700,-3\nu,,0,,,\n'
-)
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    ("kind", "text", "extra"),
-    [
-        ("json", ROWS, ()),
-        ("json", lines_of({"topic": "t", "body": "AAH/"}), ("--base64",)),
-        ("json", lines_of({"topic": "t", "body": "x", "customer": "c7"}), ("--write-option=shardingKey=customer",)),
-        ("json", lines_of({"topic": "t", "body": "x"}, {"topic": None}), ("--write-option=badRows=skip",)),
-        ("csv", LINES, ()),
-        ("csv", LINES.replace("\n", "\r\n"), ()),
-    ],
-)
-def test_rows_of_texts_are_the_same_as_by_spark(kind: str, text: str, extra: tuple[str, ...], tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    path.write_bytes(text.encode())
-    arguments = (f"--{kind}", str(path), *extra)
-    here, there = (appended(tmp_path / engine, engine, *arguments) for engine in ("local", "spark"))
-
-    assert equal_parts(there) == equal_parts(here)
-    by_spark, by_process = (rows_of(tmp_path / engine, *COLUMNS) for engine in ("spark", "local"))
-    assert by_spark == by_process
-
-
 @pytest.mark.spark
 def test_rows_of_parquet_files_are_the_same_as_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql(
@@ -125,48 +92,14 @@ def test_rows_of_parquet_files_are_the_same_as_by_spark(spark: SparkSession, tmp
     assert rows_of(tmp_path / "spark", *columns) == rows_of(tmp_path / "local", *columns)
 
 
-UNUSUAL = {
-    "number": '{"topic": "t", "body": 1.5}\n',
-    "twice": '{"topic": "t", "body": "x", "body": "y"}\n',
-    "object": '{"topic": "t", "body": {"x": 1}}\n',
-    "null-property": '{"topic": "t", "body": "x", "properties": {"a": null}}\n',
-    "nested": '{"topic": "t", "body": "x", "properties": {"a": {"b": "c"}}}\n',
-    "mixed-keys": '{"topic": "t", "body": "x", "keys": "a"}\n{"topic": "t", "body": "x", "keys": ["a"]}\n',
-    "spaces": '{"topic": "t", "body": "x", "queue_id": " 1"}\n',
-    "large": '{"topic": "t", "body": "x", "queue_id": 4294967296}\n',
-    "time": '{"topic": "t", "body": "x", "born_timestamp": "2024-01-02"}\n',
-    "blank-line": '{"topic": "t", "body": "x"}\n\n{"topic": "t", "body": "x"}\n',
-    "list": "[1]\n",
-    "torn": '{"topic":\n',
-    "cases": '{"topic": "t", "body": "x", "Topic": "u"}\n',
-    "surrogate": '{"topic": "t", "body": "\\ud800"}\n',
-    "deep": "[" * 100_000 + "\n",
-    "empty": "",
-}
-UNUSUAL_CSV = {
-    "ragged": "topic,body\nt\n",
-    "lines": 'topic,body\nt,"a\nb"\n',
-    "backslash": "topic,body\nt,a\\b\n",
-    "spaces": "topic,body\nt, x\n",
-    "quote": 'topic,body\nt,"a"b\n',
-    "twice": "topic,topic\nt,x\n",
-    "carriage-return": "topic,body\rt,x\r",
-    "mark": "\ufefftopic,body\nt,x\n",
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [*(("json", text) for text in UNUSUAL.values()), *(("csv", text) for text in UNUSUAL_CSV.values())],
-    ids=[*UNUSUAL, *(f"csv-{name}" for name in UNUSUAL_CSV)],
-)
-def test_what_is_unusual_is_left_to_spark(kind: str, text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_texts_are_left_to_spark(kind: SourceFormat, tmp_path: Path) -> None:
     path = tmp_path / "rows"
-    path.write_text(text, encoding="utf-8", newline="")
+    path.write_text('{"topic": "t", "body": "x"}\n' if kind == "json" else "topic,body\nt,x\n")
+    source = AppendSource(kind, str(path), {})
 
-    assert text_rows(path, kind, is_base64=False) is None  # type: ignore[arg-type]
-    path.write_bytes(b'{"topic": "t", "body": "\xff"}\n')
-    assert text_rows(path, "json", is_base64=False) is None
+    assert not is_small(source)
+    assert LocalRows.of(source) is None
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.uint8(), pa.timestamp("ns"), pa.dictionary(pa.int32(), pa.string())])
@@ -194,7 +127,7 @@ def test_the_engine_that_can_not_say_what_rows_are_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "rows.json"
-    path.write_text(UNUSUAL["number"])
+    path.write_text('{"topic": "t", "body": "x"}\n')
 
     assert 2 == appended(tmp_path / "store", "local", "--json", str(path))["code"]
     assert "only Spark's readers can say which rows are in" in capsys.readouterr().err
@@ -202,9 +135,8 @@ def test_the_engine_that_can_not_say_what_rows_are_is_refused(
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, store = tmp_path / "rows.json", tmp_path / "store"
-    path.write_text(lines_of({"topic": "t", "body": "x"}))
-    assert 0 == appended(store, "local", "--json", str(path))["code"]
+    path, store = one_row(tmp_path / "rows.parquet"), tmp_path / "store"
+    assert 0 == appended(store, "local", "--parquet", path)["code"]
     before = {each: each.stat().st_mtime_ns for each in store.rglob("*") if each.is_file()}
 
     def fail(*_: object) -> None:
@@ -212,16 +144,15 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(CommitLogWriter, "commit", fail)
     with pytest.raises(KeyboardInterrupt):
-        appended(store, "local", "--json", str(path))
+        appended(store, "local", "--parquet", path)
     assert before.keys() == {each for each in store.rglob("*") if each.is_file()}
     assert 1 == len(rows_of(store, "body"))
 
 
 def test_a_store_that_is_open_is_refused_before_anything_is_staged(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text(lines_of({"topic": "t", "body": "x"}))
+    path = one_row(tmp_path / "rows.parquet")
     with DefaultMessageStore.open(tmp_path / "store"):
-        assert 4 == appended(tmp_path / "store", "local", "--json", str(path))["code"]
+        assert 4 == appended(tmp_path / "store", "local", "--parquet", path)["code"]
 
 
 def test_a_large_store_is_not_small(tmp_path: Path) -> None:
@@ -253,14 +184,13 @@ def test_an_archive_and_a_compressed_log_are_appended_as_the_store_is(tmp_path: 
 
 
 def test_small_work_starts_no_spark(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text(lines_of({"topic": "t", "body": "x"}))
+    path = one_row(tmp_path / "rows.parquet")
     run_python(
         "import subprocess, sys\n"
         "from pyspark_commitlog.append_cli import append\n"
         "from pyspark_commitlog.rebuild.cli import rebuild_consume_queue\n"
         "subprocess.Popen = None\n"
-        f"assert append([{str(tmp_path / 'store')!r}, '--json', {str(path)!r}]) == 0\n"
+        f"assert append([{str(tmp_path / 'store')!r}, '--parquet', {path!r}]) == 0\n"
         f"assert rebuild_consume_queue([{str(tmp_path / 'store')!r}, '--verify', '--with-index']) == 0\n",
         tmp_path,
     )

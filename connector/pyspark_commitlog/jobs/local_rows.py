@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows to append, read in this process: those that Spark's own readers would return.
 
-What a file means is what Spark's readers say. Files that could mean something else to them are left to them: a pattern
-of paths, a directory of directories, an option of a reader, a column of another type than messages have.
+Stores and files of Parquet, whose columns have types. What a text means is what Spark's readers say, so JSON and CSV
+are left to them, as are a pattern of paths, a directory of directories, an option of a reader, and a column of another
+type than messages have.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import pyarrow.parquet as pq
 
 from pyspark_commitlog.jobs.asked_for import LocalMessages, check_asked_for
 from pyspark_commitlog.jobs.copied_columns import copied_columns, input_names
-from pyspark_commitlog.jobs.text_rows import text_rows
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
 from store_core.answers.life.replay_rows import undelivered
 from store_core.errors import StoreError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalRows", "is_small"]
 
-_SMALL: Final = {"store": 1 << 30, "parquet": 256 << 20, "json": 16 << 20, "csv": 16 << 20}
+_SMALL: Final = {"store": 1 << 30, "parquet": 256 << 20}
 """Most bytes that are read without Spark by default: in a process, these take no longer than Spark takes to start."""
 
 _PLAIN: Final = {
@@ -52,8 +52,10 @@ _HIDDEN: Final = (".", "_")
 
 def is_small(source: AppendSource) -> bool:
     """Return whether the rows of a source are appended sooner than Spark is started."""
-    if source.format != "store":
-        return sum(file.stat().st_size for file in _files(Path(source.path))) <= _SMALL[source.format]
+    if source.format not in _SMALL:
+        return False
+    if source.format == "parquet":
+        return sum(file.stat().st_size for file in _files(Path(source.path))) <= _SMALL["parquet"]
     read = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
     if read.times is not None or any(parse_url(path, NO_SETTINGS) for path in read.paths):
         return False  # only a session has a time zone
@@ -86,12 +88,9 @@ class LocalRows:
         """
         if source.format == "store":
             return cls._of_store(source)
-        if source.read_options:
+        if source.read_options or source.format != "parquet":
             return None
-        if source.format == "parquet":
-            return cls._of_parquet(source.path)
-        table = text_rows(Path(source.path), source.format, is_base64=source.is_base64)
-        return None if table is None else cls(table.schema, iter(table.to_batches()))
+        return cls._of_parquet(source.path)
 
     @classmethod
     def _of_store(cls, source: AppendSource) -> Self:
