@@ -127,15 +127,17 @@ def _is_left(entry: _Entry, log: RecordTimes) -> bool:
     """Return whether the record that an entry was put for is gone.
 
     Nothing sound begins there now; or entries that were put later lead to before it; or the record there has another
-    time; or it has entries of its own after this one, and no word with its hash, as it would have if a name or a
+    time; or it has all entries of its own, after this one, and no word with its hash, as it would have if a name or a
     separator in its properties were damaged.
     """
     record = log.record_at(entry.offset)
     if record is None or entry.after < entry.offset or not _has_time(entry, record.store_timestamp):
         return True
+    if entry.difference.kind == "hash" or entry.after != entry.offset:
+        return False
     words = (decode_text(each) for each in _BETWEEN_WORDS.split(record.properties))
     hashes = {positive_hash(hash_code(f"{record.topic}#{word}")) for word in words}
-    return entry.after == entry.offset and entry.difference.key_hash not in hashes
+    return entry.difference.key_hash not in hashes
 
 
 # ---- the entries in question, in the order in which they were put
