@@ -28,6 +28,7 @@ from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.local_engine import local_engine
 from store_core.files.clock import SystemClock
+from store_core.files.config_paths import CONFIG_DIRECTORY, DELAY_OFFSET_FILE, TIMER_CHECK_FILE
 from store_core.format.counted import counted
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -133,7 +134,8 @@ def delays_by(
     root = root_of(paths)
     # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
     delivered, notes = delay_offsets(root, chosen.release)
-    known = _Known(delivered, *timer_check(root), _last_stored(paths))
+    written = _written(root, DELAY_OFFSET_FILE), _written(root, TIMER_CHECK_FILE)
+    known = _Known(delivered, *timer_check(root), _last_stored(paths), *written)
     shared: dict[str, Any] = {"release": chosen.release, "verify_crc": False}
     reads = {
         "levels": read_of(DELAY_COLUMNS, delayed_rows, topic=(SCHEDULE_TOPIC,), **shared),
@@ -142,8 +144,10 @@ def delays_by(
     found = engine.run(ReadJob(paths, reads))
     at = (clock or SystemClock()).now_ms() if chosen.at is None else chosen.at
     last_stored = known.last_stored or 0
-    rules = LevelRules(levels, known.delay_offsets or {}, at, last_stored)
-    timers = TimerRules(known.timers_read_until, known.timers_offset, at, last_stored, rules_of(chosen.release))
+    rules = LevelRules(levels, known.delay_offsets or {}, at, last_stored, known.offsets_written)
+    features = rules_of(chosen.release)
+    until, offset, check_written = known.timers_read_until, known.timers_offset, known.check_written
+    timers = TimerRules(until, offset, at, last_stored, features, check_written)
     judged = {
         "level": level_states(found.tables["levels"], rules),
         "timer": timer_states(found.tables["timers"], timers),
@@ -161,6 +165,16 @@ class _Known:
     timers_read_until: int | None
     timers_offset: int
     last_stored: int | None
+    offsets_written: int | None
+    check_written: int | None
+
+
+def _written(root: Path, name: str) -> int | None:
+    """Return when a file of the broker's configuration was written, ms; None if that is not known."""
+    try:
+        return (root / CONFIG_DIRECTORY / name).stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return None
 
 
 def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release) -> tuple[str, ...]:
@@ -214,7 +228,7 @@ class _Made:
             has_timer_check=known.timers_read_until is not None or not self.judged["timer"].num_rows,
             next_due=iso_time(int(waiting.min())) if waiting.size else None,
             missing_bytes=self.missing_bytes,
-            notes=(*self.notes, *self._offset_notes()),
+            notes=(*self.notes, *self._age_notes(), *self._offset_notes()),
             **{state.value: states[state.value] for state in DelayState},
         )
         tables = {
@@ -224,6 +238,17 @@ class _Made:
             "messages": self._message_rows(),
         }
         return DelaysReport.of(facts, tables)
+
+    def _age_notes(self) -> Iterator[str]:
+        """Say as of when the broker's files are, where they are older than the log's end and that counts."""
+        known, last = self.known, self.known.last_stored or 0
+        files = ("level", DELAY_OFFSET_FILE, known.offsets_written), ("timer", TIMER_CHECK_FILE, known.check_written)
+        for kind, name, written in files:
+            if written is not None and written < last and self.judged[kind].num_rows:
+                yield (
+                    f"what is delivered is as of {iso_time(written)}, when {CONFIG_DIRECTORY}/{name} was written; the "
+                    f"log goes on to {iso_time(last)}: what was due since then is counted apart"
+                )
 
     def _offset_notes(self) -> Iterator[str]:
         """Name offsets that are beyond the messages of their level: those that come next would be passed over."""
@@ -263,7 +288,8 @@ class _Made:
         return sorted(found, key=lambda row: (row["real_topic"] or "", row["kind"]))
 
     def _message_rows(self) -> list[dict[str, Any]]:
-        wanted = [DelayState.ORPHANED, DelayState.OVERDUE, *([DelayState.WAITING] if self.options.lists_all else [])]
+        others = [DelayState.UNSETTLED, DelayState.WAITING] if self.options.lists_all else []
+        wanted = [DelayState.ORPHANED, DelayState.OVERDUE, *others]
         found: list[dict[str, Any]] = []
         for state in wanted:
             for kind, table in self.judged.items():
@@ -274,7 +300,7 @@ class _Made:
         return found[: self.options.most_rows]
 
 
-_COUNTED: Final = (DelayState.WAITING, DelayState.OVERDUE, DelayState.ORPHANED)
+_COUNTED: Final = (DelayState.WAITING, DelayState.OVERDUE, DelayState.UNSETTLED, DelayState.ORPHANED)
 
 
 def _in_state(table: pa.Table, state: DelayState) -> pa.Table:

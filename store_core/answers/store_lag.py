@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.lagging.asked_queues import BrokerGroups, asked_queues
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["LagJob", "LagPart", "LagPartial", "lag", "lag_by"]
 
 _log: Final = logging.getLogger("store_core")
+
+_LAST_FILES: Final = 2
+"""Segments that a broker may write: one may be made ahead."""
 
 _PART_QUEUES: Final = 200
 """Queues in a part: the bounds of their files take some hundredths of a second."""
@@ -86,6 +90,7 @@ class LagJob:
         self.segments: tuple[Segment, ...] = whole_log(root, store, compressed=True)
         self.log_end = None if options.as_of is None else log_end_at(store, options.as_of)
         self.source = QueueSource.of(root, self.segments)
+        self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
 
     def plan(self) -> Sequence[LagPart]:
         """Return the parts: queues that groups consume, then those with their dead letters."""
@@ -117,10 +122,17 @@ class LagJob:
         try:
             bounds = spans.bounds(*name)
             then = spans.before(*name, bounds, self.log_end)
-            return queue_lags(asked, bounds, then, spans, RecordTimes(self.segments))
+            return queue_lags(asked, bounds, then, spans, RecordTimes(self.segments), self._written_before)
         except SegmentVanishedError as error:
             _log.warning("%s", error.problem)
-            return queue_lags(asked, None, None, spans, RecordTimes(()))
+            return queue_lags(asked, None, None, spans, RecordTimes(()), None)
+
+    @property
+    def _written_before(self) -> int | None:
+        """When the offsets were written, ms, if the log's last files were written later; else None."""
+        files = [Path(segment.path) for segment in self.segments[-_LAST_FILES:] if segment.is_plain]
+        is_newer = any(file.stat().st_mtime_ns // 1_000_000 > self.written for file in files if file.is_file())
+        return self.written if is_newer and self.options.as_of is None else None
 
     def merge(self, partials: Iterable[LagPartial]) -> LagReport:
         """Make the report."""
@@ -151,18 +163,18 @@ class LagJob:
 
     def _facts(self, rows: Sequence[QueueLag], groups: Sequence[dict[str, Any]]) -> LagFacts:
         options, states = self.options, [row.state for row in rows]
-        written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
         return LagFacts(
             store=str(self.root),
             as_of=None if options.as_of is None else iso_time(options.as_of),
             log_end=self.log_end,
             now=None if options.age_from is None else iso_time(options.age_from),
             offsets_files=tuple(map(str, self.groups.files)),
-            offsets_written=iso_time(written),
+            offsets_written=iso_time(self.written),
             groups=sum(not row.get("is_unknown") for row in groups),
             queues=len(rows),
             messages=sum(row.messages or 0 for row in rows),
             bytes=sum(row.size or 0 for row in rows),
+            newer_messages=sum(row.newer for row in rows),
             missing_bytes=LogExtent(self.segments).missing_bytes,
             **{state: states.count(state) for state in (*WRONG_STATES, NO_OFFSET)},
             notes=(*self.groups.notes, *self._notes(rows, groups)),

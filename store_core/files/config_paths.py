@@ -13,6 +13,7 @@ __all__ = [
     "LMQ_CONSUMER_OFFSET_FILE",
     "REQUEST_MODE_FILE",
     "SUBSCRIPTION_GROUP_FILE",
+    "TIMER_CHECK_FILE",
     "TOPICS_FILE",
 ]
 
@@ -26,6 +27,7 @@ LMQ_CONSUMER_OFFSET_FILE: Final = "lmqConsumerOffset.json"
 queues."""
 SUBSCRIPTION_GROUP_FILE: Final = "subscriptionGroup.json"
 DELAY_OFFSET_FILE: Final = "delayOffset.json"
+TIMER_CHECK_FILE: Final = "timercheck"
 CONSUMER_FILTER_FILE: Final = "consumerFilter.json"
 REQUEST_MODE_FILE: Final = "messageRequestMode.json"
 """Which groups pop (5.x)."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import Segment, file_at, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
@@ -239,7 +239,7 @@ def timer_check(root: Path) -> tuple[int | None, int]:
         The queue offset of the first timer that was not in the wheel then.
     """
     try:
-        file = OsFileSystem().open(root / CONFIG_DIRECTORY / "timercheck", writable=False)
+        file = OsFileSystem().open(root / CONFIG_DIRECTORY / TIMER_CHECK_FILE, writable=False)
         data = file.read(_CHECKED * _LONG.itemsize, 0)
         file.close()
     except OSError:

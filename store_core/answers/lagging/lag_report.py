@@ -30,6 +30,7 @@ _QUEUE: Final = ReportColumn("queue_id", pa.int32(), "queue of the topic")
 _BEHIND: Final = (
     ReportColumn("messages", pa.int64(), "messages that are there and not consumed; null if unknown"),
     ReportColumn("bytes", pa.int64(), "bytes of their records"),
+    ReportColumn("newer_messages", pa.int64(), "of these, those stored after the offsets were written", in_text=False),
 )
 _OLDEST: Final = (
     ReportColumn(
@@ -55,6 +56,7 @@ LAG_SCHEMA: Final = ReportSchema(
         Fact("queues", "pairs of a group and a queue"),
         Fact("messages", "messages that are there and not consumed; each counts once for each group"),
         Fact("bytes", "bytes of their records, likewise"),
+        Fact("newer_messages", "of these messages, those stored after the offsets were written: they may be consumed"),
         Fact("below_min", "committed offsets of messages that retention has deleted"),
         Fact("beyond_end", "committed offsets after the end of their queue"),
         Fact("no_queue", "committed offsets of queues that are not there"),
@@ -122,6 +124,7 @@ LAG_SCHEMA: Final = ReportSchema(
                 ReportColumn("max_offset", pa.int64(), "queue offset after the last message, as of the time asked for"),
                 _BEHIND[0],
                 replace(_BEHIND[1], in_text=False),
+                _BEHIND[2],
                 ReportColumn(
                     "oldest_offset", pa.int64(), "queue offset of the first message not consumed", in_text=False
                 ),
@@ -163,6 +166,7 @@ class LagFacts:
     queues: int
     messages: int
     bytes: int
+    newer_messages: int
     below_min: int
     beyond_end: int
     no_queue: int
@@ -263,6 +267,13 @@ def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
         yield "no consumer group has committed an offset"
     else:
         yield f"no message is known to be left to consume{when}, for {counted(found.groups, 'group')}"
+    if found.newer_messages:
+        stored = agreeing(found.newer_messages, "was stored since, and may be", "were stored since, and may be")
+        yield (
+            f"the offsets are those of {found.offsets_written}, when they were last written, before the log's end: "
+            f"{found.newer_messages:,} of these messages {stored} consumed, {found.messages - found.newer_messages:,} "
+            f"were not consumed then"
+        )
     yield from _wrong_offsets(found)
     if found.no_offset:
         has = agreeing(found.no_offset, "has no offset", "have no offsets")

@@ -32,6 +32,7 @@ def queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:
         "max_offset": row.max_offset,
         "messages": row.messages,
         "bytes": row.size,
+        "newer_messages": row.newer,
         "oldest_offset": None if row.first is None else row.first[0],
         "oldest_store_timestamp": table_time(row.oldest),
         "age_ms": None if row.oldest is None or now is None else now - row.oldest,
@@ -53,6 +54,7 @@ def _totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = min(oldest, key=lambda row: row["oldest_store_timestamp"], default={})
     counts = {name: [row[name] for row in rows if row[name] is not None] for name in ("messages", "bytes")}
     sums = {name: sum(values) if values else None for name, values in counts.items()}
+    sums["newer_messages"] = sum(row["newer_messages"] for row in rows)
     return {**sums, **{name: first.get(name) for name in ("oldest_store_timestamp", "age_ms")}}
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -70,6 +71,8 @@ class QueueLag(NamedTuple):
         Queue offset, physical offset and bytes of the first of them.
     oldest : int or None
         Store time of that one, ms; None without one, or if the log does not have it.
+    newer : int
+        How many of the messages were stored after the offsets were written.
     """
 
     topic: str
@@ -82,6 +85,7 @@ class QueueLag(NamedTuple):
     size: int | None = None
     first: tuple[int, int, int] | None = None
     oldest: int | None = None
+    newer: int = 0
 
 
 class _Tail:
@@ -100,8 +104,13 @@ class _Tail:
             self.first = int(run.begins[row]), int(run.positions[row]), int(run.sizes[row])
 
 
-def queue_lags(
-    asked: AskedQueue, bounds: QueueBounds | None, then: QueueBounds | None, spans: QueueSpans, times: RecordTimes
+def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and what reads it
+    asked: AskedQueue,
+    bounds: QueueBounds | None,
+    then: QueueBounds | None,
+    spans: QueueSpans,
+    times: RecordTimes,
+    written: int | None,
 ) -> list[QueueLag]:
     """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
 
@@ -113,6 +122,8 @@ def queue_lags(
     spans : QueueSpans
     times : RecordTimes
         Of the log; read for the first message of each.
+    written : int or None
+        When the offsets were written, ms, if messages may have been stored since; then these are counted.
 
     Raises
     ------
@@ -122,12 +133,13 @@ def queue_lags(
     rows = [_compared(asked, each, bounds, then) for each in asked.groups]
     begins = {each: _begin(each) for each in rows if each.messages}
     tails = _tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0, spans)
-    found = []
+    found, newest = [], _first_after(written, asked, rows, spans, times)
     for row in rows:
         tail = tails[begins[row]] if row in begins else _Tail()
         oldest = None if tail.first is None else times.at(*tail.first[1:])
         size = None if row.messages is None else tail.size
-        found.append(row._replace(size=size, first=tail.first, oldest=oldest))
+        newer = (row.max_offset or 0) - max(newest, begins[row]) if row in begins else 0
+        found.append(row._replace(size=size, first=tail.first, oldest=oldest, newer=max(newer, 0)))
     return found
 
 
@@ -142,6 +154,22 @@ def _compared(asked: AskedQueue, group: AskedGroup, bounds: QueueBounds | None, 
 def _begin(row: QueueLag) -> int:
     """Return the queue offset of the first message that is not consumed."""
     return max(row.asked.committed or 0, row.min_offset or 0)
+
+
+def _first_after(
+    written: int | None, asked: AskedQueue, rows: Sequence[QueueLag], spans: QueueSpans, times: RecordTimes
+) -> int:
+    """Return the queue offset of the first message that was stored after the offsets were written, or the end."""
+    end = max((row.max_offset or 0 for row in rows), default=0)
+    begin = min((_begin(row) for row in rows if row.messages), default=end)
+    if written is None or begin >= end:
+        return end
+
+    def is_after(offset: int) -> bool:
+        run = next(spans.units(asked.topic, asked.queue_id, offset, offset + 1), None)
+        return run is not None and (times.at(int(run.positions[0]), int(run.sizes[0])) or 0) > written
+
+    return bisect_left(range(end), True, begin, end, key=is_after) if is_after(end - 1) else end  # noqa: FBT003 -- a key
 
 
 def _tails(asked: AskedQueue, begins: Sequence[int], end: int, spans: QueueSpans) -> dict[int, _Tail]:

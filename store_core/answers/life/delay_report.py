@@ -28,6 +28,9 @@ __all__ = ["DELAYS_SCHEMA", "DelaysFacts", "DelaysReport"]
 _STATES: Final = (
     ReportColumn("waiting", pa.int64(), "not due yet"),
     ReportColumn("overdue", pa.int64(), "due, and not delivered"),
+    ReportColumn(
+        "unsettled", pa.int64(), "due after the broker's file was written, and perhaps delivered since", in_text=False
+    ),
     ReportColumn("orphaned", pa.int64(), "never to be delivered"),
 )
 _DUE: Final = (
@@ -47,6 +50,9 @@ DELAYS_SCHEMA: Final = ReportSchema(
         Fact("waiting", "those that are not due yet"),
         Fact("overdue", "those that are due and not delivered: a broker that starts now delivers them at once"),
         Fact("late", "of these, those due longer ago than the option `late_after` allows"),
+        Fact(
+            "unsettled", "those due between when the broker wrote its file and the log's end: perhaps delivered since"
+        ),
         Fact("orphaned", "those that no broker will deliver"),
         Fact("delivered", "those that the broker has delivered"),
         Fact("cancelled", "timers that another message has cancelled"),
@@ -110,6 +116,7 @@ DELAYS_SCHEMA: Final = ReportSchema(
 _TONES: Final = {
     "waiting": Tone.PLAIN,
     "overdue": Tone.WARNING,
+    "unsettled": Tone.PLAIN,
     "orphaned": Tone.BAD,
     "delivered": Tone.GOOD,
     "cancelled": Tone.PLAIN,
@@ -129,6 +136,7 @@ class DelaysFacts:
     waiting: int = 0
     overdue: int = 0
     late: int = 0
+    unsettled: int = 0
     orphaned: int = 0
     delivered: int = 0
     cancelled: int = 0
@@ -190,6 +198,10 @@ class DelaysReport(Report[DelaysFacts]):
 _WORDS: Final = {
     "waiting": ("waits: it is not due yet", "wait: they are not due yet"),
     "overdue": ("is overdue: due, and not delivered", "are overdue: due, and not delivered"),
+    "unsettled": (
+        "was due after the broker wrote down what it had delivered: it may be delivered since",
+        "were due after the broker wrote down what it had delivered: they may be delivered since",
+    ),
     "orphaned": ("is orphaned: no broker will deliver it", "are orphaned: no broker will deliver them"),
     "delivered": ("is delivered", "are delivered"),
     "cancelled": ("timer is cancelled", "timers are cancelled"),

@@ -30,6 +30,7 @@ class DelayState(StrEnum):
 
     WAITING = "waiting"
     OVERDUE = "overdue"
+    UNSETTLED = "unsettled"
     ORPHANED = "orphaned"
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
@@ -37,14 +38,18 @@ class DelayState(StrEnum):
 
     @property
     def is_undelivered(self) -> bool:
-        """Whether a broker has still to deliver it."""
-        return self in (DelayState.WAITING, DelayState.OVERDUE)
+        """Whether a broker has still to deliver it, as far as its files say."""
+        return self in (DelayState.WAITING, DelayState.OVERDUE, DelayState.UNSETTLED)
 
+
+_SLOWEST_MS: Final = 5000
+"""How late a busy broker may deliver: what was due that long before it wrote its files was not delivered then."""
 
 _NO_LEVEL: Final = "no such delay level: no broker looks at its queue"
 _NO_TOPIC: Final = "does not name its real topic and queue"
 _PASSED: Final = "delayOffset.json is past it, and it was not due when the log ended"
 _PASSED_TIMER: Final = "config/timercheck is past it, and it was not due when the log ended"
+_SINCE: Final = "due after the broker wrote down what it had delivered: may be delivered since"
 _EMPTY: Final = "has an empty body, which the timer never delivers"
 _EMPTY_LEVEL: Final = "has an empty body: RocketMQ 5 refuses to put it, and gets no further in its level"
 
@@ -63,12 +68,15 @@ class LevelRules:
         As of when, ms.
     last_stored : int
         Store time of the log's last record, ms: what was delivered later is not in it.
+    written : int or None
+        When the broker wrote the offsets, ms, if that is known.
     """
 
     delays: Sequence[int]
     next_offsets: Mapping[int, int]
     at: int
     last_stored: int
+    written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,7 @@ class TimerRules:
         Queue offset of the first timer that is not in the wheel.
     at : int
         As of when, ms.
-    last_stored : int
+    last_stored, written : int
         As of `LevelRules`.
     features : ReleaseRules
         Of the release that serves the store: how cancelling timers name others.
@@ -94,6 +102,7 @@ class TimerRules:
     at: int
     last_stored: int
     features: ReleaseRules
+    written: int | None = None
 
 
 def level_states(rows: pa.Table, rules: LevelRules) -> pa.Table:
@@ -103,7 +112,7 @@ def level_states(rows: pa.Table, rules: LevelRules) -> pa.Table:
     following = np.array([rules.next_offsets.get(level, 0) for level in range(len(rules.delays) + 1)], np.int64)
     is_level = (levels > 0) & (levels <= len(rules.delays))
     is_passed = _numbers(rows["queue_offset"]) < following[np.where(is_level, levels, 0)]
-    found = _Found(due, rules.at)
+    found = _Found(due, rules)
     found.say(DelayState.DELIVERED, is_passed)
     found.say(DelayState.ORPHANED, is_passed & (due > rules.last_stored), _PASSED)
     found.say(DelayState.ORPHANED, ~is_passed & ~_has_place(rows), _NO_TOPIC)
@@ -119,7 +128,7 @@ def timer_states(rows: pa.Table, rules: TimerRules) -> pa.Table:
     until = -1 if rules.read_until is None else rules.read_until
     offsets = _numbers(timers["queue_offset"])
     is_read = (due < until) & (offsets < rules.next_offset)
-    found = _Found(due, rules.at)
+    found = _Found(due, rules)
     found.say(DelayState.DELIVERED, is_read)
     found.say(DelayState.ORPHANED, is_read & (due > rules.last_stored), _PASSED_TIMER)
     found.say(DelayState.ORPHANED, ~_flags(timers["has_body"]) & (is_read | (due <= rules.at)), _EMPTY)
@@ -132,10 +141,13 @@ def timer_states(rows: pa.Table, rules: TimerRules) -> pa.Table:
 class _Found:
     """States and reasons; what is said later holds."""
 
-    def __init__(self, due: npt.NDArray[np.int64], at: int) -> None:
+    def __init__(self, due: npt.NDArray[np.int64], rules: LevelRules | TimerRules) -> None:
         self._due = due
-        self._states = np.where(due > at, DelayState.WAITING.value, DelayState.OVERDUE.value).astype(object)
+        self._states = np.where(due > rules.at, DelayState.WAITING.value, DelayState.OVERDUE.value).astype(object)
         self._reasons = np.full(due.size, None, object)
+        if rules.written is not None and rules.written < rules.last_stored:
+            is_between = (due > rules.written - _SLOWEST_MS) & (due <= min(rules.last_stored, rules.at))
+            self.say(DelayState.UNSETTLED, is_between, _SINCE)
 
     def say(self, state: DelayState, where: npt.NDArray[np.bool_], reason: str | None = None) -> None:
         self._states[where] = state.value

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,6 +112,37 @@ def test_messages_wait_are_overdue_or_delivered_by_offset_and_time(tmp_path: Pat
     assert (0, Verdict.CLEAN) == (report.found.late, report.verdict)
     assert Verdict.FINDINGS is told(root, at=BEGIN + 100 * SECOND, late_after=10).verdict
     assert "2023-11-14T22:15:30.000Z" == report.found.next_due
+
+
+@pytest.mark.parametrize("kind", ["level", "timer"])
+def test_what_was_due_since_the_broker_wrote_its_file_is_told_apart(kind: str, tmp_path: Path) -> None:
+    log = LifeLog()
+    for number, due in enumerate((10, 30, 55, 58, 75, 100, 170, 200)):
+        if kind == "level":
+            log.delayed(f"{due}", 3, store_timestamp=BEGIN + (due - 10) * SECOND)
+        else:
+            log.timer(f"{due}", BEGIN + due * SECOND, store_timestamp=BEGIN + number * SECOND)
+    log.send("last", store_timestamp=BEGIN + 90 * SECOND)
+    root = log.write(tmp_path)
+    write_config(root, delayOffset={"offsetTable": {"3": 1}})
+    write_check(root, BEGIN + 20 * SECOND, 8)
+    for name in ("delayOffset.json", "timercheck"):
+        os.utime(root / "config" / name, ns=(0, (BEGIN + 60 * SECOND) * 10**6))
+    report = told(root, at=BEGIN + 180 * SECOND)
+    found = {int(key.removeprefix("U-")): state for key, state in states(report).items()}
+
+    assert {30: "overdue", 55: "overdue", 58: "unsettled", 75: "unsettled"} == {
+        due: found[due] for due in (30, 55, 58, 75)
+    }
+    assert {100: "overdue", 170: "overdue", 200: "waiting"} == {due: found[due] for due in (100, 170, 200)}
+    assert (4, 2, 1) == (report.found.overdue, report.found.unsettled, report.found.delivered)
+    assert "what is delivered is as of 2023-11-14T22:14:20.000Z" in report.to_text(width=None)
+    os.utime(root / "config" / "delayOffset.json")
+    os.utime(root / "config" / "timercheck")
+    assert (6, 0) == (
+        told(root, at=BEGIN + 180 * SECOND).found.overdue,
+        told(root, at=BEGIN + 180 * SECOND).found.unsettled,
+    )
 
 
 def test_what_offsets_have_passed_before_it_was_due_is_orphaned(tmp_path: Path) -> None:

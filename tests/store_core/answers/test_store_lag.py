@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -296,6 +298,32 @@ def test_nothing_is_written(store: Path) -> None:
     lag(store, LagOptions(as_of=NOW, most_messages=10))
 
     assert before == every_file(store)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_stored_since_the_offsets_were_written_is_told_apart(
+    name: str, share: float, golden_directory: Path, tmp_path: Path
+) -> None:
+    root = golden(name, golden_directory, tmp_path)
+    log = read_messages(root, columns=["physical_offset", "store_timestamp"]).read_all()
+    times = [each // 1000 for each in log["store_timestamp"].cast("int64").to_pylist()]
+    written = times[int(share * (len(times) - 1))]
+    os.utime(root / "config" / "consumerOffset.json", ns=(0, written * 10**6))
+    stored = dict(zip(log["physical_offset"].to_pylist(), times, strict=True))
+    newer: Counter[tuple[str, int]] = Counter()
+    for row in units(root, is_rocksdb="rocksdb" in name):
+        if stored[row["physical_offset"]] > written:
+            newer[row["topic"], row["queue_id"]] += row["batch_num"]
+
+    report = lag(root)
+
+    for (_, topic, queue_id), row in by_queue(report).items():
+        assert min(newer[topic, queue_id], row["messages"]) == row["newer_messages"]
+    text = report.to_text(width=None)
+    assert (report.found.newer_messages > 0) == (f"the offsets are those of {iso_time(written)}" in text)
+    assert report.found.newer_messages == sum(row["newer_messages"] for row in rows(report, "groups"))
 
 
 def test_ages_are_counted_from_the_time_that_is_given(pristine: Path) -> None:
