@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog import options_document
-from store_core.format import layout_document
-from store_core.format.releases import release_document
 from tests.documents.blocks import documents
+from tools import layout_document, options_document, release_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,12 +25,12 @@ SITE: Final = SOURCE / "_build" / "html"
 
 # Document -> the function without arguments that returns its whole text.
 DOCUMENTS: Final = {
-    "docs/FORMAT.md": "store_core.format.layout_document:markdown_document",
-    "docs/options.md": "pyspark_commitlog.options_document:markdown_document",
-    "docs/views.md": "pyspark_commitlog.views_document:markdown_document",
-    "docs/releases.md": "store_core.format.releases.release_document:markdown_document",
+    "docs/FORMAT.md": "tools.layout_document:markdown_document",
+    "docs/options.md": "tools.options_document:markdown_document",
+    "docs/views.md": "tools.views_document:markdown_document",
+    "docs/releases.md": "tools.release_document:markdown_document",
     "docs/exit-codes.md": "store_core.command.exit_code:markdown_document",
-    "docs/reports.md": "store_core.answers.report_document:markdown_document",
+    "docs/reports.md": "tools.report_document:markdown_document",
     "docs/modules.md": "tools.module_index:markdown_document",
     "docs/benchmarks.md": "tools.benchmark_document:markdown_document",
     "docs/diagrams/store.svg": "tools.diagrams:store",

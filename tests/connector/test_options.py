@@ -9,7 +9,6 @@ from dataclasses import fields
 import pytest
 
 from pyspark_commitlog.options import CommitLogOptions
-from pyspark_commitlog.options_document import markdown_document
 from pyspark_commitlog.stream.options import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
@@ -18,6 +17,7 @@ from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
+from tools.options_document import markdown_document
 
 HANDLED_HERE = {"path", "paths", "view"}
 PARSED = [option for option in READ_OPTIONS if option.name not in HANDLED_HERE]

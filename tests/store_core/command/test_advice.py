@@ -62,7 +62,7 @@ def advice() -> tuple[str, ...]:
     found: set[str] = set()
     for path in ROOT.rglob("*.py"):
         place = path.relative_to(ROOT).as_posix()
-        if place.startswith(NOT_OF_THE_COMMAND) or place.endswith("_document.py"):
+        if place.startswith(NOT_OF_THE_COMMAND):
             continue
         found |= {
             text

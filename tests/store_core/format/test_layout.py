@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from store_core.format import layout, layout_document
+from store_core.format import layout
 from store_core.format.java_hash import hash_code
 from store_core.format.layout import MagicCode, head_dtype, head_size, unit_dtype
 from tests import builders
+from tools import layout_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
