@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,10 +25,11 @@ from store_core.answers.life.trace_steps import (
 )
 from store_core.answers.local_engine import local_engine
 from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS
-from store_core.errors import StoreNotFoundError
+from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
 from store_core.store.read.one_message import meanings_of
+from store_core.store.read.option_values import ReadMode
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
@@ -189,7 +190,15 @@ class _Tracing:
         return [_as_step(row, half) for row in found for half in halves if _settles(row, half)]
 
     def _read(self, read: MessageRead) -> tuple[list[_Row], tuple[str, ...]]:
-        found = self.engine.run(ReadJob(self.paths, {_COPIES: read}))
+        """Return the rows of a read, through queues and index if they prove complete.
+
+        They are used only where damage is an error, as leaving it out takes a scan: that is made where there is some.
+        """
+        strict = replace(read, options=replace(read.options, mode=ReadMode.FAILFAST))
+        try:
+            found = self.engine.run(ReadJob(self.paths, {_COPIES: strict}))
+        except (CorruptRecordError, SegmentLayoutError):
+            found = self.engine.run(ReadJob(self.paths, {_COPIES: read}))
         return found.tables[_COPIES].to_pylist(), found.notes
 
 

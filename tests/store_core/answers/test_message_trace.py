@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
-from store_core.answers import TraceOptions, TraceReport, trace
+from store_core.answers import TraceOptions, TraceReport, message_trace, trace
+from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.message_trace import trace_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
+from store_core.store.read.option_values import ReadMode
 from store_core.store.read.word_kind import WordKind
+from tests.builders import MAGIC_AT
 from tests.golden_stores import golden_stores
 from tests.life_logs import BEGIN, LifeLog, message_id, write_config
 
@@ -176,6 +179,29 @@ def test_nothing_found_is_an_error_that_names_what_was_asked_for(tmp_path: Path)
         trace(root, "b")
     with pytest.raises(StoreNotFoundError):
         trace(root, "a", TraceOptions(kind=WordKind.ID))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_only_a_damaged_log_is_scanned_for_what_is_left_after_damage(
+    is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LifeLog()
+    broken = log.send("broken")
+    failed(log, "a")
+    if is_damaged:
+        log.flip(broken.physical_offset + MAGIC_AT, 2)
+    root = log.write(tmp_path)
+    modes: list[ReadMode] = []
+
+    class Noted(ReadJob):
+        def __init__(self, paths: Any, reads: Any) -> None:  # noqa: ANN401 -- as they are
+            modes.extend(read.options.mode for read in reads.values())
+            super().__init__(paths, reads)
+
+    monkeypatch.setattr(message_trace, "ReadJob", Noted)
+
+    assert FAILED == steps(trace(root, "a"))
+    assert is_damaged == (ReadMode.DROPMALFORMED in modes)
 
 
 def test_the_index_and_a_pool_change_nothing(tmp_path: Path, pool: ProcessPool) -> None:
