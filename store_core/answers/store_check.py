@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Self
 
@@ -27,7 +28,7 @@ from store_core.files.abort_file import ABORT_FILE
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.store_kind import StoreUse, check_store_kind
+from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import list_segments, path_of
 from store_core.queue.index.index_files import INDEX_DIRECTORY
@@ -64,6 +65,10 @@ __all__ = ["CheckedStore", "check", "check_by", "checked_by"]
 _ATTEMPTS: Final = 100
 """How often a check begins again because a broker deleted a segment meanwhile; each time there is one less."""
 
+_LOG_ALONE: Final = (
+    "consume queues and key index are not in this copy: the log was checked, and nothing else. If the broker has none "
+    "either, `commitlog repair` makes them from the log"
+)
 _NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
 _NO_INDEX_FILE: Final = (
     "the index is not checked: the store has no index file, as with messageIndexEnable=false, so a search by key finds "
@@ -122,29 +127,34 @@ def check_by(
     return checked_by(engine, path, options, clock=clock).report
 
 
-def checked_by(
+def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair knows
     engine: Engine,
     path: str | os.PathLike[str],
     options: CheckOptions | None = None,
     *,
     clock: Clock | None = None,
     is_ours: bool = False,
+    misses_all: bool = False,
 ) -> CheckedStore:
     """Check a store as `check_by` does, for who has to know more than the report says.
 
     Parameters
     ----------
+    misses_all : bool
+        Whether all units and entries are missing where a copy has neither queues nor an index, for who will make them.
     is_ours : bool
         Whether the caller holds the store's lock, so that no broker is writing.
     """
     engine.expect(RebuildJob, ChainJob)
     options = options or CheckOptions()
     with explained_access(path_of(path)):
-        first = _look(engine, path, options, clock or SystemClock(), None, is_ours=is_ours)
+        look = partial(_look, engine, path, options, clock or SystemClock())
+        is_log_alone = not misses_all and _is_log_alone(path_of(path))
+        first = look(None, is_ours=is_ours, is_log_alone=is_log_alone)
         if not (first.tally.counts and first.bounds.moment):
             return first
         # What only seems wrong because a broker was writing is not there when it is looked at again.
-        again = _look(engine, path, options, clock or SystemClock(), first.bounds.moment, is_ours=is_ours)
+        again = look(first.bounds.moment, is_ours=is_ours, is_log_alone=is_log_alone)
         return again.seen_again(first)
 
 
@@ -156,11 +166,15 @@ def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look sa
     earlier: LiveMoment | None,
     *,
     is_ours: bool,
+    is_log_alone: bool,
 ) -> CheckedStore:
     """Check a store once; begin again if its broker deletes a segment meanwhile."""
     for attempt in range(_ATTEMPTS):
         plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
-        plan = replace(plan, rules=replace(plan.rules, is_proven=True, has_index=_has_index(plan, options)))
+        rules = replace(plan.rules, is_proven=True, has_index=_has_index(plan, options))
+        if is_log_alone:
+            rules = replace(rules, has_queues=False, has_index=False)
+        plan = replace(plan, rules=rules, assumptions=() if is_log_alone else plan.assumptions)
         is_live = not is_ours and is_lock_held(plan.store)
         try:
             return _Check(engine, plan, options, clock, is_live, earlier).run()
@@ -203,10 +217,15 @@ class CheckedStore:
         return replace(self, tally=tally, report=CheckReport.of_tally(self.report.found, tally, self.certificates))
 
 
+def _is_log_alone(store: Path) -> bool:
+    """Return whether there is neither a place for queues nor one for an index: a copy of the log, or what is left."""
+    return store.is_dir() and not has_queues(store) and not (store / INDEX_DIRECTORY).is_dir()
+
+
 def _has_index(plan: RebuildPlan, options: CheckOptions) -> bool:
-    """Return whether the broker keeps an index: without any file only options can say so."""
+    """Return whether the broker keeps an index: where only that is missing, options alone can say so."""
     has_files = bool(names_in(plan.store / INDEX_DIRECTORY, OsFileSystem()))
-    return plan.rules.has_index and (has_files or options.names_an_index)
+    return plan.rules.has_index and (has_files or options.names_an_index or _is_log_alone(plan.store))
 
 
 def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
@@ -252,7 +271,9 @@ class _Check:
         tally.add_all(checkpoint_findings(store, rules.release, reach, is_open=is_open))
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
         notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
-        if not self.plan.rules.has_index:
+        if not self.plan.rules.has_queues:
+            notes += (_LOG_ALONE,)
+        elif not self.plan.rules.has_index:
             notes += (_NO_INDEX_FILE if self.options.is_index_checked else _NO_INDEX,)
         notes += self._moment_note(bounds)
         certificates = tuple(judged.certificates())

@@ -182,7 +182,7 @@ def _planned(
 ) -> tuple[CheckedStore, Deeds, RepairPlan]:
     """Check the store, refuse what can't be repaired, and return what has to be done."""
     check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)  # a check reads more kinds than can be repaired
-    checked = checked_by(engine, store, options, clock=clock, is_ours=is_ours)
+    checked = checked_by(engine, store, options, clock=clock, is_ours=is_ours, misses_all=True)
     _refuse_damage(checked)
     _refuse_other_devices(checked.plan.store)
     deeds = Deeds.of(checked)

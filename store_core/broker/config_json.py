@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -379,7 +380,8 @@ def _number(match: re.Match[str]) -> int | float:
     try:
         return int(digits)
     except ValueError:
-        return float(re.sub(r"[eE][+-]?$", "", digits))
+        number = float(re.sub(r"[eE][+-]?$", "", digits))
+    return min(max(number, -sys.float_info.max), sys.float_info.max)  # infinity could not be written again
 
 
 def write_config(value: JsonValue, indent: int = 0, *, features: ReleaseRules | None = None) -> str:

@@ -27,6 +27,7 @@ from store_core.files.dledger_log import (
 )
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import segments_in, single_file
+from store_core.files.other_file import refuse_other_file
 from store_core.files.packed_name import archive_error, compressed_error
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
@@ -70,6 +71,8 @@ _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.
 _MULTI_PATH_SPLITTER: Final = ","
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
+_HIGHEST: Final = 3
+"""Directories above a file of a queue, up to the root of its store."""
 
 _WAY_ON: Final = "To read what is there: failOnDataLoss=false, or mode=DROPMALFORMED or PERMISSIVE."
 
@@ -324,7 +327,7 @@ def stores_near(places: Iterable[Path]) -> str:
 
 def _stores_near(place: Path) -> Iterator[str]:
     """Yield the roots of stores directly above a path, and among the first entries of two levels below it."""
-    above = [] if place.name == COMMIT_LOG else [place.parent]
+    above = [] if place.name == COMMIT_LOG else place.parents[:_HIGHEST]
     below = (sorted(islice(place.glob(level), _MOST_LOOKED_AT)) for level in ("*", "*/*"))
     near = (path for paths in (above, *below) for path in paths if path.name != COMMIT_LOG)
     return (str(path) for path in near if os.path.isdir(path / COMMIT_LOG))  # noqa: PTH112 -- no error without permission
@@ -403,6 +406,7 @@ def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compress
         return [replace(segment, entries=entries) for segment in found]
     if not place.is_dir():
         check_log_place(place, OsFileSystem())
+        refuse_other_file(place)
         return [single_file(place, compressed=compressed)]
     notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
     logs = list(dledger_logs(place, OsFileSystem()))
@@ -415,7 +419,10 @@ def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compress
             part for log in logs for part in _segments_at(log, notes, reads_entries=True, compressed=compressed)
         ]
     check_log_place(place, OsFileSystem())
-    return list(segments_in(place, notes, compressed=compressed))
+    found = list(segments_in(place, notes, compressed=compressed))
+    if found:
+        refuse_other_file(place / Path(found[0].path).name)
+    return found
 
 
 def _check_no_archive(places: Iterable[Path]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,6 +70,15 @@ def test_a_missing_path_fails_at_the_first_action(read: Reader, tmp_path: Path) 
 
 def test_a_directory_with_nothing_to_read_is_an_error(read: Reader, tmp_path: Path) -> None:
     assert "StoreNotFoundError: nothing to read: no segment file in" in first_lines(lambda: read(tmp_path).count())
+
+
+def test_a_queue_file_is_not_an_empty_dataframe(read: Reader, tmp_path: Path) -> None:
+    queue = tmp_path / "consumequeue" / "orders" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020}").write_bytes(struct.pack(">qiq", 0, 200, 7) + bytes(5980))
+    text = first_lines(lambda: plan(read(queue / f"{0:020}")))
+
+    assert "it is a consume queue of topic 'orders', queue 0" in text
 
 
 def test_a_url_is_not_an_empty_dataframe(read: Reader) -> None:

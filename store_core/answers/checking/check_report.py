@@ -16,13 +16,13 @@ from store_core.answers.report import Report
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.counted import counted
+from store_core.store.read.coverage import Check, Coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.answers.checking.tally import Tally
     from store_core.answers.report_plots import Plot
-    from store_core.store.read.coverage import Coverage
 
 __all__ = ["CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport", "digest_of"]
 
@@ -191,8 +191,9 @@ class CheckReport(Report[CheckFacts]):
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"
         yield f"{counted(found.records, 'record')} {bounds}, in {counted(found.segments, 'segment')}"
-        queues = f"{found.complete_queues} of {counted(found.queues, 'queue')}"
-        yield f"complete, without gaps, duplicates or misplaced records: {queues}"
+        if Check.QUEUES in found.coverage.checked:
+            queues = f"{found.complete_queues} of {counted(found.queues, 'queue')}"
+            yield f"complete, without gaps, duplicates or misplaced records: {queues}"
         count = sum(self.counts.values())
         yield counted(count, "finding") if count else "no findings"
         yield from (f"note: {text}" for text in found.notes)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,7 @@ def refusal(text: str | bytes) -> CorruptRecordError:
         ('{"a":{0:1,},"b":[1,],}', {"a": {0: 1}, "b": [1]}),
         ("{a:1,,b:2}", {"a": 1, "b": 2}),
         ('{"a":1}\x01', {"a": 1}),
+        ('{"a":1e999,"b":-1e999}', {"a": sys.float_info.max, "b": -sys.float_info.max}),
     ],
 )
 def test_reads_what_the_library_of_any_release_takes(text: str, value: JsonObject) -> None:
