@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
     from store_core.format.filter.message_selector import MessageSelector
     from store_core.format.message import Message, MessageExt
-    from store_core.format.record.inner_batch import InnerMessage, unwrap_inner_batch
+    from store_core.format.record.client_batch import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.time_search import BoundaryType
     from store_core.store.config.broker_config import BrokerConfig
     from store_core.store.config.message_store_config import MessageStoreConfig
@@ -129,7 +129,7 @@ _HOMES: Final = {
     "FilterError": "store_core.errors",
     "GetMessageResult": "store_core.store.query.get_result",
     "GetMessageStatus": "store_core.store.query.get_result",
-    "InnerMessage": "store_core.format.record.inner_batch",
+    "InnerMessage": "store_core.format.record.client_batch",
     "InvalidOptionError": "store_core.errors",
     "LostWorkerError": "store_core.errors",
     "Message": "store_core.format.message",
@@ -170,7 +170,7 @@ _HOMES: Final = {
     "rebuild_consume_queue": "store_core.answers.rebuild",
     "rebuild_index": "store_core.answers.rebuild",
     "store_at": "store_core.store.read.store_at",
-    "unwrap_inner_batch": "store_core.format.record.inner_batch",
+    "unwrap_inner_batch": "store_core.format.record.client_batch",
 }
 """Name here -> the module that has it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from store_core.format.java_map import DEFAULT_CAPACITY, spread_hash
+from store_core.format.java import DEFAULT_CAPACITY, spread_hash
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.store.config.config_values import snake_case
 
 if TYPE_CHECKING:

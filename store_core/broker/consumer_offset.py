@@ -10,7 +10,7 @@ from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_or
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.versioned_config import VersionedConfigManager
 from store_core.files.config_paths import CONSUMER_OFFSET_FILE
-from store_core.format.java_map import hash_map_order
+from store_core.format.java import hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters of a broker's consumers: by their subscription, and by the expressions registered with the broker.
 
-They are applied twice, see `store_core.format.filter.message_filter.MessageFilter`. Whatever is unknown matches: the
+They are applied twice, see `store_core.format.filter.message_selector.MessageFilter`. Whatever is unknown matches: the
 client compares tags again, and a message too many does less harm than one too few.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from store_core.broker.consumer_filter import ConsumerFilterData
-    from store_core.format.filter.message_filter import ExtUnit
+    from store_core.format.filter.message_selector import ExtUnit
 
 __all__ = ["ExpressionForRetryMessageFilter", "ExpressionMessageFilter", "SubscriptionData"]
 

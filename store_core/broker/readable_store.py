@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from store_core.format.filter.message_filter import MessageFilter
+    from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import PutMessageResult

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from store_core.format import java_hash, properties
+from store_core.format import java, properties
 from store_core.format.crc32 import crc32
 from store_core.format.property_string import DELAY, WAIT
 from store_core.format.sys_flag import CompressionType, TransactionType
@@ -89,8 +89,8 @@ class MessageExt:
 
     @property
     def tags_code(self) -> int:
-        """Hash of the tags, 0 without tags; see `store_core.format.java_hash.tags_code`."""
-        return java_hash.tags_code(self.tags)
+        """Hash of the tags, 0 without tags; see `store_core.format.java.tags_code`."""
+        return java.tags_code(self.tags)
 
     @property
     def transaction_type(self) -> TransactionType:

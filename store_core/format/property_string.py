@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.java_map import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order
+from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, PropertyParser, parse_properties
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 

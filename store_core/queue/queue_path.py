@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from store_core.format.java_number import INT_BITS, parse_java_int
+from store_core.format.java import INT_BITS, parse_java_int
 
 if TYPE_CHECKING:
     from pathlib import Path

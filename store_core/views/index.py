@@ -16,7 +16,7 @@ from store_core.files.remote.url_path import remote_file_of
 from store_core.files.segment_source import Segment, open_pages
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
-from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.store.config.index_listing import ListedIndexFile, index_paths

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.queue.index.index_build import time_diff
 from store_core.store.read.record_times import RecordTimes

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.format.columnar.encode_columns import Part, item_borders
-from store_core.format.java_map import hash_map_capacity, hash_map_order
+from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.properties import KEYS, PROPERTY_CRC, TAGS
 from store_core.format.property_string import DELAY, INNER_MULTI_DISPATCH, INNER_NUM, REAL_QID, REAL_TOPIC
 from store_core.format.record.delayed import TIMERS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java's ``String.hashCode`` for many strings at once; `store_core.format.java_hash` is the definition."""
+"""Java's ``String.hashCode`` for many strings at once; `store_core.format.java` is the definition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from store_core.format.columnar.arrow_slices import as_text, binary_parts, take_slices
 from store_core.format.columnar.byte_words import WORD_SIZE, kept_bytes, piece_words
 from store_core.format.columnar.spans import gather
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.format.properties import decode_text
 
 if TYPE_CHECKING:

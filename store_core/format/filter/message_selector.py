@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selection of messages by tags, or by an SQL92 expression that must be true.
+"""What `get_message` takes as a filter, and the selection of messages by tags, or by an SQL92 expression.
 
-It is in `store_core.format`, below the store whose `get_message` takes it: a selector is a function of bytes in memory,
-independent of consumers. The filter of a broker's registered consumers is
+A filter is a function of a queue unit and of a record's properties: bytes in memory, independent of consumers. The
+store calls it, so it is below the store; the filter of a broker's registered consumers is
 `store_core.broker.expression_message_filter`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self, runtime_checkable
 
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.filter.sql92_values import JAVA_BLANKS
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.format.properties import TAGS, PropertyParser
 from store_core.format.record.record_properties import record_properties
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -22,9 +22,39 @@ from store_core.format.releases.release import DEFAULT_RELEASE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from store_core.format.filter.message_filter import ExtUnit
+__all__ = ["FILTER_TYPES", "ExtUnit", "MessageFilter", "MessageSelector", "TagSubscription"]
 
-__all__ = ["FILTER_TYPES", "MessageSelector", "TagSubscription"]
+
+class ExtUnit(Protocol):
+    """The part of a queue extension's unit that filters read."""
+
+    @property
+    def msg_store_time(self) -> int:
+        """Store time of the record, ms since 1970."""
+
+    @property
+    def bit_map(self) -> bytes:
+        """Bit map of the consumers whose expressions were true; empty if none was computed."""
+
+
+@runtime_checkable
+class MessageFilter(Protocol):
+    """Decides in two steps which messages a consumer gets; the second needs the record (Java: ``MessageFilter``)."""
+
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
+        """Return from a queue unit whether the message may match.
+
+        Parameters
+        ----------
+        tags_code : int or None
+            The 64 bits of the unit; None if they were in an extension that is lost.
+        ext : ExtUnit or None
+            The unit of the extension, if there is one.
+        """
+
+    def is_matched_by_commit_log(self, record: memoryview) -> bool:
+        """Return from the bytes of the record whether the message matches."""
+
 
 SUB_ALL: Final = "*"
 FILTER_TYPES: Final = ("TAG", "SQL92")

@@ -4,14 +4,17 @@
 The program of the expression runs once, on columns instead of values. A column is a list of distinct values and, for
 each row, the number of its value; a step runs once per distinct value, or per distinct pair of values, with the same
 functions with which `store_core.format.filter.sql92_expression` evaluates one message. Truths have four values: True,
-False, null, and failed. For a property and a literal, `store_core.format.filter.sql92_kernels` saves the search for
-distinct values.
+False, null, and failed.
+
+For a property and a literal, operations on a column of strings by Arrow and numpy save the search for distinct values.
+Each equals the function of `store_core.format.filter.sql92_values` that it replaces. Functions without one, and strings
+that are not plain numbers where numbers are compared, are left to those functions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -19,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import FilterError
-from store_core.format.columnar.arrow_slices import take_rows
+from store_core.format.columnar.arrow_slices import binary_parts, take_rows, true_mask
 from store_core.format.columns import MAP_TYPE
-from store_core.format.filter.sql92_kernels import compare_numbers, compare_texts, match_strings, plain_numbers
+from store_core.format.filter import sql92_values as values
 from store_core.format.filter.sql92_program import NEVER, Apply, Copy, DropBelow, Join, Load, Push, StopIf
 
 if TYPE_CHECKING:
@@ -31,10 +34,116 @@ if TYPE_CHECKING:
 
     from store_core.format.filter.sql92_expression import Sql92Expression
     from store_core.format.filter.sql92_program import Step
+    from store_core.format.filter.sql92_values import Value
+
+    _Mask = npt.NDArray[np.bool_]
 
     _Codes: TypeAlias = npt.NDArray[np.intp]
 
-__all__ = ["Verdicts", "evaluate_columns", "evaluate_maps", "property_columns"]
+__all__ = [
+    "Verdicts",
+    "compare_numbers",
+    "compare_texts",
+    "evaluate_columns",
+    "evaluate_maps",
+    "match_strings",
+    "plain_numbers",
+    "property_columns",
+]
+
+
+_MOST_DIGITS: Final = 9
+"""Most digits that always fit into a Java int, and convert to a double without rounding."""
+
+_ZERO: Final = ord("0")
+_NINE: Final = ord("9")
+_MINUS: Final = ord("-")
+
+_TESTS: Final[dict[object, Callable[[pa.StringArray, Any], pa.BooleanArray]]] = {
+    values.is_in: lambda strings, items: pc.is_in(strings, value_set=pa.array(sorted(items), pa.string())),
+    values.contains: pc.match_substring,
+    values.starts_with: pc.starts_with,
+    values.ends_with: pc.ends_with,
+}
+
+_COMPARISONS: Final[dict[object, Callable[[Any, Any], Any]]] = {
+    values.equal: np.equal,
+    values.not_equal: np.not_equal,
+    values.less: np.less,
+    values.less_equal: np.less_equal,
+    values.greater: np.greater,
+    values.greater_equal: np.greater_equal,
+}
+
+
+def match_strings(function: Callable[[Value], Value], strings: pa.StringArray) -> _Mask | None:
+    """Return a function of one string, applied to all; None if there is no kernel for it.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        bool, shape (n,); undefined for null.
+    """
+    if function in (values.is_null, values.is_not_null, values.boolean_cast):
+        return np.full(len(strings), function is values.is_not_null, np.bool_)
+    if not isinstance(function, partial) or function.func not in _TESTS:
+        return None
+    operand, wanted = function.args
+    found: _Mask = true_mask(_TESTS[function.func](strings, operand)) == wanted
+    return found
+
+
+def compare_texts(function: Callable[[Value, Value], Value], strings: pa.StringArray, text: str) -> _Mask | None:
+    """Return whether strings equal a text, or differ from it; None for any other function."""
+    if function not in (values.equal, values.not_equal):
+        return None
+    found: _Mask = true_mask(pc.equal(strings, text)) == (function is values.equal)
+    return found
+
+
+def compare_numbers(
+    function: Callable[[Value, Value], Value],
+    numbers: npt.NDArray[np.int64],
+    constant: float,
+    *,
+    constant_is_left: bool,
+) -> _Mask:
+    """Compare numbers of at most nine digits with a literal of any number type."""
+    compare = _COMPARISONS[function]
+    found: _Mask = compare(constant, numbers) if constant_is_left else compare(numbers, constant)
+    return found
+
+
+def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask]:
+    """Parse the strings that are a number of up to nine digits, optionally after a minus sign.
+
+    Every type of the language parses such a string as the same number.
+
+    Returns
+    -------
+    numbers : numpy.ndarray
+        int64, shape (n,); 0 for the others.
+    is_plain : numpy.ndarray
+        bool, shape (n,); False for nulls.
+    """
+    offsets, data, _ = binary_parts(_compact(strings))
+    starts, stops = offsets[:-1], offsets[1:]
+    data = np.append(data[: offsets[-1]], np.uint8(0))
+    others = np.zeros(data.size, np.int32)
+    np.cumsum((data[:-1] < _ZERO) | (data[:-1] > _NINE), out=others[1:])
+    is_negative = data[starts] == _MINUS
+    digits = stops - starts - is_negative
+    is_plain = (others[stops] - others[starts] == is_negative) & (digits > 0) & (digits <= _MOST_DIGITS)
+    is_plain &= strings.is_valid().to_numpy(zero_copy_only=False)
+    numbers = np.zeros(len(strings), np.int64)
+    numbers[is_plain] = strings.filter(pa.array(is_plain)).cast(pa.int64()).to_numpy()
+    return numbers, is_plain
+
+
+def _compact(strings: pa.StringArray) -> pa.StringArray:
+    """Return an array that starts at offset 0."""
+    return take_rows(strings, np.arange(len(strings))) if strings.offset else strings
+
 
 _FALSE, _TRUE, _NULL, _ERROR = range(4)
 _FAILED: Final = object()

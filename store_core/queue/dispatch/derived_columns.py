@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from store_core.format.columnar.arrow_slices import binary_parts, take_slices
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.format.property_string import DELAY, INNER_MULTI_DISPATCH, INNER_NUM
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
 from store_core.queue.dispatch.stored_properties import StoredProperties, property_finder

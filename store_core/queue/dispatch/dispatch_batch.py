@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java import hash_code, positive_hash
 from store_core.format.property_string import INNER_MULTI_DISPATCH
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.queue.dispatch.queue_numbering import QueueNumbering

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.format.java_number import LONG_BITS, parse_java_int
+from store_core.format.java import LONG_BITS, parse_java_int
 from store_core.format.property_string import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 

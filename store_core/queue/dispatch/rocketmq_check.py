@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.format.java_hash import tags_code
-from store_core.format.java_number import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, wrap
+from store_core.format.java import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, tags_code, wrap
 from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, MagicCode, head_dtype, head_size
 from store_core.format.message import body_crc
 from store_core.format.properties import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 from store_core.errors import CorruptRecordError
 from store_core.format.columnar.arrow_slices import as_text, take_slices
 from store_core.format.columnar.spans import Heads, Spans, gather, measure
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.format.properties import KEYS, UNIQ_KEY, decode_text
 from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM
 from store_core.format.record.delayed import SCHEDULE_TOPIC

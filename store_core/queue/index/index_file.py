@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE, INDEX_STRUCT, build_entries, index_file_size, time_diff
 from store_core.queue.index.index_chain import IndexQuery, walk_chain
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader

@@ -19,7 +19,7 @@ from store_core.store.query.log_lookup import LogLookup
 from store_core.store.query.message_lookup import MessageLookup
 
 if TYPE_CHECKING:
-    from store_core.format.filter.message_filter import MessageFilter
+    from store_core.format.filter.message_selector import MessageFilter
     from store_core.store.query.get_result import GetMessageResult
     from store_core.store.query.store_queues import StoreQueues
     from store_core.store.store_services import StoreServices

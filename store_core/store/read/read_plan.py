@@ -32,7 +32,7 @@ from store_core.files.store_path import (
     usual_size,
 )
 from store_core.format.columnar.chain import Place
-from store_core.format.damage.walk_start import find_walk_starts
+from store_core.format.damage.log_end import find_walk_starts
 from store_core.store.outside import check_outside
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note

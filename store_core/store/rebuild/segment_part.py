@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.segment_source import open_segment
-from store_core.format.damage.candidates import CandidateFinder
+from store_core.format.damage.salvage import CandidateFinder
 from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 
 if TYPE_CHECKING:

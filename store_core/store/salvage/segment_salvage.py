@@ -13,8 +13,7 @@ from store_core.files.segment_source import open_segment
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS
-from store_core.format.damage.candidates import CandidateFinder
-from store_core.format.damage.salvage import Damage, Salvage
+from store_core.format.damage.salvage import CandidateFinder, Damage, Salvage
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.record_head import read_frame
 from store_core.format.record.scan import StopReason, check_record

@@ -27,11 +27,10 @@ from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.lockstep import scan
 from store_core.format.compression import expand_body
 from store_core.format.damage.log_end import find_log_end
-from store_core.format.java_number import parse_java_int
+from store_core.format.java import parse_java_int
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
-from store_core.format.record.client_batch import decode_items
+from store_core.format.record.client_batch import decode_items, unwrap_inner_batch
 from store_core.format.record.framing import Framing, follow_frames
-from store_core.format.record.inner_batch import unwrap_inner_batch
 from store_core.format.releases.release import RELEASES
 from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import CompressionType

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from store_core.broker.pull_request import PullMessageResponse
     from store_core.broker.readable_store import ServedStore
-    from store_core.format.filter.message_filter import MessageFilter
+    from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message
     from store_core.queue.queue_rules import Release
 

@@ -15,8 +15,8 @@ from store_core.broker.expression_message_filter import (
     ExpressionMessageFilter,
     SubscriptionData,
 )
-from store_core.format.filter.message_filter import MessageFilter
-from store_core.format.java_hash import hash_code
+from store_core.format.filter.message_selector import MessageFilter
+from store_core.format.java import hash_code
 from tests.builders import Record
 
 BORN = 1000

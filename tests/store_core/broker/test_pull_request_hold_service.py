@@ -13,7 +13,7 @@ from store_core.broker.pull_request import PullSysFlag
 from store_core.broker.pull_request_hold_service import PullRequestHoldService
 from store_core.broker.response_code import ResponseCode
 from store_core.files.clock import SystemClock
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.format.message import Message
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig

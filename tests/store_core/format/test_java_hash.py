@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar.java_hashes import hash_codes, hash_slices
-from store_core.format.java_hash import hash_code, tags_code
+from store_core.format.java import hash_code, tags_code
 from store_core.format.properties import decode_text
 
 

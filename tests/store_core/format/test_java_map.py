@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format import java_map
-from store_core.format.java_map import hash_map_capacity, hash_map_order, spread_hash
+from store_core.format import java
+from store_core.format.java import hash_map_capacity, hash_map_order, spread_hash
 
 ON_SEND = ("TAGS", "KEYS", "WAIT", "UNIQ_KEY", "CLUSTER", "DELAY", "REAL_TOPIC", "REAL_QID")
 PARTS = ("Aa", "BB")
@@ -65,11 +65,11 @@ def test_order_keeps_all_keys_and_follows_the_buckets(names: list[str]) -> None:
 
 
 def test_what_is_kept_of_maps_does_not_grow_with_them() -> None:
-    known = java_map._known_order.cache_info().currsize, java_map._known_hash.cache_info().currsize
+    known = java._known_order.cache_info().currsize, java._known_hash.cache_info().currsize
     many, long = tuple(f"name{number}" for number in range(65)), "n" * 1025
 
     orders = hash_map_order(many), hash_map_order((long, "b"))
 
     assert [set(each) for each in orders] == [set(many), {long, "b"}]
-    assert java_map._known_order.cache_info().currsize == known[0]
-    assert java_map._known_hash.cache_info().currsize <= known[1] + len(many) + 1
+    assert java._known_order.cache_info().currsize == known[0]
+    assert java._known_hash.cache_info().currsize <= known[1] + len(many) + 1

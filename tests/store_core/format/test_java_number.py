@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.java_number import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, wrap
+from store_core.format.java import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, wrap
 
 widths = st.sampled_from([SHORT_BITS, INT_BITS, LONG_BITS])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from store_core.format import layout
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.format.layout import MagicCode, head_dtype, head_size, unit_dtype
 from tests import builders
 from tools import layout_document

@@ -15,7 +15,7 @@ from store_core.files.remote.url_path import remote_file_of
 from store_core.files.store_kind import has_queues
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import store_roots
-from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_slots import SLOT_SIZE
 from store_core.queue.queue_rules import QueueRules

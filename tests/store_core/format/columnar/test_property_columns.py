@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
-from store_core.format.columnar.uniform_properties import AlikeProperties
+from store_core.format.columnar.property_columns import AlikeProperties, PropertyColumns, split_key_column
 from store_core.format.properties import PropertyParser, decode_text, parse_properties, split_keys
 from tests import strategies
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.damage import candidates, salvage
-from store_core.format.damage.candidates import CandidateFinder
-from store_core.format.damage.salvage import Salvage
+from store_core.format.damage import salvage
+from store_core.format.damage.salvage import CandidateFinder, Salvage
 from store_core.format.record.framing import Framing, check_frame
 from store_core.format.record.scan import RecordCheck, check_record
 from store_core.format.segment_view import SegmentView
@@ -47,9 +46,9 @@ def test_candidates_are_what_looking_everywhere_finds(log: Log, block: int, data
     raw = np.frombuffer(log.data[:3000], np.uint8)
     begin = data.draw(st.integers(0, raw.size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "_BLOCK", block)
-        patch.setattr(candidates, "_FIRST_CHUNK", max(block // 2, 1))
-        patch.setattr(candidates, "_SEARCH_CHUNK", 2 * block)
+        patch.setattr(salvage, "_BLOCK", block)
+        patch.setattr(salvage, "_FIRST_CHUNK", max(block // 2, 1))
+        patch.setattr(salvage, "_SEARCH_CHUNK", 2 * block)
 
         assert looked_for(raw, log.start_offset, begin) == found_in(raw, log.start_offset, begin)
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import CorruptRecordError, FilterError, MessageSelector
-from store_core.format.filter.message_filter import MessageFilter
-from store_core.format.filter.message_selector import TagSubscription
-from store_core.format.java_hash import hash_code
+from store_core.format.filter.message_selector import MessageFilter, TagSubscription
+from store_core.format.java import hash_code
 from tests.builders import BODY_AT, Record
 
 CLASH = ("Aa", "BB")

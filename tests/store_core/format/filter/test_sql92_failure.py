@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given
 
 from store_core.errors import FilterError
-from store_core.format.filter.sql92_expression import Sql92Expression
-from store_core.format.filter.sql92_failure import failure_of
+from store_core.format.filter.sql92_expression import Sql92Expression, failure_of
 from tests.store_core.format.sql92 import expressions, property_maps
 
 if TYPE_CHECKING:

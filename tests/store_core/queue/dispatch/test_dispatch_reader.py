@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError
 from store_core.format.columnar import checksums, property_spans
-from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java import hash_code, positive_hash
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.format.releases.release import rules_of
 from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size

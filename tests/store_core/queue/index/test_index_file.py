@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.format.java_hash import hash_code, positive_hash
+from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index import index_storage
 from store_core.queue.index.index_build import INDEX_DTYPE, index_file_size, time_diff
 from store_core.queue.index.index_file import IndexFile

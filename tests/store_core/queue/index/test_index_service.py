@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.index.index_header import IndexHeader
 from store_core.queue.index.index_name import index_file_name, next_index_file_name

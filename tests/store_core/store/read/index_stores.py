@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from store_core.format.java_hash import hash_code
+from store_core.format.java import hash_code
 from tests.builders import LogBuilder
 from tests.store_core.queue.index_builders import index_service, rules
 from tests.store_core.store.read.lookup_stores import write_queues

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.java_hash import positive_hash
+from store_core.format.java import positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.store.config.index_listing import ListedIndexFile, index_paths

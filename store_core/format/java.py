@@ -1,20 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The iteration order of Java's ``HashMap``, which determines the bytes of every properties string.
+"""What Java does with the texts that RocketMQ stores: hash codes, the order of a ``HashMap``, and numbers.
 
 A Python dict keeps insertion order; a ``HashMap`` iterates over its buckets, and within a bucket in insertion order.
+That order determines the bytes of every properties string.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-
-from store_core.format.java_hash import hash_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DEFAULT_CAPACITY", "hash_map_capacity", "hash_map_order", "spread_hash"]
+__all__ = [
+    "DEFAULT_CAPACITY",
+    "INT_BITS",
+    "LONG_BITS",
+    "SHORT_BITS",
+    "hash_code",
+    "hash_map_capacity",
+    "hash_map_order",
+    "parse_java_int",
+    "positive_hash",
+    "spread_hash",
+    "tags_code",
+    "wrap",
+]
+
 
 DEFAULT_CAPACITY: Final = 16
 """Initial number of buckets of a ``HashMap``."""
@@ -90,3 +104,93 @@ def _order(names: tuple[str, ...], capacity: int) -> tuple[str, ...]:
 
 
 _known_order: Final = lru_cache(maxsize=4096)(_order)
+
+
+SHORT_BITS: Final = 16
+INT_BITS: Final = 32
+LONG_BITS: Final = 64
+
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_LAST_UNIT: Final = "\uffff"
+_MOST_DIGITS: Final = 4000
+"""Python refuses to convert much longer texts; their last digits are read, if all before are zeros."""
+
+
+def parse_java_int(text: str, bits: int) -> int:
+    """Parse a decimal integer as ``Short.parseShort``, ``Integer.parseInt`` and ``Long.parseLong`` do.
+
+    Parameters
+    ----------
+    text : str
+        An optional sign, then one or more digits of any script; nothing else, and no blanks. Java reads UTF-16 units,
+        so digits beyond U+FFFF do not count as digits.
+    bits : int
+        Width of the integer: 16, 32 or 64.
+
+    Raises
+    ------
+    ValueError
+        Where Java throws ``NumberFormatException``.
+
+    Examples
+    --------
+    >>> parse_java_int("+007", 16)
+    7
+    """
+    if not _INTEGER.fullmatch(text) or max(text) > _LAST_UNIT:
+        raise ValueError(f"not a decimal integer: {text[:40]!r}")
+    digits = text.lstrip("+-")
+    head, tail = digits[:-_MOST_DIGITS], digits[-_MOST_DIGITS:]
+    value = int(tail) if not any(map(int, head)) else 1 << bits
+    value = -value if text[0] == "-" else value
+    if wrap(value, bits) != value:
+        raise ValueError(f"not an integer of {bits} bits: {text[:40]!r}")
+    return value
+
+
+def wrap(value: int, bits: int) -> int:
+    """Keep the lowest bits of an integer, two's complement, as Java's arithmetic does.
+
+    Examples
+    --------
+    >>> wrap((1 << 31) + 1, 32)
+    -2147483647
+    """
+    limit = 1 << (bits - 1)
+    return (value + limit) % (limit << 1) - limit
+
+
+_WORD: Final = 1 << 32
+_SIGN: Final = 1 << 31
+
+
+def hash_code(text: str) -> int:
+    """Hash a string as Java does: over its UTF-16 code units, in 32 bits, signed.
+
+    Examples
+    --------
+    >>> hash_code("TagA"), hash_code("中文"), hash_code("😀")
+    (2598919, 646394, 1772899)
+    """
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (value * 31 + (high << 8 | low)) % _WORD
+    return value - _WORD if value >= _SIGN else value
+
+
+def tags_code(tags: str | None) -> int:
+    """Return the tags code of a message: the hash of its TAGS, 0 without tags.
+
+    RocketMQ: ``MessageExtBrokerInner.tagsString2tagsCode``; the whole string is hashed, multi-tag topics included.
+    """
+    return hash_code(tags) if tags else 0
+
+
+def positive_hash(hash_code: int) -> int:
+    """Make a key's hash positive; -2**31, which has no positive, becomes 0 (``IndexFile.indexKeyHashMethod``).
+
+    >>> positive_hash(-3), positive_hash(-(2**31))
+    (3, 0)
+    """
+    return abs(hash_code) if hash_code != -_SIGN else 0
