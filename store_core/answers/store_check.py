@@ -69,6 +69,10 @@ _LOG_ALONE: Final = (
     "consume queues and key index are not in this copy: the log was checked, and nothing else. If the broker has none "
     "either, `commitlog repair` makes them from the log"
 )
+_SEEMS_OPEN: Final = (
+    "there is no file abort, so the store counts as closed; but its log and queues do not end at the same place, as in "
+    "a copy of an open store. If it is one, make an empty file {}, and check again: what copying leaves is no finding"
+)
 _NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
 _NO_INDEX_FILE: Final = (
     "the index is not checked: the store has no index file, as with messageIndexEnable=false, so a search by key finds "
@@ -276,6 +280,7 @@ class _Check:
         elif not self.plan.rules.has_index:
             notes += (_NO_INDEX_FILE if self.options.is_index_checked else _NO_INDEX,)
         notes += self._moment_note(bounds)
+        notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
         certificates = tuple(judged.certificates())
         facts = CheckFacts(
             store=str(store),

@@ -83,6 +83,12 @@ class JudgedLog:
                 units.digest,
             )
 
+    @property
+    def seems_open(self) -> bool:
+        """Whether log and queues end as in a store that was not closed: a crash would explain what is wrong there."""
+        explained = (self._explained(*count, each) for each in self.report.judged for count in each.counts)
+        return bool(self.report.end.tails) or any(explained)
+
     # ---- the log
 
     def _add_log(self, tally: Tally) -> None:
@@ -131,9 +137,10 @@ class JudgedLog:
             tally.add(_verdict(verdict), count - left, (_wrong_unit(each, where, judged) for each in first))
 
     def _left_by_crash(self, verdict: UnitVerdict, count: int, judged: QueueJudgement) -> int:
+        return self._explained(verdict, count, judged) if self.has_crashed else 0
+
+    def _explained(self, verdict: UnitVerdict, count: int, judged: QueueJudgement) -> int:
         """Return how many units a crash explains: a broker dispatches in the log's order, and goes on there."""
-        if not self.has_crashed:
-            return 0
         if verdict is UnitVerdict.AFTER_END:
             return count
         if verdict is not UnitVerdict.MISSING or not judged.missing_behind:

@@ -122,6 +122,35 @@ def test_in_a_store_that_was_not_closed_what_a_crash_leaves_is_a_note(store: Pat
     )
 
 
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_a_store_that_counts_as_closed_and_does_not_end_as_one_gets_a_hint(is_ahead: bool, store: Path) -> None:
+    assert not [note for note in check(store).facts["notes"] if "abort" in note]
+    for queue in StoreCopy(store).queues():
+        units = [queue.unit(number) for number in range(queue.first, queue.first + queue.count)]
+        end = max(each[0] for each in units)
+        if is_ahead:
+            queue.put(queue.first + queue.count, (end + (1 << 30), 100, 0))
+    if not is_ahead:
+        cut_queues_behind(store, 0.9)
+    report = check(store)
+    hints = [note for note in report.facts["notes"] if f"make an empty file {store / 'abort'}" in note]
+    (store / "abort").touch()
+
+    assert report.counts
+    assert 1 == len(hints)
+    assert {} == {kind: count for kind, count in check(store).counts.items() if kind.startswith("unit")}
+
+
+def cut_queues_behind(store: Path, share: float) -> None:
+    """Take away the units of the last records, from all queues."""
+    queues = StoreCopy(store).queues()
+    units = [(queue, n, queue.unit(n)[0]) for queue in queues for n in range(queue.first, queue.first + queue.count)]
+    end = sorted(offset for _, _, offset in units)[int(share * len(units))]
+    for queue, number, offset in units:
+        if offset >= end:
+            queue.put(number, (0, 0, 0))
+
+
 def test_a_lost_queue_is_a_finding_if_a_restart_goes_on_after_its_records(store: Path) -> None:
     (store / "abort").touch()
     queue = min(StoreCopy(store).queues(), key=lambda each: each.unit(each.first)[0])
