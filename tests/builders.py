@@ -36,6 +36,9 @@ BODY_LENGTH_AT = 84
 BODY_AT = 88
 
 
+_CRC_SIZE = 20
+
+
 def pack_properties(properties: Mapping[str, str]) -> bytes:
     """Write properties as RocketMQ 5.2 does: with a separator after every value."""
     return "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
@@ -52,7 +55,10 @@ def blank_record(room: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A message record. `properties`, `topic` and `crc` are stored as given, right or wrong."""
+    """A message record. `properties`, `topic` and `crc` are stored as given, right or wrong.
+
+    `record_crc` is added to the checksum over the whole record, its last property; None for a record without it.
+    """
 
     body: bytes = b""
     topic: str | bytes = "orders"
@@ -70,6 +76,7 @@ class Record:
     prepared_transaction_offset: int = 0
     version: int = 1
     crc: int | None = None
+    record_crc: int | None = None
 
     @property
     def stored_sys_flag(self) -> int:
@@ -93,6 +100,8 @@ class Record:
     def encode(self) -> bytes:
         topic = self.topic if isinstance(self.topic, bytes) else self.topic.encode()
         properties = self.properties if isinstance(self.properties, bytes) else pack_properties(self.properties)
+        if self.record_crc is not None:
+            properties += bytes(_CRC_SIZE)
         rest = b"".join(
             (
                 struct.pack(">I", MAGIC_V1 if self.version == 1 else MAGIC_V2),
@@ -106,7 +115,12 @@ class Record:
                 struct.pack(">h", len(properties)) + properties,
             )
         )
-        return struct.pack(">i", len(rest) + 4) + rest
+        record = struct.pack(">i", len(rest) + 4) + rest
+        if self.record_crc is None:
+            return record
+        covered = record[:-_CRC_SIZE]
+        digits = str((zlib.crc32(covered) + self.record_crc) & 0x7FFFFFFF)[::-1].ljust(10, "0")
+        return covered + f"__CRC32#\x01{digits}\x02".encode()
 
 
 class LogBuilder:

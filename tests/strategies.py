@@ -197,6 +197,10 @@ def records(*, faults: bool = True) -> st.SearchStrategy[Record]:
         st.builds(_record, bodies, st.just(2), topic=_long_topics),
         st.builds(_record, bodies, st.sampled_from([1, 2]), topic=_topics, properties=_huge),
     ]
+    crcs = st.just(0) | st.integers(1, 9) if faults else st.just(0)
+    rare.append(
+        st.builds(_record, bodies, st.sampled_from([1, 2]), topic=_topics, properties=properties, record_crc=crcs)
+    )
     if faults:
         rare.append(st.builds(_record, bodies, st.sampled_from([1, 2]), topic=_bad_topics, properties=properties))
         rare.append(st.builds(_record, bodies, st.just(1), crc=st.integers(0, (1 << 31) - 1), properties=properties))

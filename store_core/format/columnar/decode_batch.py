@@ -81,6 +81,7 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
     decompress: bool = False,
     nullable: bool = False,
     nearest_times: bool = False,
+    verify_property_crc: bool | None = None,
 ) -> DecodedBatch:
     """Decode records into the requested columns.
 
@@ -98,6 +99,9 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
         ``_corrupt_record`` says why.
     nearest_times : bool
         As of `store_core.format.table_time.table_times`.
+    verify_property_crc : bool, optional
+        Whether records must match the checksum over all of them, if they carry one, where a column is requested that
+        it covers; as `verify_crc` if it is not given.
 
     Returns
     -------
@@ -105,9 +109,14 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
         Records whose parts do not add up, whose requested topic is not UTF-8, or whose requested body is damaged, are
         faults and not in the batch.
     """
+    verifies = verify_crc if verify_property_crc is None else verify_property_crc
+
+    def find_content(rest: Records) -> list[Fault]:
+        return content_faults(rest, columns, verify_crc=verify_crc, verify_property_crc=verifies)
+
     faults: list[Fault] = []
     starts, pending = records.starts, records.starts[:0]
-    for find in (structural_faults, lambda rest: content_faults(rest, columns, verify_crc=verify_crc)):
+    for find in (structural_faults, find_content):
         found = find(records)
         records = records.only(~np.isin(records.starts, [fault.position for fault in found])) if found else records
         faults += found

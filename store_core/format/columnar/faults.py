@@ -10,8 +10,10 @@ import numpy as np
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar.record_crcs import record_crcs
+from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
-from store_core.format.record.decode import corrupt_record_error, decode_topic
+from store_core.format.record.decode import corrupt_record_error, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import CompressionType, MessageSysFlag
 
@@ -20,10 +22,13 @@ if TYPE_CHECKING:
 
     from store_core.format.columnar.records import Records
 
-__all__ = ["Fault", "content_faults", "expand_bodies", "structural_faults", "unexpandable"]
+__all__ = ["Fault", "content_faults", "expand_bodies", "is_covered", "structural_faults", "unexpandable"]
 
 _EXPANDED_BATCH: Final = 256 << 20
 """Most bytes that the compressed bodies of one batch may expand to together."""
+
+_UNCOVERED: Final = frozenset({"segment", CORRUPT_RECORD, "dledger_index", "dledger_term", "dledger_committed"})
+"""Columns whose values are not in a record."""
 
 _AS_STORED: Final = "decompress=false returns bodies as they are stored."
 
@@ -55,14 +60,23 @@ def structural_faults(records: Records) -> list[Fault]:
     return faults
 
 
-def content_faults(records: Records, columns: Collection[str], *, verify_crc: bool) -> list[Fault]:
-    """Return records whose requested topic or body violates the format; one fault each."""
+def content_faults(
+    records: Records, columns: Collection[str], *, verify_crc: bool, verify_property_crc: bool
+) -> list[Fault]:
+    """Return records whose requested topic or body violates the format, or requested columns a checksum; one each."""
     faults: list[Fault] = []
     if "topic" in columns:
         faults += _topic_faults(records)
     if "body" in columns and verify_crc:
         faults += _crc_faults(records)
+    if verify_property_crc and is_covered(columns):
+        faults += _property_crc_faults(records)
     return list({fault.position: fault for fault in reversed(faults)}.values())
+
+
+def is_covered(columns: Collection[str]) -> bool:
+    """Return whether the checksum over a whole record covers one of some columns."""
+    return not _UNCOVERED.issuperset(columns)
 
 
 def expand_bodies(records: Records) -> tuple[list[Fault], int]:
@@ -131,6 +145,18 @@ def _crc_faults(records: Records) -> list[Fault]:
     found = body_crcs(records.raw, spans.body_start, spans.body_stop)
     wrong = (found != records.heads.leading("body_crc")) & (spans.body_stop > spans.body_start)
     return [_fault(records, row, _crc_error(records, row)) for row in np.flatnonzero(wrong).tolist()]
+
+
+def _property_crc_faults(records: Records) -> list[Fault]:
+    spans, data = records.spans, records.raw.data
+    checked = record_crcs(records.raw, records.starts, spans.stops)
+    faults = []
+    for row in checked.rows[~checked.is_right].tolist():
+        position, start_offset = int(records.starts[row]), records.start_offset_of(row)
+        parts = check_record(data, position, start_offset).spans
+        error = parts and property_crc_error(data, position, start_offset, parts, records.segment)
+        faults += [_fault(records, row, error)] if error else []
+    return faults
 
 
 def _crc_error(records: Records, row: int) -> CorruptRecordError:

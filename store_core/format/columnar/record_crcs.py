@@ -15,11 +15,14 @@ from store_core.format.property_string import CRC_RESERVED
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["RecordCrcs", "record_crcs"]
+__all__ = ["RecordCrcs", "record_crcs", "rows_with_crc"]
 
 _NAME: Final = np.frombuffer(f"{PROPERTY_CRC}\x01".encode(), np.uint8)
 _POWERS: Final = 10 ** np.arange(CRC_RESERVED - _NAME.size - 1, dtype=np.int64)
 """What each digit is worth: the least significant comes first."""
+
+_LARGEST_DIGIT: Final = 9
+_END: Final = 2
 
 
 class RecordCrcs(NamedTuple):
@@ -47,10 +50,27 @@ def record_crcs(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops
     starts, stops : numpy.ndarray
         int64, shape (n,): records ``raw[starts[i]:stops[i]]`` whose last property has room for a checksum.
     """
-    items = gather(raw, stops - CRC_RESERVED, np.dtype(f"V{CRC_RESERVED}"))
-    tails = items.view(np.uint8).reshape(starts.size, CRC_RESERVED)
-    rows = np.flatnonzero((tails[:, : _NAME.size] == _NAME).all(axis=1))
-    digits = tails[rows, _NAME.size : -1].astype(np.int64) - ord("0")
-    stored = (digits * _POWERS).sum(axis=1)
+    rows, tails = _tails(raw, stops)
+    digits = tails[:, _NAME.size : -1].astype(np.int64) - ord("0")
+    is_whole = ((digits >= 0) & (digits <= _LARGEST_DIGIT)).all(axis=1) & (tails[:, -1] == _END)
     actual = body_crcs(raw, starts[rows], stops[rows] - CRC_RESERVED)
-    return RecordCrcs(rows, stored == actual)
+    return RecordCrcs(rows, is_whole & ((digits * _POWERS).sum(axis=1) == actual))
+
+
+def rows_with_crc(raw: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return which records, that end at some positions, have such a checksum; of each only the end is read."""
+    return _tails(raw, stops)[0]
+
+
+def _tails(
+    raw: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return the rows with a checksum, and their last bytes, shape (k, `CRC_RESERVED`)."""
+    begins = stops - CRC_RESERVED
+    likely = np.flatnonzero(raw.take(begins) == _NAME[0])  # one byte of each record: most logs have no such checksums
+    if not likely.size:
+        return likely, np.empty((0, CRC_RESERVED), np.uint8)
+    items = gather(raw, begins[likely], np.dtype(f"V{CRC_RESERVED}"))
+    tails = items.view(np.uint8).reshape(likely.size, CRC_RESERVED)
+    is_named = (tails[:, : _NAME.size] == _NAME).all(axis=1)
+    return likely[is_named], tails[is_named]

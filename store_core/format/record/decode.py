@@ -12,8 +12,15 @@ import numpy as np
 
 from store_core.errors import CorruptRecordError
 from store_core.format.layout import head_dtype
-from store_core.format.message import MessageExt
-from store_core.format.properties import PropertyParser, decode_text, parse_properties
+from store_core.format.message import MessageExt, body_crc
+from store_core.format.properties import (
+    PROPERTY_CRC,
+    PropertyParser,
+    decode_text,
+    parse_properties,
+    property_crc_digits,
+)
+from store_core.format.property_string import CRC_RESERVED
 from store_core.format.record.host import format_host, message_id
 from store_core.format.record.record_head import read_sys_flag
 from store_core.format.record.scan import RecordCheck, StopReason, check_record
@@ -21,7 +28,7 @@ from store_core.format.record.scan import RecordCheck, StopReason, check_record
 if TYPE_CHECKING:
     from store_core.format.record.scan import RecordSpans
 
-__all__ = ["corrupt_record_error", "decode_message", "decode_topic"]
+__all__ = ["corrupt_record_error", "decode_message", "decode_topic", "property_crc_error"]
 
 _PROBLEMS: Final = {
     StopReason.LIMIT: "no record",
@@ -37,6 +44,7 @@ _PROBLEMS: Final = {
     StopReason.EARLIER_TERM: "term of a DLedger entry that goes back",
 }
 _SHOWN_BYTES: Final = 16
+_CRC_NAME: Final = f"{PROPERTY_CRC}\x01".encode()
 
 
 def corrupt_record_error(  # noqa: PLR0913 -- what was found, where, and what to do about it
@@ -79,7 +87,7 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
     parser : PropertyParser
         How properties are parsed; see `PropertyParser.of_release`.
     verify_crc : bool
-        Whether the body must match its checksum.
+        Whether the body must match its checksum, and the record the one over all of it, if it carries one.
 
     Raises
     ------
@@ -93,7 +101,40 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
     check = check_record(data, position, start_offset, verify_crc=verify_crc)
     if check.spans is None:
         raise corrupt_record_error(check, data, position, start_offset or 0, file)
+    if verify_crc and (error := property_crc_error(data, position, start_offset or 0, check.spans, file)):
+        raise error
     return _message(data, position, start_offset or 0, check.spans, file, parser)
+
+
+def property_crc_error(
+    data: memoryview, position: int, start_offset: int, spans: RecordSpans, file: str
+) -> CorruptRecordError | None:
+    """Return the error of a record that does not match the checksum over all of it, the property ``__CRC32#``.
+
+    It is the last property, and covers what precedes it: head, body, topic and the other properties. A record without
+    it has no such error.
+
+    Parameters
+    ----------
+    data, position, start_offset, file
+        As of `decode_message`.
+    spans : RecordSpans
+        Of the record, which is sound otherwise.
+
+    Notes
+    -----
+    RocketMQ 5.2 and later, with ``enabledAppendPropCRC``: ``CommitLog.checkMessageAndReturnSize``.
+    """
+    begin = spans.properties_stop - CRC_RESERVED
+    stored = bytes(data[max(begin, 0) : spans.properties_stop])
+    if begin < spans.properties_start or not stored.startswith(_CRC_NAME):
+        return None
+    expected = f"{PROPERTY_CRC}\x01{property_crc_digits(body_crc(data[position:begin]))}\x02".encode()
+    if stored == expected:
+        return None
+    shown, found = (each[len(_CRC_NAME) : -1].decode("ascii", "replace") for each in (expected, stored))
+    problem, place = "bad checksum over the record", start_offset + position
+    return CorruptRecordError(problem, file, place, f"property {PROPERTY_CRC} {shown}", repr(found))
 
 
 def _message(  # noqa: PLR0913 -- the pieces decode_message has at hand

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from store_core.errors import LEFT_OUT
 from store_core.format.columnar.decode_batch import decode_records
+from store_core.format.columnar.faults import is_covered
+from store_core.format.columnar.record_crcs import rows_with_crc
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.counted import agreeing
@@ -176,6 +178,7 @@ class ChunkRows:
         return mask
 
     def _decode(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
+        self._load_covered(records, columns)
         decoded = self._decoded(records, columns)
         if not decoded.faults or isinstance(self._pages, AllThere):
             return decoded
@@ -191,7 +194,20 @@ class ChunkRows:
             decompress=self._options.decompress,
             nullable=self._options.is_permissive,
             nearest_times=self._options.nearest_times,
+            verify_property_crc=self._verifies_record(columns),
         )
+
+    def _verifies_record(self, columns: Sequence[str]) -> bool:
+        """Return whether records are compared with the checksum over all of them: once, by the filter's columns."""
+        is_checked = columns is not self.filter.columns and is_covered(self.filter.columns)
+        return self._options.verify_crc and not is_checked
+
+    def _load_covered(self, records: Records, columns: Sequence[str]) -> None:
+        """Load the bodies of records that carry a checksum over all of them, where bodies were left out."""
+        if not isinstance(self._pages, AllThere) and self._verifies_record(columns) and is_covered(columns):
+            sound = records.only(records.spans.sound)
+            for row in rows_with_crc(self._raw, sound.spans.stops).tolist():
+                self._pages.load(int(sound.starts[row]), int(sound.spans.stops[row]))
 
     def _finished(
         self, decoded: DecodedBatch, faults: list[Fault], damaged: list[tuple[int, int]]

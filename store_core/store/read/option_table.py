@@ -146,7 +146,13 @@ READ_OPTIONS: Final = (
         "`PERMISSIVE` does too, and adds a row for each damaged range, with its bytes in the column `_corrupt_record`, "
         "which is then read by default",
     ),
-    Option("verifyCrc", "true", "damage", "check each body that is read against its checksum"),
+    Option(
+        "verifyCrc",
+        "true",
+        "damage",
+        "check each body that is read against its checksum, and each record that carries a checksum over all of it "
+        "(`__CRC32#`, of brokers with `enabledAppendPropCRC`), unless only columns are read that it does not cover",
+    ),
     Option(
         "failOnDataLoss", "true", "damage", "`false` continues if a segment is missing, or is deleted during the read"
     ),

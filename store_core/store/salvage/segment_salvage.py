@@ -90,7 +90,7 @@ class SegmentSalvage:
     """Iterates over the records of one segment that prove themselves.
 
     These are the rows that reading in mode DROPMALFORMED has, and the lost ranges are those that mode PERMISSIVE
-    returns in ``_corrupt_record``.
+    returns in ``_corrupt_record``; but records that do not match the checksum over all of them are graded, not lost.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class SegmentSalvage:
             by_size = int(np.searchsorted(bounds, bounds[first] + _BATCH_BYTES, "right")) - 1
             stop = max(min(first + _ROWS, by_size), first + 1)
             decoded = decode_records(
-                self._records(raw, run.starts[first:stop]), SALVAGED_COLUMNS, verify_crc=True, decompress=False
+                self._records(raw, run.starts[first:stop]), SALVAGED_COLUMNS, verify_property_crc=False
             )
             faults = {fault.position: fault.error.problem for fault in decoded.faults}
             self._tile(run.starts[first:stop], int(bounds[stop]), faults)

@@ -20,11 +20,12 @@ from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.layout import MagicCode
 from store_core.format.properties import PropertyParser
-from store_core.format.record.decode import decode_message, decode_topic
+from store_core.format.record.decode import decode_message, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import CompressionType
 from store_core.format.table_time import table_time
 from tests.budgets import budget
+from tests.builders import Record
 from tests.segment import Segment
 from tests.strategies import Log, logs, mutated
 
@@ -123,6 +124,9 @@ def scalar_problems(log: Log, start: int, columns: Sequence[str], *, verify_crc:
     crc = check_record(data, start, log.start_offset, verify_crc=True)
     if "body" in columns and verify_crc and crc.reason is not None:
         problems.append(problem_of(log, start, verify_crc=True))
+    in_record = set(columns) - {"segment", "_corrupt_record", *OF_ENTRIES}
+    if verify_crc and in_record and property_crc_error(data, start, log.start_offset, sound.spans, FILE):
+        problems.append("bad checksum over the record")
     message = readable_message(log, start)
     if "body" in columns and decompress and not is_whole(message):
         problems.append(unexpanded_problem(message))
@@ -270,6 +274,25 @@ def test_a_compression_type_nobody_asks_for_may_be_any_number() -> None:
 
     assert bodies_of(log) == [b"one"]
     assert faults_of(log, ["body"], decompress=True) == [(0, len(log.data), "unknown compression type")]
+
+
+def test_every_flipped_bit_of_a_record_with_a_checksum_over_all_of_it_is_found() -> None:
+    """But for those in the checksum's own name: the record seems to have none then."""
+    whole = Record(b"body", "topic", {"KEYS": "k", "TAGS": "A"}, record_crc=0).encode()
+    name = range(len(whole) - 20, len(whole) - 11)
+    for at in range(len(whole)):
+        for bit in range(8):
+            record = bytearray(whole)
+            record[at] ^= 1 << bit
+            log = Log(bytes(record), 0, [0])
+            found = chain(as_array(log.data), start_offset=0).starts
+            for columns in (("topic",), ("keys",), ("queue_id", "segment")):
+                batch = decoded(log, found, columns).batch
+                assert batch.num_rows == (at in name), (at, bit, columns)
+            assert decoded(log, found, ("segment",)).batch.num_rows <= 1
+            assert_decodes_as_each(
+                log, found, ("topic",), PropertyParser.FIRST_SEPARATOR, verify_crc=True, decompress=False
+            )
 
 
 def test_a_compression_type_that_rocketmq_does_not_know_has_no_name() -> None:

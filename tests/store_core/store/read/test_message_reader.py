@@ -460,6 +460,21 @@ def test_a_body_that_no_consumer_expands_is_null_and_its_record_keeps_all_else(
     assert "at offset 149" in str(Read(path, decompress=True).error)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"columns": "keys"}, {"columns": "physical_offset"}, {"topic": "test-topic", "use_consume_queues": "never"}],
+)
+def test_a_record_must_match_the_checksum_over_all_of_it(field: Callable[[str], Path], options: dict[str, Any]) -> None:
+    path = field("propcrc") / "store"
+    found = Read(path, **options)
+
+    assert len(found.rows) == 9
+    assert "bad checksum over the record at offset 1800 of" in str(found.error)
+    assert len(Read(path, mode="DROPMALFORMED", **options).rows) == 9
+    assert len(Read(path, mode="PERMISSIVE", **options).rows) == 10
+    assert len(Read(path, verify_crc=False, **options).rows) == 10
+
+
 # -------------------------------------------------------------------------------------------- times that no table has
 
 _BORN = {
