@@ -52,6 +52,7 @@ def message_rows(messages: Iterable[MessageExt], segment: str) -> list[Row]:
 def _message_row(message: MessageExt, segment: str) -> Row:
     row = {name: getattr(message, name) for name in _PLAIN_COLUMNS}
     row |= _body(message.body)
+    row |= {f"{name}_ms": row[name] for name in ("store_timestamp", "born_timestamp")}
     row["segment"] = segment
     row["transaction_type"] = message.transaction_type.name
     row["compression"] = message.compression.name
