@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
 from store_core.answers.life.replay_rows import REPLAYED_COLUMNS, replayed_batch
-from store_core.answers.life.replay_targets import TargetQueues, check_targets, is_kept_by_broker, is_producible
+from store_core.answers.life.replay_targets import TargetQueues, check_targets, is_kept_by_broker
+from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -90,14 +91,17 @@ class ReplayOptions:
             raise InvalidOptionError(f"replay_id: expected {expected}, found {self.replay_id[:_LONGEST_ID]!r}")
         if self.queues is not None:
             check_least(1, queues=self.queues)
-        if self.to_topic is not None and not is_producible(self.to_topic):
-            expected = "a topic of 1 to 127 letters, digits and characters of _-%|, as producers can name it"
-            raise InvalidOptionError(f"to_topic: expected {expected}, found {self.to_topic[:_LONGEST_ID]!r}")
-        if self.to_topic is not None and is_kept_by_broker(self.to_topic):
+        if self.to_topic is None:
+            return
+        if is_kept_by_broker(self.to_topic):
             raise InvalidOptionError(
                 f"to_topic: expected a topic of an application, found {self.to_topic[:_LONGEST_ID]!r}, which a broker "
                 f"keeps for itself"
             )
+        refusal = send_refusal(self.to_topic, self.release)
+        if refusal is not None:
+            expected = "a topic of 1 to 127 letters, digits and characters of _-%|, as producers can name it"
+            raise InvalidOptionError(f"to_topic: expected {expected}, found {self.to_topic[:_LONGEST_ID]!r}: {refusal}")
 
 
 def sender_of(replay_id: str) -> str:

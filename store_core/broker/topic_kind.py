@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.store.put.put_checks import RETRY_PREFIX
+from store_core.format.releases.release import rules_of
+from store_core.store.put.put_checks import RETRY_PREFIX, topic_refusal
 
-__all__ = ["DEAD_LETTER_PREFIX", "TRACE_TOPIC", "TopicKind", "kind_of_topic"]
+if TYPE_CHECKING:
+    from store_core.format.releases.release import Release
+
+__all__ = ["DEAD_LETTER_PREFIX", "TRACE_TOPIC", "TopicKind", "kind_of_topic", "send_refusal"]
 
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
@@ -31,6 +36,7 @@ class TopicKind(Enum):
     SYSTEM = "other messages of the broker's own"
 
 
+_DEFAULT_TOPIC: Final = "TBW102"
 _BY_NAME: Final = {
     **dict.fromkeys(HALF_TOPICS, TopicKind.HALF),
     **dict.fromkeys(OP_TOPICS, TopicKind.OP),
@@ -38,7 +44,7 @@ _BY_NAME: Final = {
     TIMER_TOPIC: TopicKind.TIMER,
     TRACE_TOPIC: TopicKind.TRACE,
     CHECK_MAX_TIME_TOPIC: TopicKind.SYSTEM,
-    "TBW102": TopicKind.SYSTEM,
+    _DEFAULT_TOPIC: TopicKind.SYSTEM,
     "BenchmarkTest": TopicKind.SYSTEM,
     "SELF_TEST_TOPIC": TopicKind.SYSTEM,
     "OFFSET_MOVED_EVENT": TopicKind.SYSTEM,
@@ -51,6 +57,14 @@ _BY_PREFIX: Final = (
     (DEAD_LETTER_PREFIX, TopicKind.DEAD_LETTER),
     ("rmq_sys_", TopicKind.SYSTEM),
 )
+
+
+_ACTED_ON: Final = frozenset({TopicKind.HALF, TopicKind.OP, TopicKind.SCHEDULE, TopicKind.TIMER})
+_NOT_SENT_TO: Final = frozenset({CHECK_MAX_TIME_TOPIC, "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
+"""Topics to which only the broker itself sends, beside those whose messages it acts on (``isNotAllowedSendTopic``)."""
+
+_ILLEGAL: Final = re.compile(r"[^%|a-zA-Z0-9_-]")
+_LONGEST: Final = 127
 
 
 def kind_of_topic(topic: str) -> TopicKind:
@@ -66,3 +80,29 @@ def kind_of_topic(topic: str) -> TopicKind:
     if known is not None:
         return known
     return next((kind for prefix, kind in _BY_PREFIX if topic.startswith(prefix)), TopicKind.APPLICATION)
+
+
+def send_refusal(topic: str, release: Release) -> str | None:
+    """Return why brokers of a release take no messages of a topic from clients; None if they do.
+
+    RocketMQ: ``TopicValidator``; of 4.3 the client's ``Validators``. Clients of some releases may send to topics whose
+    messages a broker acts on; that is refused of all, since the message would be taken for one that waits.
+
+    Examples
+    --------
+    >>> send_refusal("orders.v1", "5.5")
+    "it has the character '.': expected letters, digits and the characters %|_-, as in all names of topics"
+    """
+    refusal = topic_refusal(topic, release)
+    if refusal is not None:
+        return refusal
+    illegal = _ILLEGAL.search(topic)
+    if illegal is not None or not topic:
+        has = f"it has the character {illegal[0]!r}" if illegal is not None else "it is empty"
+        return f"{has}: expected letters, digits and the characters %|_-, as in all names of topics"
+    kind, rules = kind_of_topic(topic), rules_of(release)
+    if kind in _ACTED_ON or topic in _NOT_SENT_TO or (topic == _DEFAULT_TOPIC and rules.reserves_default_topic):
+        return f"clients can't send to it, since a broker keeps there {kind.value}"
+    if len(topic) > _LONGEST and not rules.takes_long_retry_topics:
+        return f"it has {len(topic)} characters; of clients a broker takes at most {_LONGEST}"
+    return None

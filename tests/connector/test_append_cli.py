@@ -116,7 +116,9 @@ def test_keys_that_are_a_text_in_some_lines_and_a_list_in_others_are_keys(job: J
 def test_rows_of_csv_files_have_properties_as_json_and_bodies_as_base64(job: Job) -> None:
     path = job.file("rows.csv", 'topic,body,properties,queue_id\nt,AAE=,"{""a"":""b""}",2\nu,,,\n')
 
-    assert job.run("--csv", path, "--base64") == 0
+    assert job.run("--csv", path, "--base64") == 2
+    assert "a message needs a body; nullBody=empty stores null as an empty one" in job.errors
+    assert job.run("--csv", path, "--base64", "--write-option=nullBody=empty") == 0
     first, second = rows_of(job.store, "topic", "body", "properties", "queue_id")
     assert ("t", b"\0\1", {"a": "b"}, 2) == (
         first["topic"],

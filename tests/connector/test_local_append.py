@@ -56,6 +56,33 @@ def one_row(path: Path) -> str:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_messages_that_were_delivered_or_wait_go_to_their_own_topics(
+    engine: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    """What they waited for does not act again: they are new messages, without a delay and in no transaction."""
+    delay, transactions = str(golden("5.3.3/delay").root), str(golden("5.3.3/tx").root)
+    store = tmp_path / "store"
+
+    assert 20 == appended(store, engine, "--from-store", delay, "--topic", "delay_topic")["records"]
+    assert (
+        280
+        == appended(store, engine, "--from-store", delay, "--topic", "SCHEDULE_TOPIC_XXXX,rmq_sys_wheel_timer")[
+            "records"
+        ]
+    )
+    assert 62 == appended(store, engine, "--from-store", transactions, "--topic", "tx_topic")["records"]
+    rows = rows_of(store, "topic", "sys_flag", "prepared_transaction_offset", "properties")
+    assert {"delay_topic", "timer_topic", "tx_topic"} == {row["topic"] for row in rows}
+    assert {(0, 0)} == {(row["sys_flag"], row["prepared_transaction_offset"]) for row in rows}
+    assert not {"DELAY", "REAL_TOPIC", "TRAN_MSG", "TIMER_OUT_MS"} & {
+        name for row in rows for name, _ in row["properties"]
+    }
+    assert 2 == appended(store, engine, "--from-store", transactions)["code"]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("name", ["5.3.3/propcrc", "4.3.0/tx"])
 @pytest.mark.parametrize("extra", [(), ("--to-topic", "again")], ids=["same-topics", "another-topic"])
 def test_messages_of_another_store_are_the_same_as_by_spark(

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from pyspark_commitlog.write import row_encoder
 from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
 from pyspark_commitlog.write.row_encoder import RowEncoder
+from pyspark_commitlog.write.row_refusals import NULL_BODY
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
@@ -42,6 +43,10 @@ def parse(**options: str) -> WriteOptions:
 
 def batch(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401 -- anything Arrow takes
     return pa.RecordBatch.from_pydict(columns)
+
+
+def maps(*rows: Mapping[str, str | None] | None) -> pa.MapArray:
+    return pa.array([None if row is None else list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
@@ -78,13 +83,42 @@ def test_rows_in_turns_begin_at_another_queue_in_each_partition() -> None:
     assert [[0, 1, 2, 3, 0, 1], [1, 2, 3, 0, 1, 2], [1, 2, 3, 0, 1, 2]] == queues
 
 
-def test_messages_that_were_delayed_before_stay_where_they_are() -> None:
-    rows = batch(topic=["SCHEDULE_TOPIC_XXXX", "t", "t"], body=["x"] * 3, queue_id=pa.array([4, 0, 0], pa.int32()))
-    delays = pa.array([[("DELAY", "5"), ("REAL_TOPIC", "t")], [("DELAY", "2")], []], pa.map_(pa.string(), pa.string()))
-    encoded = list(RowEncoder(parse(), 0, 0).encode(rows.append_column("properties", delays)))
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_only_records_of_another_store_wait_in_topics_of_the_broker(topic: str) -> None:
+    """They are made again as they were; a new message there would be taken for one that waits."""
+    rows = batch(
+        topic=[topic],
+        body=["x"],
+        queue_id=pa.array([4], pa.int32()),
+        properties=maps({"DELAY": "5", "REAL_TOPIC": "t"}),
+    )
+    with pytest.raises(InvalidOptionError, match="clients can't send to it, since a broker keeps there"):
+        list(RowEncoder(parse(), 0, 0).encode(rows))
+    again = rows.append_column("store_timestamp", pa.array([1_700_000_000_000], pa.int64()))
+    encoded = next(RowEncoder(parse(preserveStoreTimestamp="true"), 0, 0).encode(again))
 
-    assert [("SCHEDULE_TOPIC_XXXX", 4)] == list(encoded[0].records.queues)
-    assert {("SCHEDULE_TOPIC_XXXX", 1), ("t", 0)} == set(encoded[1].records.queues)
+    assert [(topic, 4)] == list(encoded.records.queues)
+
+
+@pytest.mark.parametrize("topic", ["or ders", "ördérs", "orders.v1", "SELF_TEST_TOPIC"])
+@pytest.mark.parametrize("more", [{}, {"delay_level": pa.array([0, 0], pa.int32())}], ids=["plain", "may-be-delayed"])
+def test_a_row_of_a_topic_that_takes_no_messages_of_clients_is_refused(topic: str, more: dict[str, Any]) -> None:
+    rows = batch(topic=["t", topic], body=["x", "x"], **more)
+    encoder = RowEncoder(parse(badRows="skip"), 0, 0)
+
+    assert [1] == [len(each.records) for each in encoder.encode(rows)]
+    assert [(1, topic)] == [(row.row, row.topic) for row in encoder.refused]
+
+
+def test_a_null_body_is_refused_unless_it_is_to_be_empty() -> None:
+    rows = batch(topic=["t"] * 3, body=pa.array([b"x", None, b""]))
+    encoder = RowEncoder(parse(badRows="skip"), 0, 0)
+
+    assert [2] == [len(each.records) for each in encoder.encode(rows)]
+    assert [(1, NULL_BODY)] == [(row.row, row.reason) for row in encoder.refused]
+    assert [3] == [len(each.records) for each in RowEncoder(parse(nullBody="empty"), 0, 0).encode(rows)]
+    with pytest.raises(InvalidOptionError, match="row 1 of partition 0 can't be a message: a message needs a body"):
+        list(RowEncoder(parse(), 0, 0).encode(rows))
 
 
 def test_a_store_time_that_is_missing_is_a_bad_row() -> None:
@@ -92,6 +126,37 @@ def test_a_store_time_that_is_missing_is_a_bad_row() -> None:
 
     with pytest.raises(InvalidOptionError, match="row 1 of partition 3 can't be a message: store_timestamp is missing"):
         list(RowEncoder(parse(preserveStoreTimestamp="true"), 3, 0).encode(rows))
+
+
+DELIVERED: Final = {"REAL_TOPIC": "t", "REAL_QID": "1", "DELAY": "3", "TRAN_MSG": "true", "PGROUP": "g", "a": "1"}
+
+
+@given(st.lists(st.sampled_from([{}, {"a": "1"}, {"DELAY": "2"}, DELIVERED]), min_size=1, max_size=6), st.booleans())
+def test_what_a_delivered_message_waited_for_does_not_act_again(rows: list[dict[str, str]], is_string: bool) -> None:
+    """What producers ask for themselves does: a delay in a message that was not delivered yet."""
+    texts = pa.array(["".join(f"{name}\x01{value}\x02" for name, value in row.items()) for row in rows])
+    count = len(rows)
+    given = batch(
+        topic=["t"] * count,
+        body=["x"] * count,
+        queue_id=pa.array([0] * count, pa.int32()),
+        sys_flag=pa.array([8 * (row == DELIVERED) for row in rows], pa.int32()),
+        **({"properties_string": texts} if is_string else {"properties": maps(*rows)}),
+    )
+    queues = [("SCHEDULE_TOPIC_XXXX", 1) if row == {"DELAY": "2"} else ("t", 0) for row in rows]
+    (encoded,) = RowEncoder(parse(), 0, 0).encode(given)
+    records = encoded.records
+
+    assert queues == [list(records.queues)[at] for at in records.queue_index]
+    assert b"TRAN_MSG" not in records.data.tobytes()
+    assert all(records.is_queued)
+
+
+def test_a_delay_level_that_is_asked_for_applies_to_a_delivered_message_too() -> None:
+    rows = batch(topic=["t"], body=["x"], properties=maps(DELIVERED), delay_level=pa.array([7], pa.int32()))
+    encoded = next(RowEncoder(parse(), 0, 0).encode(rows))
+
+    assert [("SCHEDULE_TOPIC_XXXX", 6)] == list(encoded.records.queues)
 
 
 # ---- any row
@@ -183,10 +248,6 @@ def properties_of(path: Path, columns: dict[str, Any], **options: str) -> list[d
     count = len(next(iter(columns.values())))
     append_rows(path, [batch(topic=["t"] * count, body=["x"] * count, **columns)], **(SMALL | options))
     return [dict(row["properties"]) for row in rows_of(path, "properties")]
-
-
-def maps(*rows: Mapping[str, str | None] | None) -> pa.MapArray:
-    return pa.array([None if row is None else list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
 
 
 def test_keys_may_be_one_string_or_a_list(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_what_is_read_back_is_what_was_written_in_every_column(write: Writer) ->
     born = datetime(2024, 5, 6, 7, 8, 9, 123000)  # noqa: DTZ001 -- as Spark gives it back, in the session's time zone
     rows = [
         ("orders", b"a", 3, "TagA", ["k1", "k2"], {"a": "b"}, 7, 0, born, "10.1.2.3:5555", "10.9.8.7:10911", 2),
-        ("Zahlungen-ü", b"\x00\xff", 0, None, None, {}, -1, 8, born, "[2001:db8::1]:1000", "[2001:db8::2]:10911", 0),
+        ("Zahlungen", b"\x00\xff", 0, None, None, {}, -1, 8, born, "[2001:db8::1]:1000", "[2001:db8::2]:10911", 0),
         ("orders", b"", 3, "ü", [], {"x": "中文 😀"}, 0, 0, born, "10.1.2.3:5555", "10.9.8.7:10911", 16),
     ]
     write(write.frame(ALL_COLUMNS, *rows))
@@ -258,7 +258,7 @@ def test_a_bad_row_fails_the_job_by_number_and_reason_and_nothing_is_visible(
 
 
 def test_bad_rows_are_left_out_on_request_and_listed(write: Writer) -> None:
-    rows: list[tuple[str | None, bytes]] = [(f"good {number}", b"x") for number in range(100)]
+    rows: list[tuple[str | None, bytes]] = [(f"good-{number}", b"x") for number in range(100)]
     for number, (topic, body, _) in enumerate(BAD):
         rows[number * 17 + 3] = (topic, body)
     write(write.frame("topic string, body binary", *rows), badRows="skip")

@@ -10,7 +10,7 @@ from pyspark_commitlog.jobs.asked_for import SparkMessages, check_asked_for
 from pyspark_commitlog.jobs.copied_columns import copied_columns, input_names
 from pyspark_commitlog.session_zone import SESSION_ZONE
 from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
-from pyspark_commitlog.write.undelivered import undelivered
+from pyspark_commitlog.write.undelivered import copied, undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class AppendSource:
     to_topic : str or None
         From a store: append them as new messages of this topic.
     keeps_store_timestamp : bool
-        From a store: whether messages keep their store times.
+        From a store: whether messages keep their store times, and so are the same records.
     is_base64 : bool
         From JSON and CSV: whether bodies are in base64.
     """
@@ -77,7 +77,9 @@ class AppendSource:
         names = copied_columns(self.to_topic, keeps_store_timestamp=self.keeps_store_timestamp)
         options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
         frame = spark.read.format("commitlog").options(**options).load(self.path).toDF(*input_names(names))
-        return frame if self.to_topic is None else undelivered(frame)
+        if self.to_topic is not None:
+            return undelivered(frame)
+        return frame if self.keeps_store_timestamp else copied(frame)
 
 
 def _with_lists(lines: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark_commitlog.jobs.asked_for import LocalMessages, check_asked_for
 from pyspark_commitlog.jobs.copied_columns import copied_columns, input_names
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
-from store_core.answers.life.replay_rows import undelivered
+from store_core.answers.life.replay_rows import copied_batch, undelivered
 from store_core.errors import StoreError
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
@@ -102,7 +102,9 @@ class LocalRows:
         names = input_names(columns)
         batches = (batch.rename_columns(names) for batch in reader)
         schema = reader.schema.empty_table().rename_columns(names).schema
-        return cls(schema, batches if source.to_topic is None else map(undelivered, batches))
+        if source.to_topic is not None:
+            return cls(schema, map(undelivered, batches))
+        return cls(schema, batches if source.keeps_store_timestamp else map(copied_batch, batches))
 
     @classmethod
     def _of_parquet(cls, given: str) -> Self | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
+from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import parse_host
 from store_core.format.record.encode import pack_host
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["WRITE_OPTIONS", "WriteOptions"]
 
 BadRows: TypeAlias = Literal["fail", "skip"]
+NullBody: TypeAlias = Literal["fail", "empty"]
 
 WRITE_OPTIONS: Final = (
     Option(
@@ -69,9 +71,9 @@ WRITE_OPTIONS: Final = (
         "preserveStoreTimestamp",
         "false",
         "rows",
-        "for messages of another store: keep the times in column `store_timestamp`, and delay nothing. Without "
-        "it that column is rejected, messages get the time at which they are appended, and a `delay_level` "
-        "applies",
+        "for messages of another store: keep the times in column `store_timestamp`, and make the same records, of "
+        "any topic. Without it that column is rejected, messages get the time at which they are appended, a "
+        "`delay_level` applies, and topics are those to which clients can send",
     ),
     Option(
         "badRows",
@@ -79,6 +81,7 @@ WRITE_OPTIONS: Final = (
         "rows",
         "`skip` leaves out rows that RocketMQ would reject, and lists them with reasons in `commitlog-sink/refused`",
     ),
+    Option("nullBody", "fail", "rows", "`empty` stores a null body as an empty one; a broker takes no null body"),
     Option("mappedFileSizeCommitLog", "1g", "store", "size of a new store's segments; an existing one keeps its own"),
     Option("mappedFileSizeConsumeQueue", "6000000", "store", "the same for the files of its queues"),
     Option("maxHashSlotNum", "5000000", "store", "the same for the slots of its index files"),
@@ -143,7 +146,7 @@ class WriteOptions:
     queue_nums : int
     store_host, born_host : tuple of str and int
     preserve_store_timestamp, overwrite_store : bool
-    bad_rows, rebuild : str
+    bad_rows, null_body, rebuild : str
     staging, report : Path or None
     dry_run : bool
     """
@@ -157,6 +160,7 @@ class WriteOptions:
     born_host: tuple[str, int]
     preserve_store_timestamp: bool
     bad_rows: BadRows
+    null_body: NullBody
     rebuild: Rebuild
     overwrite_store: bool
     staging: Path | None
@@ -183,13 +187,14 @@ class WriteOptions:
         return cls(
             root=_path("path", given.get("path")),
             config=_config(release, text, given.keys()),
-            topic=_not_empty("topic", given.get("topic")),
+            topic=_topic(_not_empty("topic", given.get("topic")), release),
             queue_nums=_queue_nums(text["queuenums"]),
             sharding_key=_not_empty("shardingKey", given.get("shardingkey")),
             store_host=_host("storeHost", text["storehost"], release),
             born_host=_host("bornHost", text["bornhost"], release),
             preserve_store_timestamp=_boolean("preserveStoreTimestamp", text["preservestoretimestamp"]),
             bad_rows=_one_of("badRows", text["badrows"], "fail", "skip"),
+            null_body=_one_of("nullBody", text["nullbody"], "fail", "empty"),
             rebuild=_one_of("rebuild", text["rebuild"], "all", "queues", "none"),
             overwrite_store=_boolean("overwriteStore", text["overwritestore"]),
             staging=_path("stagingDir", given["stagingdir"]) if "stagingdir" in given else None,
@@ -241,6 +246,13 @@ def _path(name: str, text: str | None) -> Path:
 def _not_empty(name: str, text: str | None) -> str | None:
     if text is not None and not text.strip():
         raise _refuse(name, "some text", text)
+    return text
+
+
+def _topic(text: str | None, release: Release) -> str | None:
+    refusal = None if text is None else send_refusal(text, release)
+    if refusal is not None:
+        raise InvalidOptionError(f"option topic {text!r}: {refusal}")
     return text
 
 

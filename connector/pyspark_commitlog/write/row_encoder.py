@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_commitlog.write.row_properties import refuse_separators, without_property_crc
-from pyspark_commitlog.write.row_refusals import obvious_refusals, queue_refusal
+from pyspark_commitlog.write.row_properties import refuse_separators, without_delivery, without_property_crc
+from pyspark_commitlog.write.row_refusals import NULL_BODY, obvious_refusals, queue_refusal
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columnar.java_hashes import hash_codes
-from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.store.put.bulk_append import fits
 from store_core.store.sink.staged_batch import StagedBatch
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["STORE_TIMESTAMP", "RefusedRow", "RowEncoder"]
 
 STORE_TIMESTAMP: Final = "store_timestamp"
-_DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _ROW: Final = re.compile(r"^row \d+:? ")
 """The beginning of an `encode_batch` error; it counts from the first row of the call."""
 
@@ -70,9 +68,9 @@ class _Rows:
     store_timestamps: npt.NDArray[np.int64] | None
 
     @property
-    def is_delayed(self) -> bool:
-        """Whether these rows were sent to the topics of delayed messages earlier."""
-        return self.messages.column("topic")[0].as_py() in _DELAYED
+    def are_sent(self) -> bool:
+        """Whether they are new messages of clients, in place of records of another store that are made again."""
+        return self.store_timestamps is None
 
     def slice(self, start: int, count: int) -> _Rows:
         times, rows = self.store_timestamps, slice(start, start + count)
@@ -117,7 +115,7 @@ class RowEncoder:
         Yields
         ------
         StagedBatch
-            One, unless rows are left out, some were delayed earlier, or they are large in total.
+            One, unless rows are left out, or they are large in total.
 
         Raises
         ------
@@ -128,7 +126,7 @@ class RowEncoder:
             return
         rows = self._rows(batch)
         known = len(self.refused)
-        cuts = _cuts_at_delayed(rows.messages.column("topic")) | _cuts_by_size(rows.messages)
+        cuts = _cuts_by_size(rows.messages)
         for start, stop in pairwise(sorted({0, *cuts, batch.num_rows})):
             yield from self._encode(rows.slice(start, stop - start))
         self.refused[known:] = sorted(self.refused[known:], key=lambda refused: refused.row)
@@ -143,7 +141,7 @@ class RowEncoder:
             if count == 1:
                 self._refuse(rows, 0, str(error))
                 return
-            obvious = obvious_refusals(rows.messages, self._options.config)
+            obvious = obvious_refusals(rows.messages, self._options, are_sent=rows.are_sent)
             for row, reason in sorted(obvious.items()):
                 self._refuse(rows, row, reason)
             if obvious:
@@ -168,23 +166,26 @@ class RowEncoder:
         times = rows.store_timestamps
         if times is not None and (times <= 0).any():
             raise InvalidOptionError("store_timestamp is missing, or not after 1970")
-        self._check_input(rows.messages)
+        self._check_input(rows)
         records = encode_batch(
             rows.messages,
             options.config.encode_rules,
             store_host=options.store_host,
             born_host=options.born_host,
             born_timestamp=self._now_ms,
-            max_delay_level=None if times is not None or rows.is_delayed else self._levels,
+            max_delay_level=self._levels if rows.are_sent else None,
         )
-        self._check(records)
+        self._check(records, are_sent=rows.are_sent and not self._delays(rows.messages))
         return StagedBatch(records, times)
 
-    def _check_input(self, messages: pa.RecordBatch) -> None:
-        """Refuse rows that would be read back as other messages, and topics that a delay would hide."""
-        refuse_separators(messages, self._options.config.release)
+    def _check_input(self, rows: _Rows) -> None:
+        """Refuse rows without a body, or that would be read back as others, and topics that a delay would hide."""
+        messages, release = rows.messages, self._options.config.release
+        if messages.column("body").null_count and self._options.null_body == "fail":
+            raise InvalidOptionError(NULL_BODY)
+        refuse_separators(messages, release)
         for topic in messages.column("topic").unique().to_pylist() if self._delays(messages) else ():
-            reason = None if topic is None else queue_refusal(topic, 0, self._options.config.release)
+            reason = None if topic is None else queue_refusal(topic, 0, release, is_sent=rows.are_sent)
             if reason is not None:
                 raise InvalidOptionError(reason)
 
@@ -192,10 +193,10 @@ class RowEncoder:
     def _delays(messages: pa.RecordBatch) -> bool:
         return not {"delay_level", "properties", "properties_string"}.isdisjoint(messages.schema.names)
 
-    def _check(self, records: EncodedBatch) -> None:
+    def _check(self, records: EncodedBatch, *, are_sent: bool) -> None:
         """Refuse what no broker accepts, and what no segment or directory can hold."""
         for topic, queue_id in records.queues:
-            reason = queue_refusal(topic, queue_id, self._options.config.release)
+            reason = queue_refusal(topic, queue_id, self._options.config.release, is_sent=are_sent)
             if reason is not None:
                 raise InvalidOptionError(reason)
         size = self._options.config.mapped_file_size_commit_log
@@ -209,6 +210,8 @@ class RowEncoder:
         columns = {name.lower(): _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
         columns = without_property_crc(columns)
         times = columns.pop(STORE_TIMESTAMP, None)
+        if times is None:
+            columns = without_delivery(columns)
         if options.topic is not None:
             columns["topic"] = pa.repeat(options.topic, count)
         given = columns.get("queue_id")
@@ -243,15 +246,6 @@ class RowEncoder:
         for name, count in zip(names, counts.tolist(), strict=True):
             self._turns[name] += count
         return turns % self._options.queue_nums
-
-
-def _cuts_at_delayed(topics: pa.Array) -> set[int]:
-    """Return where to cut rows: where messages that were already delayed, by their topic, begin or end.
-
-    Their properties still ask for the delay, so they would be delayed once more.
-    """
-    is_delayed = pc.is_in(topics, pa.array(_DELAYED)).to_numpy(zero_copy_only=False)
-    return set((np.flatnonzero(np.diff(is_delayed)) + 1).tolist())
 
 
 def _cuts_by_size(messages: pa.RecordBatch) -> set[int]:

@@ -10,17 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import InvalidOptionError
-from store_core.format.columnar.property_maps import without_names
+from store_core.format.columnar.arrow_slices import true_mask
+from store_core.format.columnar.property_maps import have_name, used_names, used_values, without_names
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_CRC, PROPERTY_SEPARATOR
-from store_core.format.property_string import delete_property
+from store_core.format.property_string import REAL_TOPIC, delete_property
+from store_core.format.record.delayed import OF_WAITING
 from store_core.format.releases.release import rules_of
+from store_core.format.sys_flag import TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from store_core.format.releases.release import Release
 
-__all__ = ["refuse_separators", "without_property_crc"]
+__all__ = ["refuse_separators", "without_delivery", "without_property_crc"]
 
 _VALUES: Final = {PROPERTY_SEPARATOR: "byte 2, which ends a property"}
 _NAMES: Final = {NAME_VALUE_SEPARATOR: "byte 1, which ends a name", **_VALUES}
@@ -40,15 +43,46 @@ def without_property_crc(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
     replaced: dict[str, pa.Array] = {}
     strings, properties = columns.get("properties_string"), columns.get("properties")
     if strings is not None and _occurs(strings, PROPERTY_CRC):
-        replaced["properties_string"] = _without_item(strings.cast(pa.binary()))
-    if properties is not None and pc.any(pc.equal(_used(properties, "keys"), PROPERTY_CRC)).as_py():
+        replaced["properties_string"] = _without_items(strings.cast(pa.binary()), (PROPERTY_CRC,))
+    if properties is not None and pc.any(pc.equal(used_names(properties), PROPERTY_CRC)).as_py():
         replaced["properties"] = without_names(properties, (PROPERTY_CRC,))
     return columns | replaced
 
 
-def _without_item(strings: pa.BinaryArray) -> pa.BinaryArray:
+def without_delivery(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Leave out of delivered messages what they had waited for, a delay or a transaction: they would wait again.
+
+    That a broker delivered them shows ``REAL_TOPIC``: a message that a producer sends has none.
+
+    Parameters
+    ----------
+    columns : dict of str to pyarrow.Array
+        Columns by lower-case name.
+    """
+    strings, properties = columns.get("properties_string"), columns.get("properties")
+    replaced: dict[str, pa.Array] = {}
+    if strings is not None and _occurs(strings, REAL_TOPIC):
+        given = strings.cast(pa.binary())
+        delivered = true_mask(pc.not_equal(given, _without_items(given, (REAL_TOPIC,))))
+        replaced["properties_string"] = pc.if_else(pa.array(delivered), _without_items(given, OF_WAITING), given)
+    elif properties is not None and pc.any(pc.equal(used_names(properties), REAL_TOPIC)).as_py():
+        delivered = have_name(properties, REAL_TOPIC)
+        replaced["properties"] = without_names(properties, OF_WAITING, delivered)
+    else:
+        return columns
+    for name, bits in (("sys_flag", ~TRANSACTION_MASK), ("prepared_transaction_offset", 0)):
+        if name in columns:
+            cleared = pc.bit_wise_and(columns[name], pa.scalar(bits, columns[name].type))
+            replaced[name] = pc.if_else(pa.array(delivered), cleared, columns[name])
+    return columns | replaced
+
+
+def _without_items(strings: pa.BinaryArray, names: Iterable[str]) -> pa.BinaryArray:
     def cut(value: bytes | None) -> bytes | None:
-        return value and delete_property(value.decode("latin-1"), PROPERTY_CRC).encode("latin-1")
+        text = (value or b"").decode("latin-1")
+        for name in names:
+            text = delete_property(text, name)
+        return value and text.encode("latin-1")
 
     return pa.array([cut(value) for value in strings.to_pylist()], pa.binary())
 
@@ -84,15 +118,8 @@ def _texts(messages: pa.RecordBatch, values: dict[str, str]) -> Iterable[tuple[s
             yield name, column.flatten() if is_list else column, values
     if "properties" in messages.schema.names:
         properties = messages.column("properties")
-        yield "names of properties", _used(properties, "keys"), _NAMES
-        yield "values of properties", _used(properties, "items"), values
-
-
-def _used(properties: pa.MapArray, part: str) -> pa.Array:
-    """Return the names or values that the rows of a map use; a slice also carries those of all other rows."""
-    offsets = properties.offsets
-    first, last = offsets[0].as_py(), offsets[len(properties)].as_py()
-    return getattr(properties, part).slice(first, last - first)
+        yield "names of properties", used_names(properties), _NAMES
+        yield "values of properties", used_values(properties), values
 
 
 def _occurs(column: pa.Array, text: str) -> bool:

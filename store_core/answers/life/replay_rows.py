@@ -15,22 +15,28 @@ from store_core.answers.life.provenance import (
 )
 from store_core.format.columnar.property_maps import without_names
 from store_core.format.properties import PROPERTY_CRC
-from store_core.format.property_string import DELAY, REAL_QID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT_MS
-from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC, TIMERS
+from store_core.format.property_string import REAL_TOPIC, RETRY_TOPIC
+from store_core.format.record.delayed import OF_WAITING, SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OF_DELIVERY", "OF_RECORD", "REPLAYED_COLUMNS", "WAITING_TOPICS", "replayed_batch", "undelivered"]
+__all__ = [
+    "OF_DELIVERY",
+    "OF_RECORD",
+    "REPLAYED_COLUMNS",
+    "WAITING_TOPICS",
+    "copied_batch",
+    "replayed_batch",
+    "undelivered",
+]
 
-OF_DELIVERY: Final = (DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGROUP", TIMER_OUT_MS, *TIMERS)
+OF_DELIVERY: Final = (*OF_WAITING, RETRY_TOPIC)
 """Properties by which a broker delivers a message elsewhere; a message that is sent again has none of them."""
 
 WAITING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics in which a broker keeps messages of others, which they name as ``REAL_TOPIC``, until their time."""
-
-_NOT_SENT: Final = (*OF_DELIVERY, PROPERTY_CRC)
 
 REPLAYED_COLUMNS: Final = (
     *("topic", "body", "flag", "sys_flag", "born_timestamp_ms", "born_host"),
@@ -55,19 +61,39 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def undelivered(batch: pa.RecordBatch) -> pa.RecordBatch:
+def undelivered(batch: pa.RecordBatch, left_out: tuple[str, ...] = OF_DELIVERY) -> pa.RecordBatch:
     """Return messages as new ones: without what the delivery of the old ones, or their records, put into them.
 
     Parameters
     ----------
     batch : pyarrow.RecordBatch
         With `properties` and `sys_flag`; other columns stay as they are.
+    left_out : tuple of str
+        Names of properties.
     """
     names = batch.schema.names
     columns = dict(zip(names, batch.columns, strict=True))
-    columns["properties"] = without_names(columns["properties"], _NOT_SENT)
+    columns["properties"] = without_names(columns["properties"], (*left_out, PROPERTY_CRC))
     columns["sys_flag"] = pc.bit_wise_and(columns["sys_flag"], pa.scalar(~OF_RECORD, pa.int32()))
     return pa.RecordBatch.from_arrays([columns[name] for name in names], names)
+
+
+def copied_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return messages as new ones of the same topics and queues; those that wait go to their own topics, in turn.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        With `topic`, `queue_id`, `properties` and `sys_flag`; other columns stay as they are.
+    """
+    real = pc.map_lookup(batch["properties"], pa.scalar(REAL_TOPIC), "last")
+    is_waiting = pc.and_(pc.is_in(batch["topic"], pa.array(WAITING_TOPICS)), pc.is_valid(real))
+    changed = {
+        "topic": pc.if_else(is_waiting, real, batch["topic"]),
+        "queue_id": pc.if_else(is_waiting, pa.scalar(None, pa.int32()), batch["queue_id"]),
+    }
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True)) | changed
+    return undelivered(pa.RecordBatch.from_pydict(columns), OF_WAITING)
 
 
 def replayed_batch(

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import re
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from store_core.answers.config_notes import config_or_note
 from store_core.broker.topic_config import TopicConfig
-from store_core.broker.topic_kind import TopicKind, kind_of_topic
+from store_core.broker.topic_kind import TopicKind, kind_of_topic, send_refusal
 from store_core.errors import InvalidOptionError
 from store_core.files.config_paths import TOPICS_FILE
 from store_core.queue.queue_path import refusal_of
-from store_core.store.put.put_checks import topic_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from store_core.broker.config_fields import ConfigFields
     from store_core.format.releases.release import Release
 
-__all__ = ["TargetQueues", "check_targets", "is_kept_by_broker", "is_producible"]
+__all__ = ["TargetQueues", "check_targets", "is_kept_by_broker"]
 
 _QUEUES: Final = 4
 """Queues of a topic that is not configured: RocketMQ's default of producers (``defaultTopicQueueNums``)."""
@@ -35,10 +33,6 @@ _LONGEST_NAME: Final = 100
 
 _OWN: Final = frozenset({TopicKind.HALF, TopicKind.OP, TopicKind.SCHEDULE, TopicKind.TIMER, TopicKind.SYSTEM})
 """Topics whose messages a broker acts on."""
-
-
-_PRODUCIBLE: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-"""Topics to which producers can send (``TopicValidator.validateTopic``)."""
 
 
 class TargetQueues:
@@ -78,11 +72,6 @@ def is_kept_by_broker(topic: str) -> bool:
     return kind_of_topic(topic) in _OWN
 
 
-def is_producible(topic: str) -> bool:
-    """Return whether a topic has a name that producers can send to."""
-    return _PRODUCIBLE.fullmatch(topic) is not None
-
-
 def check_targets(topics: Iterable[str], queues: TargetQueues, release: Release) -> None:
     """Refuse topics that no broker accepts, or no directory can hold, or that a broker keeps for itself.
 
@@ -97,7 +86,7 @@ def check_targets(topics: Iterable[str], queues: TargetQueues, release: Release)
                 f"messages of topic {topic!r} can't be replayed to it: a broker keeps there "
                 f"{kind_of_topic(topic).value}. Choose others by topic, or name another target: option to_topic"
             )
-        reason = topic_refusal(topic, release) or refusal_of(topic, queues.count_of(topic) - 1)
+        reason = send_refusal(topic, release) or refusal_of(topic, queues.count_of(topic) - 1)
         if reason is not None:
             raise InvalidOptionError(f"topic {topic[:_LONGEST_NAME]!r}: {reason}")
 

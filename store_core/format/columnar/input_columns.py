@@ -23,7 +23,7 @@ __all__ = ["INPUT_COLUMNS", "INT32_COLUMNS", "UNKNOWN_HOST", "MessageColumns", "
 
 INPUT_COLUMNS: Final = {
     "topic": "string, required",
-    "body": "binary or string, required; null counts as empty",
+    "body": "binary or string, required; null is rejected, unless `nullBody` says otherwise",
     "queue_id": "int; where it is missing or null, queues are taken in turn",
     "tags": "string: property TAGS",
     "keys": "list of strings, or one string: property KEYS",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
 
 __all__ = [
+    "OF_WAITING",
     "SCHEDULE_TOPIC",
     "TIMERS",
     "TIMER_TOPIC",
@@ -47,6 +48,12 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TIMERS: Final = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 """Properties that state when a message is due, other than by a level (5.0 and later)."""
+
+OF_WAITING: Final = (DELAY, REAL_TOPIC, REAL_QID, "TRAN_MSG", "PGROUP", TIMER_OUT_MS, *TIMERS)
+"""Properties of a message that waits in a topic of the broker for its time or its transaction.
+
+A broker leaves most of them in what it delivers; which of a record that has ``REAL_TOPIC`` ask for nothing any more.
+"""
 
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _JAVA_INT: Final = re.compile(r"[+-]?\d+")

@@ -35,6 +35,7 @@ _4_3: Final = ReleaseRules(
     group_commit_attempts=2,
     group_commit_pause_ms=0,
     # putting
+    reserves_default_topic=True,
     stamps_batches_before_lock=True,
     # recovery
     goes_on_after_odd_size=True,
@@ -65,6 +66,7 @@ _4_9: Final = replace(
     covers_log_to_record_end=True,
     counts_hash_slots_in_use=True,
     # putting
+    reserves_default_topic=False,
     checks_page_cache_before_message=True,
     reports_long_properties_as_illegal=True,
     stamps_batches_before_lock=False,
@@ -199,6 +201,8 @@ _5_4: Final = replace(
     # records and properties
     cancels_timers_by_topic_and_key=False,
     gives_members_batch_properties=False,
+    # putting
+    takes_long_retry_topics=True,
     # consume queues and index
     indexes_tags=True,
     # recovery

@@ -35,6 +35,14 @@ class StoreFeatures:
         "a topic may have 127 bytes, that of a retry topic 255; before, 127 characters",
         "HookUtils.checkBeforePutMessage, 5.x",
     )
+    reserves_default_topic: bool = _put(
+        "clients may not send to TBW102, the topic of which others are made automatically",
+        "TopicConfigManager.isTopicCanSendMessage, 4.3.0",
+    )
+    takes_long_retry_topics: bool = _put(
+        "clients may send to retry topics of up to 255 characters; before, of up to 127",
+        "TopicValidator.validateTopic, 5.4.0",
+    )
     checks_page_cache_before_message: bool = _put(
         "a busy page cache is reported rather than an illegal message",
         "DefaultMessageStore.asyncPutMessage, 4.9.x",
