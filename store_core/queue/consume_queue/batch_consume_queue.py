@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
-from store_core.queue.consume_queue import batch_consume_queue_bounds as bounds
+from store_core.queue.consume_queue import batch_consume_queue_search as search
 from store_core.queue.consume_queue.batch_consume_queue_search import units_from, units_of_time
 from store_core.queue.consume_queue.expired_units import delete_expired_files
 from store_core.queue.units.batch_consume_queue_unit import (
@@ -143,7 +143,7 @@ class BatchConsumeQueue:
         without files is unchanged.
         """
         self._is_recovering = True
-        found = bounds.recover(self.mapped_file_queue, clear_tail=False)
+        found = search.recover(self.mapped_file_queue, clear_tail=False)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
@@ -341,12 +341,12 @@ class BatchConsumeQueue:
     def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
         """Drop the units that point at or after the log's new end; return what was dropped.
 
-        See `store_core.queue.consume_queue.batch_consume_queue_bounds.truncate`. `max_physical_offset` becomes that of
+        See `store_core.queue.consume_queue.batch_consume_queue_search.truncate`. `max_physical_offset` becomes that of
         the last unit; for an empty queue one less than `physical_offset`.
         """
         queue = self.mapped_file_queue
         self.max_physical_offset = physical_offset - 1
-        found = bounds.truncate(queue, physical_offset, self._file_system, clear_tail=self._writable)
+        found = search.truncate(queue, physical_offset, self._file_system, clear_tail=self._writable)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         queue.flushed_where = min(queue.flushed_where, queue.max_offset)

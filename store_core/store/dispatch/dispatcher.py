@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatching records of the log: units to the queues, keys to the index."""
+"""Dispatching records of the log: units to the queues, keys to the index, which may be built in parallel."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 
+from store_core.files.worker_thread import WorkerThread
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_request import DispatchRequest
 from store_core.queue.dispatch.stored_batch import StoredBatch
-from store_core.store.dispatch.index_thread import IndexThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     import numpy.typing as npt
 
@@ -23,7 +25,48 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.index.index_service import IndexService
 
-__all__ = ["Dispatcher", "FilterBitMap", "select_rows"]
+__all__ = ["Dispatcher", "FilterBitMap", "IndexThread", "select_rows"]
+
+
+_MOST_WAITING: Final = 3
+"""Maximum batches waiting for, or being processed by, the thread when another arrives."""
+
+
+class IndexThread:
+    """Context manager that puts keys of batches into the index in one thread and syncs them in another.
+
+    NumPy releases the interpreter lock in its loops, so queues and index use two processors.
+
+    Parameters
+    ----------
+    index : IndexService
+    """
+
+    def __init__(self, index: IndexService) -> None:
+        self._index = index
+        self._builder = WorkerThread("index", _MOST_WAITING)
+        self._syncer = ThreadPoolExecutor(1, "sync")
+        self._syncing: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._builder.close()
+        self._syncer.shutdown()
+
+    def build(self, batch: DispatchBatch) -> None:
+        """Queue a batch whose keys are to be put; raise any earlier failure."""
+        self._builder.take(self._build, batch)
+
+    def _build(self, batch: DispatchBatch) -> None:
+        self._index.build_indexes(batch, write_back=False)
+        if self._syncing is None or self._syncing.done():
+            self._syncing = self._syncer.submit(self._index.sync_ahead)
+
+    def wait(self) -> None:
+        """Wait until the keys of all batches are put; raise any failure."""
+        self._builder.wait()
 
 
 class FilterBitMap(Protocol):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appending prepared messages under the put lock, one writer at a time."""
+"""Appending prepared messages under the put lock, whose holder is the log's only writer."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from store_core.errors import SegmentLayoutError
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.record.append import do_append
 from store_core.store.put.bulk_append import append_records, join_results
-from store_core.store.put.put_message_lock import make_put_message_lock
 from store_core.store.put.put_result import PutMessageResult
 
 if TYPE_CHECKING:
@@ -30,7 +30,59 @@ if TYPE_CHECKING:
     from store_core.store.put.queue_offsets import QueueOffsets
     from store_core.store.state.store_stats import StoreStats
 
-__all__ = ["LogAppender"]
+__all__ = ["LogAppender", "PutMessageLock", "PutMessageReentrantLock", "PutMessageSpinLock", "make_put_message_lock"]
+
+
+class PutMessageLock(Protocol):
+    """A lock for a ``with`` statement (RocketMQ: ``PutMessageLock``)."""
+
+    def __enter__(self) -> object:
+        """Acquire the lock, waiting if needed."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Release it."""
+        ...
+
+
+class PutMessageReentrantLock:
+    """A lock that puts waiting threads to sleep (RocketMQ: ``PutMessageReentrantLock``)."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class PutMessageSpinLock:
+    """A lock that waiting threads retry in a loop (RocketMQ: ``PutMessageSpinLock``).
+
+    Between tries the waiting thread yields, since a tight loop would keep the holder from running. The lock is not
+    re-entrant.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        while not self._lock.acquire(blocking=False):
+            self._clock.sleep(0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def make_put_message_lock(*, reentrant: bool, clock: Clock) -> PutMessageLock:
+    """Choose the kind of lock (``useReentrantLockWhenPutMessage``)."""
+    return PutMessageReentrantLock() if reentrant else PutMessageSpinLock(clock)
+
 
 _LOG: Final = logging.getLogger("store_core")
 _SLOW_MS: Final = 500

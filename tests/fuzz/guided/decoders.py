@@ -36,7 +36,7 @@ from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.index.index_file import IndexFile
 from store_core.queue.queue_rules import QueueRules
-from store_core.queue.rocksdb.queue_key import parse_bound_key, unit_key
+from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
 from store_core.queue.rocksdb.store_entry import FAMILIES, is_place
 from store_core.queue.timer.timer_log import TIMER_DTYPE, TimerChains, due_times, timer_units
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE, are_valid, count_true

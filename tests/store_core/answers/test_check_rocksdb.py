@@ -13,8 +13,7 @@ from rocksdict import Options, Rdict
 from store_core.answers import check, plan_repair, repair
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.errors import UnsupportedStoreError
-from store_core.queue.rocksdb.queue_key import unit_key
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, unit_key
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.answers.planting import plant
 from tests.store_core.files.store_kinds import every_file

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.store.diff.differing_bytes import JOINED, DifferingBytes, compare_bytes
+from store_core.store.diff.segment_diff import JOINED, DifferingBytes, compare_bytes
 
 
 def pairs() -> st.SearchStrategy[tuple[bytes, bytes]]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from store_core import CorruptRecordError, ReadOptions, StoreError, read_messages, read_range
 from store_core.format.columns import arrow_schema
-from store_core.queue.rocksdb.queue_key import unit_key
+from store_core.queue.rocksdb.rocksdb_queues import unit_key
 from store_core.store.read.lookup.costs import LookUpCosts
 from store_core.store.read.lookup.proofs import PROOFS
 from store_core.store.read.option_values import ReadMode

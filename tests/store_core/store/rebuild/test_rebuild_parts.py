@@ -19,7 +19,7 @@ from store_core.queue.units.unit_codec import PackedUnits, pack_whole, unpack_un
 from store_core.queue.units.unit_rows import UnitRows
 from store_core.store.config.derived_sizes import DerivedSizes
 from store_core.store.rebuild.checkpoint import update_checkpoint
-from store_core.store.rebuild.unit_gaps import UnitGaps
+from store_core.store.rebuild.files import UnitGaps
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:

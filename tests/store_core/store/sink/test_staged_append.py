@@ -24,8 +24,7 @@ from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.reput import ReputMessageService
 from store_core.store.sink import hidden_append, staged_append
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
-from store_core.store.sink.known_records import KnownRecords
-from store_core.store.sink.staged_append import append_staged
+from store_core.store.sink.staged_append import KnownRecords, append_staged
 from tests.builders import Record
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.mortal_disk import MortalFileSystem
