@@ -43,6 +43,7 @@ from store_core.answers.store_retention import retention_by
 from store_core.answers.store_transactions import transactions_by
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.configured_store import config_of
 
 if TYPE_CHECKING:
     import os
@@ -267,16 +268,18 @@ def plan_repair(
         return Answer(spark, plan_repair_by(engine, path, options))
 
 
-def recover(
+def recover(  # noqa: PLR0913 -- as `store_core.answers.recover`
     spark: SparkSession,
     path: str | os.PathLike[str],
-    config: MessageStoreConfig | None = None,
+    config: MessageStoreConfig | str | os.PathLike[str] | None = None,
     *,
+    store_path_commit_log: str | os.PathLike[str] | None = None,
     releases: Sequence[Release] = (DEFAULT_RELEASE,),
     most_messages: int | None = MOST_MESSAGES,
 ) -> Answer[RecoverReport]:
     """Say what opening a store would do, a task for each release; see `store_core.answers.recover`."""
     with _engine(spark, "recover") as engine:
+        config = config_of(config, store_path_commit_log)
         return Answer(spark, recover_by(engine, path, config, releases=releases, most_messages=most_messages))
 
 

@@ -76,7 +76,6 @@ def recover(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dry-run", action="store_true", required=True, help="change nothing; required")
     shown = "RocketMQ that would open the store; all: each, side by side (default %(default)s)"
     parser.add_argument("--release", choices=RELEASE_CHOICES, default=DEFAULT_RELEASE, help=shown)
-    parser.add_argument("--config", metavar="FILE", help="the broker's configuration, for sizes that are not the usual")
     listed = f"list all messages that would be truncated, not just {MOST_MESSAGES}"
     parser.add_argument("--messages", action="store_true", help=listed)
     given = parser.parse_args(arguments)
@@ -86,9 +85,9 @@ def recover(arguments: Sequence[str] | None = None) -> int:
 def _recovered(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     """Make the dry runs."""
     from store_core.answers.store_recover import recover_by
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.configured_store import config_of
 
-    config = None if given.config is None else MessageStoreConfig.from_properties(given.config)
+    config = config_of(given.config, given.store_path_commit_log)
     most = None if given.messages else MOST_MESSAGES
     return recover_by(engine, given.store, config, releases=RELEASE_CHOICES[given.release], most_messages=most)
 
@@ -104,10 +103,11 @@ def repair(arguments: Sequence[str] | None = None) -> int:
     for option, what in (("--hash-slot-num", "slots"), ("--index-num", "entries")):
         parser.add_argument(option, type=int, metavar="N", help=f"{what} of an index file, if no file shows them")
     given = parser.parse_args(arguments)
-    said = (given.release, given.config, given.hash_slot_num, given.index_num)
+    said = (given.release, given.config, given.store_path_commit_log, given.hash_slot_num, given.index_num)
     if given.apply is not None and any(each is not None for each in said):
         parser.error(
-            "--apply takes everything from its plan: it goes with no --release, --config, --hash-slot-num, --index-num"
+            "--apply takes everything from its plan: it goes with no --release, --config, --store-path-commit-log, "
+            "--hash-slot-num, --index-num"
         )
     return run_answer(parser.prog, given, lambda engine: _repaired(engine, given))
 
@@ -122,6 +122,7 @@ def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     options = CheckOptions(
         release=given.release or DEFAULT_RELEASE,
         broker_config=given.config,
+        store_path_commit_log=given.store_path_commit_log,
         hash_slot_num=given.hash_slot_num,
         index_num=given.index_num,
     )
@@ -151,7 +152,6 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--release", choices=RELEASES, help=f"RocketMQ that serves the store (default {DEFAULT_RELEASE})"
     )
-    parser.add_argument("--config", metavar="FILE", help="the broker's configuration, for sizes that no file shows")
 
 
 def _new_file(path: str) -> str:

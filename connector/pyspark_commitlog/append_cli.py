@@ -70,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--where", metavar="SQL92", help="from a store: only messages that a consumer with this filter would get")
     add("--to-topic", metavar="TOPIC", help="append them as new messages of this topic")
     add("--preserve-store-timestamp", action="store_true", help="keep the store times of messages")
+    add("--config", metavar="FILE", help="of the store's broker: where its log is, sizes, delays")
+    log = "the log that is meant, if the store has one and --config names another; commas separate directories"
+    add("--store-path-commit-log", metavar="PATH", help=log)
     add("--read-option", action="append", default=[], metavar="NAME=VALUE", help="any read option of the data source")
     add("--write-option", action="append", default=[], metavar="NAME=VALUE", help="any option of writing")
     add("--commit-id", metavar="NAME", help="append nothing if a job of this name has already been appended")
@@ -142,7 +145,7 @@ def _check_paths(options: argparse.Namespace, source: AppendSource, writes: Writ
         from store_core.files.store_path import list_segments
 
         asked = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
-        list_segments(asked.paths, reads_entries=True, storage=asked.read.storage)
+        list_segments(asked.read.located(asked.paths), reads_entries=True, storage=asked.read.storage)
     else:
         check_source(f"--{source.format}", source.path)
     if not writes.dry_run:
@@ -157,6 +160,8 @@ def _write_options(options: argparse.Namespace) -> dict[str, str]:
     named = {
         "topic": options.to_topic,
         "commitId": options.commit_id,
+        "config": options.config,
+        "storePathCommitLog": options.store_path_commit_log,
         "preserveStoreTimestamp": "true" if options.preserve_store_timestamp else None,
         "dryRun": "true" if options.dry_run else None,
     }

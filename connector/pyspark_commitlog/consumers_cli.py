@@ -55,7 +55,6 @@ def retention(arguments: Sequence[str] | None = None) -> int:
     parser = store_parser("commitlog-retention", "Says what a broker will delete, and when.", _RETENTION_REMARK)
     add_storage(parser)
     parser.add_argument("--days", type=int, default=14, metavar="N", help="how many (default %(default)s)")
-    parser.add_argument("--config", metavar="FILE", help="the broker's configuration")
     add_release(parser)
     parser.add_argument("--now", metavar="TIME", help="the present, ms or ISO 8601 (default the clock)")
     parser.add_argument("--time-zone", metavar="ZONE", help="of the broker's machine (default this machine's)")

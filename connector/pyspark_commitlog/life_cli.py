@@ -33,12 +33,11 @@ def trace(arguments: Sequence[str] | None = None) -> int:
     add_storage(parser)
     parser.add_argument("what", metavar="WHAT", help="a key, a unique key, a message id, or TOPIC/QUEUE/OFFSET")
     parser.add_argument("--as", dest="kind", type=WordKind, choices=list(WordKind), help="what WHAT is")
-    _add_config(parser)
     add_release(parser)
     given = parser.parse_args(arguments)
     from store_core.answers.message_trace import TraceOptions, trace_by
 
-    options = TraceOptions(kind=given.kind, broker_config=given.broker_config, release=given.release)
+    options = TraceOptions(kind=given.kind, broker_config=given.config, release=given.release)
     return run_answer(parser.prog, given, lambda engine: trace_by(engine, given.store, given.what, options))
 
 
@@ -68,13 +67,12 @@ def delays(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--late-after", type=int, default=60, metavar="SECONDS", help="how long one may be overdue without a finding"
     )
-    _add_config(parser)
     _add_judging(parser)
     given = parser.parse_args(arguments)
     from store_core.answers.store_delays import DelaysOptions, delays_by
 
-    names = ("late_after", "broker_config", "lists_all", "most_rows", "release")
-    options = DelaysOptions(at=given.at, **{name: getattr(given, name) for name in names})
+    names = ("late_after", "lists_all", "most_rows", "release")
+    options = DelaysOptions(at=given.at, broker_config=given.config, **{name: getattr(given, name) for name in names})
     return run_answer(parser.prog, given, lambda engine: delays_by(engine, given.store, options))
 
 
@@ -114,6 +112,8 @@ def replay(arguments: Sequence[str] | None = None) -> int:
     names = ("replay_id", "to_topic", "queues", "dry_run", "release")
     options = ReplayOptions(**{name: getattr(given, name) for name in names})
     edit, read = pairs_of("--edit", given.edit), pairs_of("--read-option", given.read_option)
+    places = {"config": given.config, "storePathCommitLog": given.store_path_commit_log}
+    read |= {name: text for name, text in places.items() if text is not None}
 
     def replayed(spark: SparkSession) -> ReplayReport:
         from pyspark_commitlog.replaying import replay_report
@@ -121,10 +121,6 @@ def replay(arguments: Sequence[str] | None = None) -> int:
         return replay_report(spark, given.store, given.into or given.store, options, given.where, edit, read)
 
     return run_in_session(parser.prog, given, replayed)
-
-
-def _add_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", dest="broker_config", metavar="FILE", help="the broker's, for messageDelayLevel")
 
 
 def _add_judging(parser: argparse.ArgumentParser) -> None:

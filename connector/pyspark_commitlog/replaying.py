@@ -40,6 +40,8 @@ _WRITTEN: Final = ("topic", "body", "flag", "sys_flag", "born_host", "properties
 _BORN: Final = "born_timestamp_ms"
 _EDITED: Final = ("topic", "body", "flag", "properties")
 _ORIGIN: Final = "_origin_topic"
+_PLACES: Final = frozenset({"config", "storepathcommitlog"})
+"""Options that say where the log of a store is, for reading and for writing."""
 
 
 def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
@@ -67,7 +69,9 @@ def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
     queues = TargetQueues(Path(into), options.queues)
     check_targets(targets, queues, options.release)
     written = frame.select(*_WRITTEN, F.col(_BORN).alias("born_timestamp"))
-    facts = _appended(written, source, into, replace(options, queues=queues.least_of(targets)))
+    is_source = Path(source).resolve() == Path(into).resolve()
+    places = {name: text for name, text in read.items() if is_source and name.lower() in _PLACES}
+    facts = _appended(written, source, into, replace(options, queues=queues.least_of(targets)), places)
     return ReplayReport.of(facts, {} if facts.is_repeat and not options.dry_run else {"topics": topics})
 
 
@@ -86,7 +90,11 @@ def _as_new(frame: DataFrame, options: ReplayOptions, edit: Mapping[str, str]) -
 
 
 def _appended(
-    frame: DataFrame, source: str | os.PathLike[str], into: str | os.PathLike[str], options: ReplayOptions
+    frame: DataFrame,
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    options: ReplayOptions,
+    places: Mapping[str, str],
 ) -> ReplayFacts:
     with tempfile.TemporaryDirectory(prefix="commitlog-replay-") as directory:
         report = Path(directory) / "report.json"
@@ -97,7 +105,7 @@ def _appended(
             "release": options.release,
             "report": str(report),
         }
-        frame.write.format("commitlog").mode("append").options(**given).save(str(into))
+        frame.write.format("commitlog").mode("append").options(**given, **places).save(str(into))
         done = json.loads(report.read_text(encoding="utf-8"))
     return ReplayFacts(
         source=str(source),

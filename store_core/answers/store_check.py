@@ -389,4 +389,4 @@ class _Check:
         files, rules = tuple(file.path for file in index.loaded), self.plan.rules.queue_rules
         end = judged.report.end_offset
         checks = self.engine.run(ChainJob(files, rules, self.plan.store, end, bounds.is_open))
-        IndexFindings(judged.report, index, checks, bounds, self.plan.store / INDEX_DIRECTORY).add_to(tally)
+        IndexFindings(judged.report, index, checks, bounds, self.plan.store).add_to(tally)

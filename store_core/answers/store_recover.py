@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from store_core.files.store_path import path_of
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.checked_config import check_is_store
 from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.configured_store import config_of, configured_store
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages
 
@@ -69,8 +69,9 @@ class _DryRuns:
 
 def recover(  # noqa: PLR0913 -- what is run, by how many processes, and who is informed
     path: str | os.PathLike[str],
-    config: MessageStoreConfig | None = None,
+    config: MessageStoreConfig | str | os.PathLike[str] | None = None,
     *,
+    store_path_commit_log: str | os.PathLike[str] | None = None,
     releases: Sequence[Release] = (DEFAULT_RELEASE,),
     most_messages: int | None = MOST_MESSAGES,
     processes: int = 1,
@@ -84,8 +85,10 @@ def recover(  # noqa: PLR0913 -- what is run, by how many processes, and who is 
     ----------
     path : path
         The store root.
-    config : MessageStoreConfig, optional
-        Its release does not count.
+    config : MessageStoreConfig or path, optional
+        The broker's configuration, or the file with it. Its release does not count.
+    store_path_commit_log : path, optional
+        Which log is meant, where the store has one and the configuration names another; by default its own.
     releases : sequence of str
         RocketMQ releases that would open the store, each as if it were the only one.
     most_messages : int or None
@@ -109,6 +112,7 @@ def recover(  # noqa: PLR0913 -- what is run, by how many processes, and who is 
     >>> print(recover(store, releases=RELEASES).to_text())  # doctest: +SKIP
     """
     with local_engine(processes, on_progress) as engine:
+        config = config_of(config, store_path_commit_log)
         return recover_by(engine, path, config, releases=releases, most_messages=most_messages)
 
 
@@ -127,7 +131,8 @@ def recover_by(
             f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
         )
     config = config or MessageStoreConfig()
-    check_is_store(Path(path), config, OsFileSystem())
+    path = configured_store(path, config)
+    check_is_store(path_of(path), config, OsFileSystem())
     runs = engine.run(_DryRuns(os.fspath(path), config, tuple(releases)))
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]

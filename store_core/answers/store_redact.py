@@ -15,6 +15,7 @@ from store_core.answers.redacting.redact_report import RedactFacts, RedactReport
 from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.scanning.message_scan import PART_BYTES
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
+from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
@@ -24,7 +25,7 @@ from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.store.store_copy import copy_store, digest_of_file, files_below
+from store_core.store.store_copy import copy_store, digest_of_file, files_below, path_in_copy, path_in_source
 
 if TYPE_CHECKING:
     import os
@@ -52,7 +53,7 @@ def redact_by(
 ) -> RedactReport:
     """Redact on an engine, all of whose workers see the directory of the copy; see `redact`."""
     check_is_no_url(Path(store))
-    root = Path(store).resolve()
+    root = store if isinstance(store, ConfiguredRoot) else Path(store).resolve()
     check_is_root(root, OsFileSystem())
     list_segments(root, reads_entries=True, compressed="refused")  # refuses before it copies
     _check_unlocked(root)
@@ -141,12 +142,12 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
     UnsupportedStoreError
         If records can't be rewritten in their places.
     """
-    ranges = plan_ranges(str(root), _READ).ranges
+    ranges = plan_ranges(root, _READ).ranges
     for part in ranges:
         if part.segment.entries is not None:
             raise UnsupportedStoreError(f"{root} has a DLedger log, which can't be redacted: its entries have digests")
     check_plain(part.segment for part in ranges)
-    segments = {part.segment: work / Path(part.segment.path).resolve().relative_to(root) for part in ranges}
+    segments = {part.segment: path_in_copy(Path(part.segment.path), root, work) for part in ranges}
     return tuple(replace(part, segment=replace(part.segment, path=str(segments[part.segment]))) for part in ranges)
 
 
@@ -233,7 +234,7 @@ def _report(  # noqa: PLR0913 -- what a report is made of
 
 
 def _file_row(root: Path, file: SearchedFile) -> Row:
-    is_changed = digest_of_file(root / file.path) != file.digest
+    is_changed = digest_of_file(path_in_source(file.path, root)) != file.digest
     return {"path": file.path, "size": file.size, "is_changed": is_changed, "digest": file.digest}
 
 

@@ -22,7 +22,9 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
+from store_core.files.store_path import path_of
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.store.configured_store import check_log_is_certain
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.output_directory import OutputDirectory
@@ -91,7 +93,7 @@ def plan_repair_by(
     engine: Engine, path: str | os.PathLike[str], options: CheckOptions | None = None, *, clock: Clock | None = None
 ) -> RepairPlan:
     """Plan a repair as `plan_repair` does, with an engine that runs the parts."""
-    store = Path(path)
+    store = path_of(path)
     if is_lock_held(store):
         raise StoreLockedError(
             f"{store} is held by a broker, or another writer, and changes while a plan is made: stop it first. "
@@ -162,6 +164,7 @@ def repair_by(
     store, signed = Path(path).absolute(), SignedPlan.read(plan)
     files, clock = file_system or OsFileSystem(), clock or SystemClock()
     check_is_root(store, files)
+    check_log_is_certain(store, signed.options.broker_config, signed.options.store_path_commit_log)
     with explained_access(store), locked_for_swap(store, files) as resumed:
         checked, deeds, now = _planned(engine, store, signed.options, clock, is_ours=True)
         swap = None

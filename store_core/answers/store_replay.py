@@ -23,6 +23,7 @@ from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.configured_store import config_of
 from store_core.store.least_value import check_least
 from store_core.store.put.bulk_append import fits
 from store_core.store.read.read_messages import read_messages
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["ReplayOptions", "check_read", "replay", "sender_of"]
 
 _LONGEST_ID: Final = 100
+_PLACES: Final = ("storage", "config", "store_path_commit_log")
+"""Options of the reader that say where the source is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,8 @@ class ReplayOptions:
     dry_run : bool
         Whether nothing is appended.
     config : MessageStoreConfig or None
-        Of a store that is made; that of an existing one follows from its files.
+        Of the target; sizes of an existing one follow from its files. By default that of option ``config`` of the
+        reader if it is the source, too.
     release : str
         RocketMQ release that serves both stores.
     """
@@ -176,7 +180,12 @@ def replay(
     if shared | read != read | shared:
         raise InvalidOptionError("release is an option of the replay, for both stores")
     check_read(read)
-    return _Replay(root_of(source), source, Path(into), options, read, clock or SystemClock()).run()
+    given = ReadOptions.parse(**{name: read[name] for name in _PLACES if name in read})
+    root = root_of(given.located(source))
+    if options.config is None and root.resolve() == Path(into).resolve():  # the configuration is the target's, too
+        config = config_of(given.config, given.store_path_commit_log, options.release)
+        options = replace(options, config=config)
+    return _Replay(root, source, Path(into), options, read, clock or SystemClock()).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +202,7 @@ class _Replay:
         files, job = OsFileSystem(), f"job-{uuid.uuid4().hex}"
         config = self.options.config or MessageStoreConfig(release=self.options.release)
         check_root(self.into, config, files)
-        check_lock(self.into, files)
+        check_lock(self.into, config, files)
         config = with_sizes_of(self.into, config, files)
         sink, transaction = SinkDirectory(self.into, files), Transaction(sender_of(self.options.replay_id))
         if self.options.dry_run:

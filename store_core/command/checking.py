@@ -11,7 +11,7 @@ import click
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
-from store_core.command.storage_arguments import with_storage
+from store_core.command.storage_arguments import with_config
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
@@ -33,7 +33,6 @@ __all__ = ["check"]
 @click.argument("store", metavar="STORE")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only queues of this topic; can be repeated.")
 @with_release
-@click.option("--config", metavar="FILE", help="The broker's configuration, for sizes that no file shows.")
 @click.option("--bodies/--no-bodies", default=True, help="Check each body's checksum.  [default: bodies]")
 @click.option(
     "--certificate",
@@ -42,7 +41,7 @@ __all__ = ["check"]
     help="Write the report to a new file as well, as JSON for a ticket.",
 )
 @with_processes
-@with_storage
+@with_config("sizes that no file shows")
 @with_report
 def check(  # noqa: PLR0913 -- the command's own options
     store: Store,

@@ -11,7 +11,7 @@ from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.read_arguments import with_read_options
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
-from store_core.command.storage_arguments import with_storage
+from store_core.command.storage_arguments import with_config, with_storage
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.read.word_kind import WordKind
 
@@ -42,9 +42,7 @@ def _with_judging(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-_with_config: Final = click.option(
-    "--config", "broker_config", metavar="FILE", help="The broker's configuration, for messageDelayLevel."
-)
+_with_config: Final = with_config("messageDelayLevel")
 
 
 def _time_of(at: str | None) -> int | None:
@@ -68,16 +66,15 @@ def _time_of(at: str | None) -> int | None:
     type=click.Choice([kind.value for kind in WordKind]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
-@_with_config
 @with_release
 @with_processes
-@with_storage
+@_with_config
 @with_report
 def trace(  # noqa: PLR0913 -- click passes all by name
     store: Store,
     what: str,
     kind: str | None,
-    broker_config: str | None,
+    config: str | None,
     release: Release,
     processes: int,
     output: ReportOutput,
@@ -90,7 +87,7 @@ def trace(  # noqa: PLR0913 -- click passes all by name
     from store_core.answers.message_trace import TraceOptions, trace_by
 
     word = None if kind is None else WordKind(kind)
-    options = TraceOptions(kind=word, broker_config=broker_config, release=release)
+    options = TraceOptions(kind=word, broker_config=config, release=release)
     with shown_engine(processes) as engine:
         report = trace_by(engine, store, what, options)
     return output.put(report)
@@ -151,12 +148,18 @@ def transactions(store: Store, at: str | None, processes: int, output: ReportOut
     metavar="SECONDS",
     help="An overdue one is a finding after these.",
 )
-@_with_config
 @_with_judging
 @with_processes
-@with_storage
+@_with_config
 @with_report
-def delays(store: Store, at: str | None, processes: int, output: ReportOutput, **judging: Any) -> ExitCode:  # noqa: ANN401 -- as above
+def delays(
+    store: Store,
+    at: str | None,
+    config: str | None,
+    processes: int,
+    output: ReportOutput,
+    **judging: Any,  # noqa: ANN401 -- as above
+) -> ExitCode:
     """Tell when delayed messages and timers are due, which are overdue, and which no broker will deliver.
 
     Only the topics where they wait are read, and delayOffset.json and timercheck. The exit code is 1 if messages are
@@ -164,7 +167,7 @@ def delays(store: Store, at: str | None, processes: int, output: ReportOutput, *
     """
     from store_core.answers.store_delays import DelaysOptions, delays_by
 
-    options = DelaysOptions(at=_time_of(at), **judging)
+    options = DelaysOptions(at=_time_of(at), broker_config=config, **judging)
     with shown_engine(processes) as engine:
         report = delays_by(engine, store, options)
     return output.put(report)

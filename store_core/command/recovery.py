@@ -9,7 +9,9 @@ import click
 
 from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
 from store_core.command.examples import examples
+from store_core.command.notices import warnings_shown
 from store_core.command.report_output import ReleaseChoice, shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import LOG_HELP
 from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ __all__ = ["recover"]
     help="RocketMQ that would open the store; all: what each would do, side by side. Their decisions are in --json and "
     f"--html then.  [default: {DEFAULT_RELEASE}]",
 )
-@click.option("--config", metavar="FILE", help="The broker's configuration, if it does not have the usual file sizes.")
+@click.option("--config", metavar="FILE", help="The broker's configuration, for file sizes, and where the log is.")
+@click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)
 @click.option("--messages", is_flag=True, help=f"List all messages that would be truncated, not just {MOST_MESSAGES}.")
 @with_processes
 @with_report
@@ -45,6 +48,7 @@ def recover(  # noqa: PLR0913 -- the command's own options
     dry_run: bool,  # noqa: FBT001 -- click passes all by name
     release: str,
     config: str | None,
+    store_path_commit_log: str | None,
     messages: bool,  # noqa: FBT001 -- as above
     processes: int,
     output: ReportOutput,
@@ -55,10 +59,11 @@ def recover(  # noqa: PLR0913 -- the command's own options
     change, 1 if something would, 4 if the store would be refused, and 5 if nothing would change but the log is damaged.
     """
     from store_core.answers.store_recover import recover_by
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.configured_store import config_of
 
     del dry_run  # required, so that the command can never mean anything else
-    given = None if config is None else MessageStoreConfig.from_properties(config)
+    with warnings_shown():
+        given = config_of(config, store_path_commit_log)
     most = None if messages else MOST_MESSAGES
     with shown_engine(processes) as engine:
         report = recover_by(engine, store, given, releases=RELEASE_CHOICES[release], most_messages=most)

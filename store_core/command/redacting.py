@@ -9,10 +9,12 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import with_log
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
 
 __all__ = ["redact"]
 
@@ -31,9 +33,10 @@ __all__ = ["redact"]
 @click.option("--key", metavar="KEY", help="The bodies of messages with this key or unique key.")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="All bodies of this topic; can be repeated.")
 @with_processes
+@with_log
 @with_report
 def redact(  # noqa: PLR0913 -- the command's own options
-    store: str,
+    store: Store,
     into: str,
     pattern: str | None,
     text: str | None,

@@ -11,6 +11,7 @@ import click
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import ReleaseChoice, shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import LOG_HELP
 from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ __all__ = ["repair"]
     help=f"RocketMQ that serves the store; goes with a new plan.  [default: {DEFAULT_RELEASE}]",
 )
 @click.option("--config", metavar="FILE", help="The broker's configuration, for a new plan.")
+@click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)
 @click.option(
     "--hash-slot-num",
     type=click.IntRange(1),
@@ -66,6 +68,7 @@ def repair(  # noqa: PLR0913 -- the command's own options
     apply: Path | None,
     release: str | None,
     config: str | None,
+    store_path_commit_log: str | None,
     hash_slot_num: int | None,
     index_num: int | None,
     processes: int,
@@ -84,17 +87,21 @@ def repair(  # noqa: PLR0913 -- the command's own options
     from store_core.answers.store_repair import plan_repair_by, repair_by
 
     if apply is not None:
-        if any(each is not None for each in (plan, release, config, hash_slot_num, index_num)):
+        if any(each is not None for each in (plan, release, config, store_path_commit_log, hash_slot_num, index_num)):
             raise click.UsageError(
                 "--apply takes everything from its plan: it can't be combined with --plan, --release, --config, "
-                "--hash-slot-num, --index-num"
+                "--store-path-commit-log, --hash-slot-num, --index-num"
             )
         with shown_engine(processes) as engine:
             report = repair_by(engine, store, apply)
         return output.put(report)
     check_new("--plan", plan)
     options = CheckOptions(
-        release=release or DEFAULT_RELEASE, broker_config=config, hash_slot_num=hash_slot_num, index_num=index_num
+        release=release or DEFAULT_RELEASE,
+        broker_config=config,
+        store_path_commit_log=store_path_commit_log,
+        hash_slot_num=hash_slot_num,
+        index_num=index_num,
     )
     with shown_engine(processes) as engine:
         made = plan_repair_by(engine, store, options)

@@ -11,7 +11,7 @@ from store_core.answers.limits import MOST_DAYS
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
-from store_core.command.storage_arguments import with_storage
+from store_core.command.storage_arguments import with_config
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ __all__ = ["retention"]
 )
 @click.argument("store", metavar="STORE")
 @click.option("--days", type=click.IntRange(1, MOST_DAYS), default=14, metavar="N", help="How many.  [default: 14]")
-@click.option("--config", "broker_config", metavar="FILE", help="The broker's configuration.")
 @with_release
 @click.option("--file-reserved-time", type=int, metavar="HOURS", help="In place of fileReservedTime.")
 @click.option("--delete-when", metavar="HOURS", help="In place of deleteWhen, such as 04 or 02;14.")
@@ -46,14 +45,15 @@ __all__ = ["retention"]
 @click.option("--now", metavar="TIME", help="The present: ms since 1970, or ISO 8601.  [default: the clock]")
 @click.option("--time-zone", metavar="ZONE", help="Of the broker's machine.  [default: this machine's]")
 @with_processes
-@with_storage
+@with_config("how it deletes")
 @with_report
 @click.pass_context
-def retention(
+def retention(  # noqa: PLR0913 -- click passes all by name
     context: click.Context,
     /,
     store: Store,
     now: str | None,
+    config: str | None,
     processes: int,
     output: ReportOutput,
     **given: Any,  # noqa: ANN401 -- options of `RetentionOptions.of`, by name
@@ -68,6 +68,6 @@ def retention(
     from store_core.answers.store_retention import retention_by
 
     present = Surroundings.of(context).clock.now_ms() if now is None else now
-    options = RetentionOptions.of(present, **given)
+    options = RetentionOptions.of(present, broker_config=config, **given)
     with warnings_shown(), shown_engine(processes) as engine:
         return output.put(retention_by(engine, store, options))

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option of commands about whole stores that says how a storage is opened."""
+"""The options of commands about whole stores that say where a store is: its storage, and its log."""
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
+
+from store_core.command.notices import say, warnings_shown
 
 if TYPE_CHECKING:
     import os
@@ -16,25 +18,57 @@ if TYPE_CHECKING:
 
     Store: TypeAlias = "str | os.PathLike[str]"
 
-__all__ = ["joined", "with_storage"]
+__all__ = ["LOG_HELP", "joined", "with_config", "with_log", "with_storage"]
 
 _STORES: Final = ("store", "a", "b")
 """Arguments that are stores."""
 
 _HELP: Final = "Settings of the object store or file system, if STORE is a URL, such as region=eu-west-1."
+_CONFIG_HELP: Final = "The broker's configuration, which says where the log is (storePathCommitLog)"
+LOG_HELP: Final = "The log that is meant, if STORE has one and --config names another; commas separate directories."
 
 
 def with_storage(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Give a command the option ``--storage``; where its store is a URL, it gets a path with these settings."""
+    """Give a command the options that say where its store is; it gets a path that knows that."""
+    return _with_places(command, f"{_CONFIG_HELP}.", passes_config=False)
 
+
+def with_config(what: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """As `with_storage`, for a command that also gets the file with the configuration, since more in it counts."""
+    return partial(_with_places, help_of_config=f"{_CONFIG_HELP}, and {what}.", passes_config=True)
+
+
+def with_log(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """As `with_storage`, for a command whose store has to be on this machine."""
+    return _with_places(command, f"{_CONFIG_HELP}.", passes_config=False, takes_url=False)
+
+
+def _with_places(
+    command: Callable[..., ExitCode], help_of_config: str, *, passes_config: bool, takes_url: bool = True
+) -> Callable[..., ExitCode]:
     @wraps(command)
-    def run(*, storage: str | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
+    def run(
+        *,
+        storage: str | None = None,
+        config: str | None,
+        store_path_commit_log: str | None,
+        **given: Any,  # noqa: ANN401 -- the command's own
+    ) -> ExitCode:
+        from store_core.files.configured_root import notes_of
         from store_core.store.read.store_at import store_at
 
-        given |= {name: store_at(given[name], storage) for name in _STORES if name in given}
-        return command(**given)
+        with warnings_shown():
+            stores = {name: given[name] for name in _STORES if name in given}
+            given |= {name: store_at(store, storage, config, store_path_commit_log) for name, store in stores.items()}
+        for note in dict.fromkeys(note for name in stores for note in notes_of(given[name])):
+            say(f"warning: {note}")
+        return command(**given, **({"config": config} if passes_config else {}))
 
-    return click.option("--storage", metavar="NAME=VALUE,...", multiple=True, callback=joined, help=_HELP)(run)
+    click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)(run)
+    click.option("--config", metavar="FILE", help=help_of_config)(run)
+    if takes_url:
+        click.option("--storage", metavar="NAME=VALUE,...", multiple=True, callback=joined, help=_HELP)(run)
+    return run
 
 
 def joined(_context: click.Context, _option: click.Parameter, settings: tuple[str, ...]) -> str | None:

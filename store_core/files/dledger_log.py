@@ -4,22 +4,28 @@
 from __future__ import annotations
 
 import re
+import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.segment_source import open_pages
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.columnar.entries import EntryLog
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
+from store_core.format.record.dledger_entry import ENTRY_HEAD_SIZE, ENTRY_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from store_core.files.file_system import FileSystem
+    from store_core.files.segment_source import Segment
 
 __all__ = [
     "MEMBER_DATA",
     "MEMBER_PREFIX",
+    "begins_with_entry",
     "data_directory",
     "dledger_error",
     "dledger_logs",
@@ -35,6 +41,9 @@ MEMBER_DATA: Final = "data"
 _CHECKPOINT: Final = "checkpoint"
 _MOST_BYTES: Final = 4096
 """Bytes of a checkpoint that are looked at; RocketMQ writes some forty."""
+
+_read_frame: Final = struct.Struct(">ii").unpack_from
+"""Magic code and size of an entry; size and magic code of the record in it."""
 
 _COMMITTED: Final = re.compile(r"^committedIndex=(-?[0-9]{1,19})\s*$", re.MULTILINE | re.ASCII)
 _LAST_INDEX: Final = 2**63 - 1
@@ -63,6 +72,23 @@ def data_directory(place: Path, file_system: FileSystem) -> Path | None:
         if data.name == MEMBER_DATA and data.parent.name.startswith(MEMBER_PREFIX) and _is_directory(data, file_system):
             return data
     return None
+
+
+def begins_with_entry(segment: Segment) -> bool:
+    """Return whether a segment begins with an entry; no ordinary record is as short as an entry's magic code says.
+
+    In another storage a directory named as that of an ordinary log is one, which spares a request.
+    """
+    if not segment.is_plain and (segment.codec is not None or Path(segment.path).parent.name == COMMIT_LOG):
+        return False
+    if segment.size < ENTRY_HEAD_SIZE + MIN_RECORD_SIZE:
+        return False
+    with open_pages(segment) as opened:
+        opened.load(0, ENTRY_HEAD_SIZE + MIN_RECORD_SIZE)
+        magic, size = _read_frame(opened.raw.data, 0)
+        _, magic_of_record = _read_frame(opened.raw.data, ENTRY_HEAD_SIZE)
+    is_message = magic_of_record in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2)
+    return magic == ENTRY_MAGIC and size >= ENTRY_HEAD_SIZE + MIN_RECORD_SIZE and is_message
 
 
 def root_of_member(place: Path) -> Path | None:

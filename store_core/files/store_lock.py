@@ -10,9 +10,10 @@ import struct
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import StoreLockedError
-from store_core.files.remote.url_path import UrlPath
+from store_core.files.configured_root import roots_to_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
@@ -26,6 +27,7 @@ _CONTENT: Final = b"lock"
 _FLOCK: Final = struct.Struct("hhqqi0q")
 """``struct flock`` of Linux: type, whence, start, length, pid."""
 _LOCKED: Final = (errno.EAGAIN, errno.EACCES)
+_READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class StoreLock:
@@ -38,18 +40,33 @@ class StoreLock:
 
     A process forked while the lock is held shares it: the child can't release it, and it stays until both have closed
     the file.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    file_system : FileSystem
+    log_roots : collection of Path
+        Other roots above the directories of its log, see `store_core.files.log_place`: their locks are taken, too.
     """
 
-    def __init__(self, root: Path, file_system: FileSystem) -> None:
+    def __init__(self, root: Path, file_system: FileSystem, log_roots: Collection[Path] = ()) -> None:
         self.path = root / LOCK_FILE
         self._file_system = file_system
         self._file: OpenFile | None = None
         self._owner = 0
+        self._others = tuple(StoreLock(other, file_system) for other in log_roots)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that are locked."""
+        return (self.path, *(other.path for other in self._others))
 
     def acquire(self) -> Self:
         """Take the lock, or fail at once.
 
-        Steps: 1. create the store's directory; 2. open or create the file; 3. lock byte 0; 4. write ``lock``, and sync.
+        Steps: 1. create the store's directory; 2. open or create the file; 3. lock byte 0; 4. write ``lock``, and sync;
+        5. the same for the roots of its log, if they are others.
 
         Raises
         ------
@@ -68,7 +85,21 @@ class StoreLock:
             file.close()  # which releases the lock, too
             raise
         self._file, self._owner = file, os.getpid()
+        try:
+            for other in self._others:
+                other.acquire_above_log()
+        except BaseException:
+            self.release()
+            raise
         return self
+
+    def acquire_above_log(self) -> None:
+        """Take the lock above a log; who may not write there finds no lock, and so no broker of that root, either."""
+        try:
+            self.acquire()
+        except OSError as error:
+            if error.errno not in _READ_ONLY or self._file_system.status(self.path) is not None:
+                raise
 
     def _lock(self, file: OpenFile) -> None:
         try:
@@ -85,6 +116,8 @@ class StoreLock:
 
     def release(self) -> None:
         """Release the lock; the file stays, as RocketMQ leaves it. In a forked child this only closes the file."""
+        for other in self._others:
+            other.release()
         file, self._file = self._file, None
         if file is None:
             return
@@ -100,13 +133,15 @@ class StoreLock:
 
 
 def is_lock_held(root: Path) -> bool:
-    """Return whether a process has a store open for writing; this takes no lock and writes nothing.
+    """Return whether a process has a store, or its log, open for writing; this takes no lock and writes nothing.
 
     Without a file ``lock`` none has: a broker creates it when it starts. A lock that can't be queried counts as held;
     the files of another storage are copies, which nobody has open.
     """
-    if isinstance(root, UrlPath):
-        return False
+    return any(map(_is_held_at, roots_to_lock(root)))
+
+
+def _is_held_at(root: Path) -> bool:
     try:
         descriptor = os.open(root / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):

@@ -18,8 +18,13 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreNotFo
 from store_core.files.access import access_error, explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
+from store_core.files.configured_root import ConfiguredRoot, log_directories
 from store_core.files.dledger_log import (
+    MEMBER_DATA,
+    MEMBER_PREFIX,
+    begins_with_entry,
     data_directory,
+    dledger_error,
     dledger_logs,
     entry_log_of,
     root_of_member,
@@ -35,6 +40,7 @@ from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind, has_queues
 from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, check_is_no_url, path_exists
+from store_core.format.columnar.entries import EntryLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +63,7 @@ __all__ = [
     "store_roots",
     "stores_near",
     "usual_size",
+    "without_scheme",
 ]
 
 StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -75,6 +82,10 @@ _HIGHEST: Final = 3
 """Directories above a file of a queue, up to the root of its store."""
 
 _WAY_ON: Final = "To read what is there: failOnDataLoss=false, or mode=DROPMALFORMED or PERMISSIVE."
+_MEMBER_UNKNOWN: Final = (
+    f"the segments are those of a DLedger log (storePathDLedgerCommitLog): which of its entries are committed is not "
+    f"known, as that is in the directory {MEMBER_PREFIX}* below the root of the store."
+)
 
 
 class SegmentListing(NamedTuple):
@@ -211,14 +222,16 @@ def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS
     InvalidOptionError
         If it is no path.
     """
-    found = path if isinstance(path, UrlPath) else _of_url(os.fspath(_checked(path)), storage)
+    if isinstance(path, UrlPath | ConfiguredRoot):
+        return path
+    found = _of_url(os.fspath(_checked(path)), storage)
     return Path(path) if found is None else found
 
 
 def absolute_path_of(path: str | os.PathLike[str]) -> Path:
     """Return one path as `path_of` does, a local one absolute and without ``..``; links in it stay."""
     found = path_of(path)
-    return found if isinstance(found, UrlPath) else Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() follows links
+    return found if isinstance(found, UrlPath | ConfiguredRoot) else Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() follows links
 
 
 def _of_url(text: str, storage: StorageSettings) -> UrlPath | None:
@@ -241,7 +254,7 @@ def store_roots(paths: StorePaths) -> tuple[Path, ...]:
 
 def _root_at(place: Path) -> Path:
     """Return the root that a place is, or is a log of, or a segment."""
-    if is_archive(place):
+    if isinstance(place, ConfiguredRoot) or is_archive(place):
         return place
     directory = place if place.is_dir() else place.parent
     is_root = (directory / COMMIT_LOG).is_dir() or any(dledger_logs(directory, OsFileSystem()))
@@ -261,7 +274,13 @@ def places_of(paths: StorePaths) -> list[Path]:
     given = _given(paths)
     if not given:
         raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
-    return [place for path in given for place in ([_there(path)] if isinstance(path, UrlPath) else _resolve(path))]
+    return [place for path in given for place in _places_at(path)]
+
+
+def _places_at(path: str | os.PathLike[str]) -> list[Path]:
+    if isinstance(path, ConfiguredRoot):
+        return [path]
+    return [_there(path)] if isinstance(path, UrlPath) else _resolve(path)
 
 
 def _there(path: UrlPath) -> UrlPath:
@@ -272,11 +291,19 @@ def _there(path: UrlPath) -> UrlPath:
 
 def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
     """Return the error that there is no segment, with stores nearby, or else the first entries that were skipped."""
+    configured = next((place for place in places if isinstance(place, ConfiguredRoot)), None)
+    if configured is not None and log_directories(configured) != (configured / COMMIT_LOG,):
+        return StoreNotFoundError(
+            f"nothing to read: no segment file in {', '.join(map(str, configured.log))}, where the log of {configured} "
+            f"is by its configuration, nor in {configured / COMMIT_LOG}. Copy the log, too, and give the directory "
+            f"that has it as option storePathCommitLog (--store-path-commit-log)"
+        )
     bare = next((place for place in places if _lacks_log(place)), None)
     if bare is not None:
         return StoreNotFoundError(
             f"nothing to read: {bare / COMMIT_LOG} is missing, while other parts of a store are in {bare}. Copy it, "
-            f"too, or give the directory that has the segments"
+            f"too, or give the directory that has the segments. If it is on another disk, give the broker's "
+            f"configuration as option config, or that directory as option storePathCommitLog (--store-path-commit-log)"
         )
     empty = next((place for place in places if _is_without_messages(place)), None)
     if empty is not None:
@@ -348,7 +375,7 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
     remote = _of_url(text, NO_SETTINGS)
     if remote is not None:
         return [_there(remote)]
-    local = _without_scheme(text)
+    local = without_scheme(text)
     if local and path_exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
     parts = local.split(_MULTI_PATH_SPLITTER)
@@ -372,7 +399,7 @@ def _tried(text: str, local: str) -> str:
     return "" if absolute == text else f"; tried {absolute!r}"
 
 
-def _without_scheme(text: str) -> str:
+def without_scheme(text: str) -> str:
     """Return the path in a ``file:`` URL, and refuse URLs of other schemes.
 
     Percent signs are decoded if the decoded path exists: Hadoop writes URLs without encoding them.
@@ -395,6 +422,11 @@ def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compress
     archive = archive_at(place)
     if archive is not None:
         return archive_segments(archive, notes)
+    if isinstance(place, ConfiguredRoot):
+        notes += place.notes
+        if log_directories(place) != (place / COMMIT_LOG,):
+            notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
+            return _configured_segments(place, notes, reads_entries=reads_entries, compressed=compressed)
     data = data_directory(place, OsFileSystem()) if reads_entries else None
     if data is not None:
         entries = entry_log_of(data, notes)
@@ -403,11 +435,12 @@ def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compress
             if place.parent == data and not place.is_dir()
             else segments_in(data, notes)
         )
-        return [replace(segment, entries=entries) for segment in found]
+        return _in_entries(found, entries)
     if not place.is_dir():
         check_log_place(place, OsFileSystem())
         refuse_other_file(place)
-        return [single_file(place, compressed=compressed)]
+        file = single_file(place, compressed=compressed)
+        return _with_entries([file], place.parent, notes, None, reads_entries=reads_entries)
     notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
     logs = list(dledger_logs(place, OsFileSystem()))
     if len(logs) > 1:
@@ -419,10 +452,53 @@ def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compress
             part for log in logs for part in _segments_at(log, notes, reads_entries=True, compressed=compressed)
         ]
     check_log_place(place, OsFileSystem())
-    found = list(segments_in(place, notes, compressed=compressed))
-    if found:
-        refuse_other_file(place / Path(found[0].path).name)
+    return _segments_of(place, notes, None, reads_entries=reads_entries, compressed=compressed)
+
+
+def _configured_segments(
+    root: ConfiguredRoot, notes: list[str], *, reads_entries: bool, compressed: bool
+) -> list[Segment]:
+    """Return the segments in the directories that a configuration names."""
+    found: list[Segment] = []
+    for directory in root.log:
+        if not directory.is_dir():
+            notes.append(f"there is no directory {directory}, where the configuration says that a part of the log is.")
+            continue
+        check_log_place(directory, OsFileSystem())
+        found += _segments_of(directory, notes, root.member, reads_entries=reads_entries, compressed=compressed)
     return found
+
+
+def _segments_of(
+    directory: Path, notes: list[str], member: Path | None, *, reads_entries: bool, compressed: bool
+) -> list[Segment]:
+    found = list(segments_in(directory, notes, compressed=compressed))
+    if found:
+        refuse_other_file(directory / Path(found[0].path).name)
+    return _with_entries(found, directory, notes, member, reads_entries=reads_entries)
+
+
+def _with_entries(
+    found: list[Segment], directory: Path, notes: list[str], member: Path | None, *, reads_entries: bool
+) -> list[Segment]:
+    """Return segments as those of a DLedger log, if they are, which the name of their directory does not say.
+
+    If there are several directories (``storePathDLedgerCommitLog``), they have any names, and the checkpoint is in that
+    of their `member`.
+    """
+    if not any(map(begins_with_entry, found[:1])):
+        return found
+    if not reads_entries:
+        raise dledger_error(directory.parent, directory, OsFileSystem())
+    if member is not None:
+        return _in_entries(found, entry_log_of(member / MEMBER_DATA, notes))
+    if _MEMBER_UNKNOWN not in notes:
+        notes.append(_MEMBER_UNKNOWN)
+    return _in_entries(found, EntryLog())
+
+
+def _in_entries(segments: Iterable[Segment], entries: EntryLog) -> list[Segment]:
+    return [replace(segment, entries=entries) for segment in segments]
 
 
 def _check_no_archive(places: Iterable[Path]) -> None:

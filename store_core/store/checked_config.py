@@ -81,7 +81,7 @@ def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: F
         If the directory may not be read.
     """
     with explained_access(root):
-        check_is_root(root, file_system, _log_paths(root, config))
+        check_is_root(root, file_system, _log_paths(root, config, file_system))
         if file_system.status(root) is None:
             raise StoreNotFoundError(f"there is no store at {root}")
 
@@ -96,16 +96,21 @@ def check_is_store(root: Path, config: MessageStoreConfig | None, file_system: F
     """
     check_is_there(root, config, file_system)
     is_store = is_root(root, file_system) or any(dledger_logs(root, file_system))
-    if not is_store and all(file_system.status(each) is None for each in _log_paths(root, config)):
+    if not is_store and all(file_system.status(each) is None for each in _log_paths(root, config, file_system)):
         raise nothing_at([root], ())
 
 
-def _log_paths(root: Path, config: MessageStoreConfig | None) -> tuple[Path, ...]:
-    return log_paths(root, config).all_paths if config is not None else ()
+def _log_paths(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> tuple[Path, ...]:
+    return log_paths(root, config, file_system).all_paths if config is not None else ()
 
 
 def checked_config(
-    root: Path, config: MessageStoreConfig | None, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES
+    root: Path,
+    config: MessageStoreConfig | None,
+    file_system: FileSystem,
+    use: StoreUse = StoreUse.OPEN_QUEUES,
+    *,
+    writes: bool = True,
 ) -> MessageStoreConfig:
     """Check that a store can be opened or created at a path, and return its configuration; nothing is written.
 
@@ -118,7 +123,7 @@ def checked_config(
     """
     config = config or MessageStoreConfig()
     with explained_access(root):
-        check_root(root, config, file_system, use)
+        check_root(root, config, file_system, use, writes=writes)
         return with_sizes_of_files(root, config, file_system)
 
 
@@ -141,7 +146,7 @@ def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: Fil
         If a system call fails.
     """
     taken: dict[str, Any] = {}
-    paths = log_paths(root, config).all_paths
+    paths = log_paths(root, config, file_system).all_paths
     log = FileSizes.of([paths], file_system, _LOG.smallest)
     _take(taken, _LOG, log, config, root)
     for kind in _QUEUES:

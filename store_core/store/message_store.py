@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from store_core.files.clock import SystemClock
+from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.store.checked_config import check_is_store, check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.dispatch.log_adoption import LogAdoption
 from store_core.store.log_cut import LogCut
 from store_core.store.memory import keep_freed_memory
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from store_core.format.columnar.encoded_batch import EncodedBatch
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message, MessageExt
-    from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.dispatch.dispatcher import FilterBitMap
     from store_core.store.put.bulk_append import AppendBatchResult
     from store_core.store.put.put_result import PutMessageResult
@@ -101,6 +103,7 @@ class DefaultMessageStore:
         file_system: FileSystem | None = None,
         cleans: bool = False,
         filter_bit_map: FilterBitMap | None = None,
+        store_path_commit_log: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Open a store, or create one.
 
@@ -130,15 +133,20 @@ class DefaultMessageStore:
         filter_bit_map : FilterBitMap, optional
             Returns which SQL92 consumers a message is for, e.g. `ConsumerFilterManager.bit_map`. With the broker's
             ``enableCalcFilterBitMap`` it is called before a record is dispatched to its queue.
+        store_path_commit_log : path-like, optional
+            Which log is meant where the store has one and its configuration names another: the directory, or several
+            separated by commas. Without it such a store is only read, with its own log, see
+            `store_core.files.log_place`.
 
         Raises
         ------
         StoreLockedError
-            If a broker, or another writer, holds the store.
+            If a broker, or another writer, holds the store, or the root above its log.
         StoreNotFoundError
             If there is nothing to read.
         InvalidOptionError
-            If the path is not a store root, or a configured size contradicts the files.
+            If the path is not a store root, a configured size contradicts the files, or it is not certain which log
+            is to be written.
         UnsupportedStoreError
             If it is a DLedger store, or its queues are in RocksDB and it is opened for writing, or the library that
             reads RocksDB is not installed.
@@ -152,7 +160,10 @@ class DefaultMessageStore:
         if read_only:
             check_is_store(root, config, file_system)
         use = StoreUse.READ_QUEUES if read_only else StoreUse.OPEN_QUEUES
-        config = checked_config(root, config, file_system, use)
+        config = _configured(path, config, chooses=read_only)
+        if store_path_commit_log is not None:
+            config = (config or MessageStoreConfig()).with_log(store_path_commit_log)
+        config = checked_config(root, config, file_system, use, writes=not read_only)
         setup = StoreSetup(
             root, config, read_only, broker or BrokerConfig(), broker_hooks, frozenset(batch_topics), replicas,
             clock or SystemClock(), file_system, cleans, filter_bit_map,
@@ -177,6 +188,7 @@ class DefaultMessageStore:
         report says why; but a path that is missing or not a store root raises, as with `open`.
         """
         root, file_system = Path(path), file_system or OsFileSystem()
+        config = _configured(path, config, chooses=True)
         check_is_there(root, config, file_system)
         return dry_run(root, config, frozenset(batch_topics), clock or SystemClock(), file_system)
 
@@ -405,3 +417,14 @@ class DefaultMessageStore:
     def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the physical offset of a message in a queue; 0 if it is not there, as RocketMQ does."""
         return self._reading.dispatched.get_commit_log_offset_in_queue(topic, queue_id, queue_offset)
+
+
+def _configured(
+    path: str | os.PathLike[str], config: MessageStoreConfig | None, *, chooses: bool
+) -> MessageStoreConfig | None:
+    """Return the configuration of a store by a path that knows where its log is; who only reads has chosen that."""
+    if not isinstance(path, ConfiguredRoot) or not path.log:
+        return config
+    config = config or MessageStoreConfig()
+    log = ",".join(map(str, path.log))
+    return config.with_log(log) if chooses else replace(config, store_path_commit_log=log)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
+from store_core.files.configured_root import log_directories
 from store_core.files.file_system import names_in
 from store_core.files.store_parts import check_is_no_url
 from store_core.files.store_path import store_roots, stores_near
@@ -45,7 +46,8 @@ def check_outside(name: str, target: Path, source: StorePaths) -> None:
         If the target is a URL.
     """
     check_is_no_url(target)
-    for root in (root.resolve() for root in store_roots(source)):
+    places = [each for root in store_roots(source) for each in (root, *log_directories(root))]
+    for root in (place.resolve() for place in places):
         if target.is_relative_to(root) or root.is_relative_to(target):
             raise InvalidOptionError(
                 f"{name}: expected a path outside of the store {root}, found {target}: nothing is written to it"

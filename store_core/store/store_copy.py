@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreAccessError
 from store_core.files.access import kind_of_file
+from store_core.files.configured_root import log_directories
 from store_core.files.file_system import OsFileSystem, write_all
+from store_core.files.store_parts import COMMIT_LOG
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["copy_store", "digest_of_file", "files_below", "matches_in_file"]
+__all__ = ["copy_store", "digest_of_file", "files_below", "matches_in_file", "path_in_copy", "path_in_source"]
 
 _PIECE: Final = 8 << 20
 
@@ -48,16 +50,34 @@ def _raise(error: OSError) -> None:
 def copy_store(source: Path, target: Path) -> None:
     """Copy a store into a directory that exists: contents, holes, and times, which retention goes by.
 
+    A log that is elsewhere becomes that of the copy, in the place of one that the store may have besides.
+
     Raises
     ------
     OSError
         As raised by the system.
     """
-    for path in files_below(source):
-        copied = target / path.relative_to(source)
+    log = log_directories(source)
+    is_elsewhere = source / COMMIT_LOG not in log
+    files = [path for path in files_below(source) if not (is_elsewhere and source / COMMIT_LOG in path.parents)]
+    files += [path for place in log if place.is_dir() and source not in place.parents for path in files_below(place)]
+    for path in files:
+        copied = path_in_copy(path, source, target)
         copied.parent.mkdir(parents=True, exist_ok=True)
         _copy_file(path, copied)
         shutil.copystat(path, copied)
+
+
+def path_in_copy(path: Path, source: Path, target: Path) -> Path:
+    """Return where a file of a store is in its copy."""
+    return target / (path.relative_to(source) if source in path.parents else f"{COMMIT_LOG}/{path.name}")
+
+
+def path_in_source(name: str, source: Path) -> Path:
+    """Return of which file of a store a file of its copy is one; `name` is its path below the copy."""
+    directory, _, last = name.rpartition("/")
+    places = log_directories(source) if directory == COMMIT_LOG else ()
+    return next((place / last for place in places if (place / last).exists()), source / name)
 
 
 def _copy_file(source: Path, target: Path) -> None:

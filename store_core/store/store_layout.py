@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store_core.errors import UnsupportedStoreError
 from store_core.files.allocate import AllocateMappedFileService
+from store_core.files.log_place import ChosenPaths, LogPlace, lock_places
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
-from store_core.files.store_parts import COMMIT_LOG, CONSUME_QUEUE, check_is_root, check_parts, is_root_of
+from store_core.files.store_lock import StoreLock
+from store_core.files.store_parts import CONSUME_QUEUE, check_is_root, check_parts, is_root_of
 from store_core.files.transient_store_pool import TransientStorePool
 from store_core.store.clean.disk_space import DiskSpace
 from store_core.store.outside import check_nothing_else
@@ -18,23 +20,25 @@ from store_core.store.put.log_flusher import uses_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.config.message_store_config import MessageStoreConfig
 
-__all__ = ["allocate_service", "check_root", "disk_space", "log_paths"]
+__all__ = ["allocate_service", "check_root", "disk_space", "lock_of", "log_paths", "log_place"]
 
 
 def _none_full() -> Collection[Path]:
     return ()
 
 
-def log_paths(
-    root: Path, config: MessageStoreConfig, full_paths: Callable[[], Collection[Path]] = _none_full
-) -> SegmentPaths:
-    """Return the commit log's directories: ``commitlog`` below the root, unless they are configured.
+def log_place(
+    root: Path,
+    config: MessageStoreConfig,
+    file_system: FileSystem,
+    full_paths: Callable[[], Collection[Path]] = _none_full,
+) -> LogPlace:
+    """Return where a store's log is, by the configuration and by what is there; see `store_core.files.log_place`.
 
     Commas separate directories in the configuration alone. RocketMQ also splits a root that has one.
 
@@ -42,32 +46,63 @@ def log_paths(
     ----------
     root : Path
     config : MessageStoreConfig
+    file_system : FileSystem
     full_paths : callable
         Returns the directories that currently get no new segments: `DiskSpace.full_paths`.
     """
-    given = SegmentPaths.parse(
-        config.store_path_commit_log or "", config.read_only_commit_log_store_paths or "", full_paths
-    )
-    return given if given.paths else replace(given, paths=(root / COMMIT_LOG,))
+    given = config.store_path_commit_log
+    configured = SegmentPaths.parse(given or "", config.read_only_commit_log_store_paths or "", full_paths)
+    if isinstance(given, ChosenPaths):
+        return LogPlace(configured)
+    return LogPlace.of(root, configured, _broker_root(config), file_system)
+
+
+def log_paths(
+    root: Path,
+    config: MessageStoreConfig,
+    file_system: FileSystem,
+    full_paths: Callable[[], Collection[Path]] = _none_full,
+) -> SegmentPaths:
+    """Return the commit log's directories, see `log_place`."""
+    return log_place(root, config, file_system, full_paths).paths
+
+
+def lock_of(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> StoreLock:
+    """Return the lock of a store that is written, with those of the roots above its log."""
+    first, *others = lock_places(root, log_paths(root, config, file_system).paths, _broker_root(config))
+    return StoreLock(first, file_system, others)
+
+
+def _broker_root(config: MessageStoreConfig) -> Path | None:
+    return Path(config.store_path_root_dir) if config.store_path_root_dir else None
 
 
 def check_root(
-    root: Path, config: MessageStoreConfig, file_system: FileSystem, use: StoreUse = StoreUse.OPEN_QUEUES
+    root: Path,
+    config: MessageStoreConfig,
+    file_system: FileSystem,
+    use: StoreUse = StoreUse.OPEN_QUEUES,
+    *,
+    writes: bool = True,
 ) -> None:
     """Raise if a store can't be opened or created at a path, or is of an unsupported kind; nothing is written.
 
     Raises
     ------
     InvalidOptionError
-        If the path is not a root, see `store_core.files.store_parts.check_is_root`; or if a store would be made among
-        other files.
+        If the path is not a root, see `store_core.files.store_parts.check_is_root`; if a store would be made among
+        other files; or if the store is to be written, and it is not certain which log is its own, see
+        `store_core.files.log_place`.
     StoreAccessError
         If a part of the store is a file that has to be a directory.
     UnsupportedStoreError
         If the store, or the configuration, is of a kind that is not supported, see `store_core.files.store_kind`.
     """
-    paths = log_paths(root, config).all_paths
+    place = log_place(root, config, file_system)
+    paths = place.paths.all_paths
     check_is_root(root, file_system, paths)
+    if writes:
+        place.check_is_certain()
     check_parts(root, file_system)
     check_store_kind(root, file_system, use)
     for path in paths:
@@ -91,7 +126,7 @@ def _check_nothing_else(root: Path, log_paths: Collection[Path], file_system: Fi
 
 def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:
     """Create the `DiskSpace` that measures the disks of commit log and queues."""
-    return DiskSpace(config, log_paths(root, config).paths, root / CONSUME_QUEUE, file_system)
+    return DiskSpace(config, log_paths(root, config, file_system).paths, root / CONSUME_QUEUE, file_system)
 
 
 def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:

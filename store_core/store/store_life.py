@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreError
 from store_core.files.abort_file import AbortFile
 from store_core.files.access import explained_access
 from store_core.files.clock import WaitlessClock
 from store_core.files.overlay_file_system import OverlayFileSystem
-from store_core.files.store_lock import StoreLock, is_lock_held
+from store_core.files.store_lock import is_lock_held
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.checked_config import checked_config
 from store_core.store.recovery.recovery_report import RecoveryReport
 from store_core.store.store_condition import StoreCondition
+from store_core.store.store_layout import lock_of, log_place
 from store_core.store.store_services import StoreServices
 from store_core.store.store_setup import StoreSetup
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from store_core.store.config.message_store_config import MessageStoreConfig
 
 __all__ = ["StoreLife", "dry_run"]
+
+_log: Final = logging.getLogger("store_core")
 
 
 class StoreLife:
@@ -53,14 +57,17 @@ class StoreLife:
         if self._overlay is not None:
             # Queues try a failed write again for half a minute: what is in the way of a directory stays there.
             self.setup = replace(setup, file_system=self._overlay, clock=WaitlessClock(setup.clock))
-        self._lock = StoreLock(setup.path, self.setup.file_system)
+        self._lock = lock_of(setup.path, setup.config, self.setup.file_system)
         self._abort = AbortFile(setup.path, self.setup.file_system)
         self.services = StoreServices(self.setup)
         self.condition = StoreCondition(self.setup, self.services.commit_log)
         self.recovery_report = self.services.derived.recovery.report
+        self._note = log_place(setup.path, setup.config, setup.file_system).note
 
     def open(self) -> None:
         """Open the store, as `DefaultMessageStore.open` describes; release everything if that fails."""
+        if self._note:
+            _log.warning(self._note)
         if self.setup.is_read_only:
             self._load()
             return
@@ -69,12 +76,12 @@ class StoreLife:
         try:
             self._load()
             self.services.start()
-            self._note_start()
+            self._mark_open()
         except BaseException:
             self._let_go()
             raise
 
-    def _note_start(self) -> None:
+    def _mark_open(self) -> None:
         """Create ``abort``; if that fails, stop the services, which would go on without the store's lock."""
         try:
             self._abort.create(os.getpid(), self.setup.config.release)
@@ -90,7 +97,8 @@ class StoreLife:
             self._load()
         except StoreError as error:
             report = self.services.derived.recovery.refuse(error)
-            return replace(report, last_exit_ok=_last_exit_ok(self._abort), changes=self._changes)
+            report = replace(report, last_exit_ok=_last_exit_ok(self._abort), changes=self._changes)
+            return self._with_note(report)
         finally:
             self._let_go()
         return self.recovery_report
@@ -98,7 +106,12 @@ class StoreLife:
     def _load(self) -> None:
         with explained_access(self.setup.path):
             report = self.services.load(last_exit_ok=not self._abort.exists)
-        self.recovery_report = replace(report, changes=self._changes) if self._overlay is not None else report
+        self.recovery_report = self._with_note(
+            replace(report, changes=self._changes) if self._overlay is not None else report
+        )
+
+    def _with_note(self, report: RecoveryReport) -> RecoveryReport:
+        return replace(report, notes=(self._note, *report.notes)) if self._note else report
 
     @property
     def _changes(self) -> tuple[FileChange, ...]:
@@ -132,7 +145,7 @@ def dry_run(
 ) -> RecoveryReport:
     """Report what opening a store for writing would do, see `DefaultMessageStore.dry_run`."""
     try:
-        config = checked_config(root, config, file_system)
+        config = checked_config(root, config, file_system, writes=False)
     except StoreError as error:
         release = config.release if config is not None else DEFAULT_RELEASE
         is_ok = _last_exit_ok(AbortFile(root, file_system))

@@ -45,7 +45,7 @@ class StoreServices:
         self.checkpoint = StoreCheckpoint(path, file_system, config.release)
         space = disk_space(path, config, file_system)
         self.commit_log = CommitLog(
-            log_paths(path, config, space.full_paths),
+            log_paths(path, config, file_system, space.full_paths),
             config,
             file_system,
             clock,

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from store_core.errors import StoreNotFoundError
 from store_core.files.access import access_error, explained_access
+from store_core.files.configured_root import log_directories
 from store_core.files.dledger_log import dledger_logs
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.local_listing import segments_in
 from store_core.files.store_kind import queue_database
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.queue.queue_path import parse_queue_id, refusal_of
 from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE, RocksdbQueues
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE
@@ -208,7 +209,7 @@ def has_queues(root: Path) -> bool:
 def missing_queues(root: Path) -> StoreNotFoundError:
     """Return the error that a store has no queues at all."""
     places = " nor ".join(str(root / name) for name in _DIRECTORIES.values())
-    can_make = any((root / COMMIT_LOG).glob("*")) and not any(dledger_logs(root, OsFileSystem()))
+    can_make = any(any(log.glob("*")) for log in log_directories(root)) and not any(dledger_logs(root, OsFileSystem()))
     make = f", or make queues from the log: commitlog-rebuild-consume-queue {root} --output DIRECTORY" * can_make
     return StoreNotFoundError(
         f"no consume queues: expected directories TOPIC/NUMBER, found neither {places}. Give the root of a whole "

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import is_archive
+from store_core.files.configured_root import ConfiguredRoot, log_directories
 from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import single_file
@@ -17,8 +19,6 @@ from store_core.files.store_parts import COMMIT_LOG, check_is_root, is_root
 from store_core.files.store_path import list_segments, places_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
 
@@ -58,7 +58,7 @@ def root_of(paths: StorePaths, use: StoreUse = StoreUse.READ_LOG) -> Path:
                 f"expected the root of one store, found {', '.join(map(str, roots))}: queues, index and configuration "
                 f"are below one root (storePathRootDir), wherever the segments are. Give that"
             )
-        check_is_root(roots[0], OsFileSystem())
+        check_is_root(roots[0], OsFileSystem(), log_directories(roots[0]))
         check_store_kind(roots[0], OsFileSystem(), use, reads_entries=True)
         return roots[0]
 
@@ -89,6 +89,8 @@ def queue_notes(paths: StorePaths) -> tuple[str, ...]:
 
 def _root_at(place: Path) -> Path:
     """Return the root that a path stands for: itself, unless it is a log's directory or in one."""
+    if isinstance(place, ConfiguredRoot):
+        return place
     directory = place if place.is_dir() else place.parent
     member_root = root_of_member(directory)
     if member_root is not None:
@@ -112,7 +114,7 @@ def whole_log(root: Path, paths: StorePaths, *, compressed: bool = False) -> tup
         Whether segments that are compressed as a whole are among them.
     """
     try:
-        is_there = (root / COMMIT_LOG).is_dir() or any(dledger_logs(root, OsFileSystem()))
+        is_there = any(map(Path.is_dir, log_directories(root))) or any(dledger_logs(root, OsFileSystem()))
         return list_segments(
             root if is_there else paths, reads_entries=True, compressed="read" if compressed else "left out"
         ).segments

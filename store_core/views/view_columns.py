@@ -17,7 +17,15 @@ __all__ = ["ALWAYS", "MESSAGES", "VIEWS", "View", "find_view", "is_messages"]
 MESSAGES: Final = "messages"
 """The view of the log's records; `store_core.format.columns` has its columns."""
 
-ALWAYS: Final = ("columns", "max_records_per_batch", "fail_on_data_loss", "release", "storage")
+ALWAYS: Final = (
+    "columns",
+    "max_records_per_batch",
+    "fail_on_data_loss",
+    "release",
+    "storage",
+    "config",
+    "store_path_commit_log",
+)
 """Options that every view takes."""
 
 _QUEUES: Final = ("topic", "topics_pattern", "queue_id")

@@ -51,7 +51,8 @@ def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
     """
     if options.read.as_of is None:
         return options
-    return replace(options, log_end=log_end_at(paths, options.read.as_of, options.read.storage))
+    end = log_end_at(options.read.configured(paths), options.read.as_of, options.read.storage)
+    return replace(options, log_end=end)
 
 
 def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
@@ -75,6 +76,7 @@ def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
         If the store has nothing for the view, or what it has is broken.
     """
     plan: Planner = resolve_name(_PLANNERS[options.name])
+    paths = options.read.configured(paths)
     for attempt in range(_ATTEMPTS):
         try:
             return tuple(plan(located(paths, options.read.storage), options))

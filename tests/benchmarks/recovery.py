@@ -101,7 +101,7 @@ def recover_here(store: Path, release: Release, *, index: bool, bodies: bool = T
     config = MessageStoreConfig(release=release, message_index_enable=index, check_crc_on_recover=bodies)
     disk, clock = OsFileSystem(), SystemClock()
     checkpoint = StoreCheckpoint(store, disk, release)
-    log = CommitLog(log_paths(store, config), config, disk, clock, checkpoint=checkpoint)
+    log = CommitLog(log_paths(store, config, disk), config, disk, clock, checkpoint=checkpoint)
     derived = DerivedStructures(store, log, checkpoint, config.queue_rules(), disk, clock)
     report = derived.recover(last_exit_ok=False)
     derived.close()

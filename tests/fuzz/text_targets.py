@@ -184,6 +184,7 @@ def _ledgers(directory: Path) -> Case:
     tables = {each.name: [{"what": "x"}] for each in REPAIR_PLAN_SCHEMA.tables}
     plan = {
         "schema": REPAIR_PLAN_SCHEMA.name, "tables": tables, "release": "5.5", "broker_config": None,
+        "store_path_commit_log": None,
         "check_crc": True, "batch_topic": ["b"], "hash_slot_num": 100, "index_num": 400, "max_queues": None,
     }  # fmt: skip
     signed = json.dumps({**plan, "digest": plan_digest(plan)})

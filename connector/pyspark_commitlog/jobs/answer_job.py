@@ -28,6 +28,9 @@ STORE: Final = "store root, on a file system that every worker sees"
 
 _STORAGE: Final = "settings of the object store or file system, if the store is a URL, such as region=eu-west-1"
 
+_CONFIG: Final = "the broker's configuration: where the log is (storePathCommitLog), and what else counts of it"
+_LOG: Final = "the log that is meant, if the store has one and --config names another; commas separate directories"
+
 _TARGETS: Final = ("json", "html", "plan")
 """Options for files that are written; only a repair has a plan."""
 
@@ -47,6 +50,8 @@ def answer_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser
     add_version(parser)
     parser.add_argument("--json", metavar="FILE", help="write the report to this file (- is standard output)")
     parser.add_argument("--html", metavar="FILE", help="write the report to this file, for a browser")
+    parser.add_argument("--config", metavar="FILE", help=_CONFIG)
+    parser.add_argument("--store-path-commit-log", metavar="PATH", help=_LOG)
     return parser
 
 
@@ -79,19 +84,19 @@ def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[Spark
     return run_command(name, lambda: _run(name, given, answer))
 
 
-def _open_storage(given: argparse.Namespace) -> None:
-    """Replace URLs of stores by paths that have the settings of ``--storage``, if the job has this option."""
-    if "storage" not in given:
-        return
+def _locate(given: argparse.Namespace) -> None:
+    """Replace stores by paths that know the settings of ``--storage``, and where ``--config`` says that the log is."""
     from store_core.store.read.store_at import store_at  # noqa: PLC0415 -- usage errors need not wait for numpy
 
+    places = given.config, given.store_path_commit_log
     for option in _STORES:
         if option in given:
-            setattr(given, option, store_at(getattr(given, option), given.storage))
+            store = store_at(getattr(given, option), getattr(given, "storage", None), *places)
+            setattr(given, option, store)
 
 
 def _run(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> ExitCode:
-    _open_storage(given)
+    _locate(given)
     targets = {f"--{name}": getattr(given, name, None) for name in _TARGETS}
     for option, target in targets.items():
         check_report(option, target)

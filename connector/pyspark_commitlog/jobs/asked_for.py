@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
 from store_core.errors import InvalidOptionError
-from store_core.files.store_path import located, store_roots
+from store_core.files.store_path import store_roots
 from store_core.format.near_name import did_you_mean
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_messages import read_messages
@@ -140,7 +140,7 @@ def check_asked_for(messages: StoredMessages, path: str, options: Mapping[str, s
     read = CommitLogOptions.from_spark({**options, "path": path}).read
     given = {name.lower(): text for name, text in options.items()}
     kept = {name: text for name, text in given.items() if name not in _ROWS}
-    known = stored_topics(store_roots(located(path, read.storage))) if read.topic else frozenset()
+    known = stored_topics(store_roots(read.located(path))) if read.topic else frozenset()
     _check_topics(messages, path, kept, read.topic, known)
     in_topics = kept | {name: given[name] for name in ("topic", "topicspattern") if name in given}
     if read.queue_id:

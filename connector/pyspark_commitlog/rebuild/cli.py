@@ -100,7 +100,10 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
     add("--since-offset", type=_number, default=0, metavar="N", help="only from this physical offset on; keep the rest")
     shown = "the release whose rules are followed (default %(default)s)"
     add("--release", choices=RELEASES, default=DEFAULT_RELEASE, help=shown)
-    add("--broker-config", metavar="FILE", help="the broker's configuration file, for all sizes and switches")
+    configured = "the broker's configuration file, for all sizes and switches, and where the log is"
+    add("--config", "--broker-config", dest="broker_config", metavar="FILE", help=configured)
+    log = "the log that is meant, if the store has one and --config names another; commas separate directories"
+    add("--store-path-commit-log", metavar="PATH", help=log)
     add("--consume-queue-file-size", type=_size, metavar="BYTES", help="mappedFileSizeConsumeQueue")
     add("--hash-slot-num", type=_size, metavar="N", help="maxHashSlotNum")
     add("--index-num", type=_size, metavar="N", help="maxIndexNum")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
@@ -13,13 +13,14 @@ from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import parse_host
 from store_core.format.record.encode import pack_host
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint, rules_of, shown_releases
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.configured_store import config_of
 from store_core.store.option import Option, unknown_option
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from store_core.format.releases.release import Release
+    from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.sink.commit import Rebuild
 
 __all__ = ["WRITE_OPTIONS", "WriteOptions"]
@@ -35,6 +36,20 @@ WRITE_OPTIONS: Final = (
         "root of the store, which is created where nothing or an empty directory is; `save(path)` sets it",
     ),
     Option("release", DEFAULT_RELEASE, "store", f"RocketMQ that is to serve the store: {shown_releases()}"),
+    Option(
+        "config",
+        "(none)",
+        "store",
+        "the broker's configuration file: sizes, delays, and where the log is (`storePathCommitLog`). Options that are "
+        "given come first",
+    ),
+    Option(
+        "storePathCommitLog",
+        "(the store's own)",
+        "store",
+        "which log is written, where the store has one and its configuration names another: the directory, or several, "
+        "separated by commas. Without it such a store is not written",
+    ),
     Option("topic", "(the column)", "rows", "all messages go to this topic, whatever column `topic` says"),
     Option(
         "queueNums", "4", "rows", "number of queues per topic over which rows without `queue_id` are spread, in turn"
@@ -141,7 +156,7 @@ class WriteOptions:
     root : Path
         The store root.
     config : MessageStoreConfig
-        From the options alone; an existing store may have other sizes.
+        From the options and the configuration alone; an existing store may have other sizes.
     topic, sharding_key, commit_id : str or None
     queue_nums : int
     store_host, born_host : tuple of str and int
@@ -186,7 +201,7 @@ class WriteOptions:
         release = _release(text["release"])
         return cls(
             root=_path("path", given.get("path")),
-            config=_config(release, text, given.keys()),
+            config=_config(release, text, given),
             topic=_topic(_not_empty("topic", given.get("topic")), release),
             queue_nums=_queue_nums(text["queuenums"]),
             sharding_key=_not_empty("shardingKey", given.get("shardingkey")),
@@ -204,17 +219,19 @@ class WriteOptions:
         )
 
 
-def _config(release: Release, text: Mapping[str, str], given: Collection[str]) -> MessageStoreConfig:
-    sizes: dict[str, Any] = {
+def _config(release: Release, text: Mapping[str, str], given: Mapping[str, str]) -> MessageStoreConfig:
+    """Return the broker's configuration with the options that are given, or else all of the options."""
+    values: dict[str, Any] = {
         field: _size(name, text[name.lower()]) for name, field in _SIZES.items() if name.lower() in given
     }
-    return MessageStoreConfig(
-        release=release,
-        message_delay_level=text["messagedelaylevel"],
-        max_message_size=_size("maxMessageSize", text["maxmessagesize"]),
-        enabled_append_prop_crc=_property_crc(text["enabledappendpropcrc"], release),
-        **sizes,
-    )
+    asked = given if "config" in given else _DEFAULTS
+    if "messagedelaylevel" in asked:
+        values["message_delay_level"] = text["messagedelaylevel"]
+    if "maxmessagesize" in asked:
+        values["max_message_size"] = _size("maxMessageSize", text["maxmessagesize"])
+    if "enabledappendpropcrc" in asked:
+        values["enabled_append_prop_crc"] = _property_crc(text["enabledappendpropcrc"], release)
+    return replace(config_of(given.get("config"), given.get("storepathcommitlog"), release), **values)
 
 
 def _property_crc(text: str, release: Release) -> bool:

@@ -72,7 +72,7 @@ def _planned(options: WriteOptions, schema: StructType, *, overwrite: bool) -> S
         )
     file_system = OsFileSystem()
     check_root(options.root, options.config, file_system)
-    check_lock(options.root, file_system)
+    check_lock(options.root, options.config, file_system)
     if not options.dry_run:
         check_writable(options.root)
         if options.staging is not None:

@@ -29,7 +29,10 @@ class CheckOptions:
     release : str
         RocketMQ release whose rules apply, one of `store_core.format.releases.release.RELEASES`.
     broker_config : path, optional
-        The broker's configuration file; without it, sizes and switches are inferred from the store's files.
+        The broker's configuration file, also for where the log is; without it, sizes and switches are inferred from
+        the store's files.
+    store_path_commit_log : path, optional
+        Which log is meant, where the store has one and the configuration names another; by default its own.
     check_crc : bool
         Whether bodies must match their checksums.
     batch_topic : sequence of str
@@ -44,6 +47,7 @@ class CheckOptions:
     topic: tuple[str, ...] | list[str] | None = None
     release: str = DEFAULT_RELEASE
     broker_config: str | os.PathLike[str] | None = None
+    store_path_commit_log: str | os.PathLike[str] | None = None
     check_crc: bool = True
     batch_topic: tuple[str, ...] | list[str] = ()
     hash_slot_num: int | None = None
@@ -78,6 +82,7 @@ class CheckOptions:
             topic=self.topic,
             release=self.release,
             broker_config=self.broker_config,
+            store_path_commit_log=self.store_path_commit_log,
             check_crc=self.check_crc,
             batch_topic=self.batch_topic,
             hash_slot_num=self.hash_slot_num,

@@ -11,6 +11,7 @@ import numpy as np
 
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.left_entries import judge_entries
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import list_segments
 from store_core.format.counted import agreeing, counted
 from store_core.store.rebuild.index_compare import IndexDifference
@@ -41,15 +42,15 @@ class IndexFindings:
     checks : sequence of ChainCheck
         Of the loaded files, oldest first.
     bounds : LogBounds
-    directory : Path
-        The index's.
+    store : Path
+        Its root.
     """
 
     report: RebuildReport
     index: StoredIndex
     checks: Sequence[ChainCheck]
     bounds: LogBounds
-    directory: Path
+    store: Path
 
     def add_to(self, tally: Tally) -> None:
         """Add all findings and notes."""
@@ -78,7 +79,7 @@ class IndexFindings:
             tally.notes.append(f"the index has {repeated} entries twice, as after a crash; they do no harm")
         strays, far = self._strays()
         missing, extra, wrong = self._first("missing"), [*self._first("extra"), *strays], self._first("hash")
-        segments = list_segments(self.directory.parent).segments
+        segments = list_segments(self.store).segments
         judged = judge_entries(self.index, missing, [*extra, *wrong, *far], segments)
         left = [each for each in judged.left if each not in far]
         if left or judged.unput:
@@ -148,10 +149,10 @@ class IndexFindings:
         kinds = {"missing": FindingKind.INDEX_MISSING, "extra": FindingKind.INDEX_EXTRA}
         kind = kinds.get(difference.kind, FindingKind.INDEX_WRONG_HASH)
         found = f"{'no' if kind is FindingKind.INDEX_MISSING else 'an'} entry of hash {difference.key_hash}"
-        return Finding(kind, str(self.directory), begin=difference.physical_offset, found=found)
+        return Finding(kind, str(self.store / INDEX_DIRECTORY), begin=difference.physical_offset, found=found)
 
     def _wrong_place(self, missing: IndexDifference, extra: IndexDifference) -> Finding:
-        where, hashed = str(self.directory), f"the entry of hash {missing.key_hash}"
+        where, hashed = str(self.store / INDEX_DIRECTORY), f"the entry of hash {missing.key_hash}"
         expected, found = f"{hashed} at {missing.physical_offset}", f"it is at {extra.physical_offset}"
         return Finding(
             FindingKind.INDEX_WRONG_PLACE, where, begin=missing.physical_offset, expected=expected, found=found

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.errors import SegmentLayoutError
+from store_core.files.configured_root import log_directories
 from store_core.files.segment_listing import list_for_loading
-from store_core.files.store_parts import COMMIT_LOG
 from store_core.files.store_path import list_segments, usual_size
 
 if TYPE_CHECKING:
@@ -33,13 +33,14 @@ def add_loading(store: Path, release: str, file_system: FileSystem, tally: Tally
         Also gets notes on what is passed over without harm.
     """
     segments = list_segments(store).segments
-    directory = store / COMMIT_LOG
+    directories = log_directories(store)
+    directory = ", ".join(map(str, directories))
     try:
-        loaded = list_for_loading([directory], usual_size(segments), file_system, release)
+        loaded = list_for_loading(directories, usual_size(segments), file_system, release)
     except SegmentLayoutError as error:
-        tally.add_all([Finding(FindingKind.LOG_LAYOUT, str(directory), found=str(error))])
+        tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found=str(error))])
         return
     if {each.path for each in segments} <= set(map(str, loaded.paths)):
         tally.notes += loaded.notes
     else:
-        tally.add_all([Finding(FindingKind.LOG_LAYOUT, str(directory), found="; ".join(loaded.notes))])
+        tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found="; ".join(loaded.notes))])

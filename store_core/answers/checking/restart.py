@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import queue_database
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.configured_store import config_of
 from store_core.store.message_store import DefaultMessageStore
 
 if TYPE_CHECKING:
@@ -47,11 +47,9 @@ def dispatch_start(store: Path, options: CheckOptions, batch_topics: frozenset[s
     if queue_database(store, OsFileSystem()) is not None:
         return NOT_ASKED
     release = cast("Release", options.release)
-    config = MessageStoreConfig.from_properties(options.broker_config, release) if options.broker_config else None
+    config = config_of(options.broker_config, options.store_path_commit_log, release)
     try:
-        report = DefaultMessageStore.dry_run(
-            store, config or MessageStoreConfig(release=release), batch_topics=batch_topics, clock=clock
-        )
+        report = DefaultMessageStore.dry_run(store, config, batch_topics=batch_topics, clock=clock)
     except UnsupportedStoreError:
         return NOT_ASKED
     return _NOWHERE if report.is_refused else min(report.start_offset, report.reput_from_offset)

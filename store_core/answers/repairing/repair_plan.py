@@ -38,6 +38,11 @@ REPAIR_PLAN_SCHEMA: Final = ReportSchema(
         Fact("store", "the store root"),
         Fact("release", "the RocketMQ release whose rules are followed"),
         Fact("broker_config", "the broker's configuration file; null if sizes are inferred from the store's files"),
+        Fact(
+            "store_path_commit_log",
+            "the log that was said to be meant, where store and configuration have two (RocketMQ: "
+            "`storePathCommitLog`); else null",
+        ),
         Fact("check_crc", "whether bodies are checked against their checksums"),
         Fact("batch_topic", "topics that were said to be batch topics"),
         Fact("hash_slot_num", "slots of each index file that is made (RocketMQ: `maxHashSlotNum`)"),
@@ -115,6 +120,7 @@ class RepairPlanFacts:
     store: str
     release: str
     broker_config: str | None
+    store_path_commit_log: str | None
     check_crc: bool
     batch_topic: tuple[str, ...]
     hash_slot_num: int
@@ -139,11 +145,13 @@ class RepairPlan(Report[RepairPlanFacts]):
     def of_deeds(cls, checked: CheckedStore, deeds: Deeds, options: CheckOptions) -> Self:
         """Make the plan of what has to be done."""
         facts, rules = checked.report.found, checked.plan.rules.queue_rules
+        chosen = options.store_path_commit_log
         assumed = checked.plan.index_assumption if deeds.index is not None else ""
         found = RepairPlanFacts(
             store=facts.store,
             release=facts.release,
             broker_config=None if options.broker_config is None else str(options.broker_config),
+            store_path_commit_log=None if chosen is None else str(chosen),
             check_crc=options.check_crc,
             batch_topic=tuple(options.batch_topic),
             hash_slot_num=rules.max_hash_slot_num,

@@ -25,6 +25,7 @@ _COMPARED: Final = ("queues", "index_files")
 _TYPES: Final = {
     "release": (str,),
     "broker_config": (str, type(None)),
+    "store_path_commit_log": (str, type(None)),
     "check_crc": (bool,),
     "batch_topic": (list,),
     "hash_slot_num": (int,),

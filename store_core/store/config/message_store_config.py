@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
+import os
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from store_core.errors import InvalidOptionError
+from store_core.files.log_place import ChosenPaths
+from store_core.files.segment_paths import SegmentPaths
 from store_core.format.near_name import did_you_mean, without_controls
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
@@ -17,7 +20,6 @@ from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.config_values import check_fields, load_fields, snake_case
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection
 
     from store_core.format.releases.release_rules import ReleaseRules
@@ -39,11 +41,16 @@ _LIKENESS: Final = 0.92
 ``brokerIP1``, which has a meaning here, and ``brokerIP2``, which has none."""
 
 _ALIASES: Final = {
-    "enable_d_leger_commit_log": "enable_dleger_commit_log",
     "maped_file_size_commit_log": "mapped_file_size_commit_log",
     "maped_file_size_consume_queue": "mapped_file_size_consume_queue",
+    "enable_d_leger_commit_log": "enable_dleger_commit_log",
+    "store_path_d_ledger_commit_log": "store_path_dledger_commit_log",
+    "d_leger_self_id": "dleger_self_id",
 }
-"""Names used by 4.x, and one that breaks into other words than its field, in this package's spelling."""
+"""Names used by 4.x, and those that `snake_case` would part elsewhere, in this package's spelling."""
+
+_NO_PLACES: Final = ("storePathConsumeQueue", "storePathIndex")
+"""Keys in sample files of RocketMQ that its ``MessageStoreConfig`` has in no release, 4.3.0 to 5.5.1."""
 
 _POSITIVE: Final = (
     "mapped_file_size_commit_log",
@@ -81,8 +88,14 @@ class MessageStoreConfig:
     ----------
     release : str
         The RocketMQ release whose behaviour is followed; one of `RELEASES`.
+    store_path_root_dir : str or None
+        The root of the broker's own store. The store that is opened is the one that is named; this says whose log the
+        configured one is, and whose lock guards it.
     store_path_commit_log : str or None
         The commit log's directory, or several separated by commas; None means ``commitlog`` below the store's root.
+        `store_core.files.log_place` says what it means for a store that has a log of its own.
+    store_path_dledger_commit_log, dleger_self_id : str or None
+        The directories of a DLedger log, likewise, and the member's name, for readers of such a log.
     flush_commit_log_timed, use_reentrant_lock_when_put_message : bool
         None means the release's default, see `ReleaseRules`.
     file_reserved_time : int
@@ -94,8 +107,11 @@ class MessageStoreConfig:
     release: Release = DEFAULT_RELEASE
 
     # Files
+    store_path_root_dir: str | None = None
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
+    store_path_dledger_commit_log: str | None = None
+    dleger_self_id: str | None = None
     mapped_file_size_commit_log: int = DefaultSize(1024 * 1024 * 1024)
     mapped_file_size_consume_queue: int = DefaultSize(300_000 * 20)
     mapped_file_size_consume_queue_ext: int = DefaultSize(48 * 1024 * 1024)
@@ -210,7 +226,7 @@ class MessageStoreConfig:
 
         Keys are spelled as in RocketMQ (``flushDiskType``, including 4.x spellings) or as fields (``flush_disk_type``).
         Other keys are ignored, as most of a broker's change nothing here; one that looks like a key that is read,
-        misspelt, is logged.
+        misspelt, is logged, and so are places that no broker takes from its configuration.
 
         Raises
         ------
@@ -221,9 +237,26 @@ class MessageStoreConfig:
         """
         values: dict[str, Any]
         values, others = load_fields(cls, path, _ALIASES)
-        _warn_of_misspelt(path, others)
+        _warn_of_ignored(path, others)
         defaults: dict[str, Any] = {"release": release}
         return cls(**(defaults | values))
+
+    def with_log(self, store_path_commit_log: str | os.PathLike[str]) -> Self:
+        """Return the configuration with the log that the caller means, where a store and its configuration have two.
+
+        Parameters
+        ----------
+        store_path_commit_log : path-like
+            The directory, or several separated by commas. Directories that are only read stay if it is the log that is
+            configured, to which they belong.
+        """
+        chosen = ChosenPaths(os.fspath(store_path_commit_log))
+        given = SegmentPaths.parse(chosen)
+        if not given.paths:
+            raise InvalidOptionError("option storePathCommitLog: expected a directory, or several, found none")
+        is_same = given == SegmentPaths.parse(self.store_path_commit_log or "")
+        read_only = self.read_only_commit_log_store_paths if is_same else None
+        return replace(self, store_path_commit_log=chosen, read_only_commit_log_store_paths=read_only)
 
     @property
     def features(self) -> ReleaseRules:
@@ -285,7 +318,10 @@ class MessageStoreConfig:
         )
 
 
-def _warn_of_misspelt(path: str | os.PathLike[str], keys: Collection[str]) -> None:
+def _warn_of_ignored(path: str | os.PathLike[str], keys: Collection[str]) -> None:
+    if ignored := [key for key in keys if key in _NO_PLACES]:
+        where = "queues and index are below the store's root (storePathRootDir)"
+        _LOG.warning("%s: no RocketMQ release takes %s from its configuration: %s", path, " or ".join(ignored), where)
     known = {field.name for kind in (MessageStoreConfig, BrokerConfig) for field in fields(kind)}
     names = [head + "".join(map(str.capitalize, tail)) for head, *tail in (name.split("_") for name in known)]
     for key in keys:

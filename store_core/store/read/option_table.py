@@ -49,6 +49,22 @@ READ_OPTIONS: Final = (
         "is an option of its own, such as `storage.region`; elsewhere `region=eu-west-1,scheme=https` or JSON. The "
         "names are those of `pyarrow.fs`; what is not set comes from the environment. Values are never shown",
     ),
+    Option(
+        "config",
+        "(none)",
+        "what",
+        "the broker's configuration file, such as `broker.conf`. If the path is a root without a log of its own, the "
+        "log is read where this says (`storePathCommitLog`, which may name several directories, "
+        "`readOnlyCommitLogStorePaths`, `storePathDLedgerCommitLog`); a root that has one is read with it, with a "
+        "note if the file names another",
+    ),
+    Option(
+        "storePathCommitLog",
+        "(the root's own, or the configuration's)",
+        "what",
+        "which log is meant, where a root has one and its configuration names another: the directory, or several, "
+        "separated by commas",
+    ),
     Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
     Option("topicsPattern", "(all)", "rows", "a Python regular expression that must match the whole topic"),
     Option("queueId", "(all)", "rows", "queue ids, separated by commas"),

@@ -191,6 +191,13 @@ def _directory(name: str, value: object) -> str:
     return found
 
 
+def _file_or_directories(name: str, value: object) -> str:
+    found = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    if not isinstance(found, str) or not found.strip() or not _is_path(found):
+        refuse_value(name, value, "a path on this machine")
+    return found
+
+
 def _is_path(text: str) -> bool:
     """Return whether a text can be a path of this machine at all."""
     try:
@@ -359,4 +366,6 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "segment_access": _one_of("auto", "mapped", "read"),
     "release": _release,
     "storage": _storage,
+    "config": _file_or_directories,
+    "store_path_commit_log": _file_or_directories,
 }

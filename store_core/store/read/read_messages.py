@@ -68,6 +68,8 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     segment_access: Literal["auto", "mapped", "read"] | None = None,
     release: str | None = None,
     storage: Settings | None = None,
+    config: str | os.PathLike[str] | None = None,
+    store_path_commit_log: str | os.PathLike[str] | None = None,
     **unknown: Never,
 ) -> pa.RecordBatchReader:
     """Read the messages of a store, without a broker and without Spark.
@@ -76,7 +78,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     ----------
     path : path or sequence of paths
         A store root, a ``commitlog`` directory, a segment file, or several of these that together form one log.
-    columns, topic, ..., storage : optional
+    columns, topic, ..., store_path_commit_log : optional
         Options. `store_core.ReadOptions` documents each, with its default, under the same name; None means "not given".
     **unknown
         Not accepted: an unknown name is refused, and the nearest option suggested.
@@ -128,8 +130,11 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         segment_access=segment_access,
         release=release,
         storage=storage,
+        config=config,
+        store_path_commit_log=store_path_commit_log,
         **unknown,
     )
+    path = options.configured(path)
     plan, mapped = plan_and_walk(path, options, by_tail=True)
     watch = TopicWatch.of(path, options.named_topics)
     batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, mapped, watch))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from store_core.errors import InvalidOptionError
 from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
+from store_core.files.store_path import located
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.iso_time import iso_time
@@ -17,6 +18,7 @@ from store_core.format.near_name import did_you_mean
 from store_core.format.properties import PropertyParser
 from store_core.format.record.host import position_of_message_id
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.configured_store import configured_paths
 from store_core.store.read.option_checks import check_filter, check_filter_type, check_order, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
 from store_core.store.read.store_time import parse_zone, store_time
@@ -24,6 +26,8 @@ from store_core.store.read.store_time import parse_zone, store_time
 if TYPE_CHECKING:
     from datetime import tzinfo
     from typing import Self
+
+    from store_core.files.store_path import StorePaths
 
 __all__ = ["ReadOptions"]
 
@@ -112,6 +116,11 @@ class ReadOptions:
         No option: whether times that no table holds are the nearest that Arrow has, for what calculates with times.
     told : set of str
         No option: what this read has warned of in this process, once for all of its ranges.
+    config : str or None
+        The broker's configuration file, which says where the log of a root is.
+    store_path_commit_log : str or None
+        Which log is meant, where a root has one and its configuration names another: the directory, or several,
+        separated by commas.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -148,6 +157,8 @@ class ReadOptions:
     storage: StorageSettings = NO_SETTINGS
     nearest_times: bool = False
     told: set[str] = field(default_factory=set, compare=False, repr=False)
+    config: str | None = None
+    store_path_commit_log: str | None = None
 
     @classmethod
     def parse(cls, **named: object) -> Self:
@@ -171,6 +182,14 @@ class ReadOptions:
         if options.filter is not None and "filter_type" not in parsed:
             check_filter_type(options.filter)
         return options
+
+    def configured(self, paths: StorePaths) -> StorePaths:
+        """Return paths as the configuration says where their log is; called once for each read."""
+        return configured_paths(paths, self.config, self.store_path_commit_log)
+
+    def located(self, paths: StorePaths) -> StorePaths:
+        """Return paths as the configuration and the settings of a storage say, see `store_core.files.store_path`."""
+        return located(self.configured(paths), self.storage)
 
     @property
     def is_permissive(self) -> bool:

@@ -8,6 +8,7 @@ of a plan then see the same prefix of the log, whatever a broker appends, rolls 
 from __future__ import annotations
 
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import LEFT_OUT, SegmentVanishedError
+from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath
@@ -134,6 +136,7 @@ def plan_and_walk(
 
     The chain of a segment is as of `store_core.format.damage.log_end.LogEnd` if it was walked.
     """
+    paths = options.configured(paths)
     for attempt in range(_ATTEMPTS):
         try:
             end = None if options.as_of is None else log_end_at(paths, options.as_of, options.storage)
@@ -198,6 +201,8 @@ class _Planner:
         self._by_tail = by_tail
         self._paths = paths = located(paths, options.storage)
         self._traffic = TrafficOf(paths)
+        given = [paths] if isinstance(paths, str | os.PathLike) else paths
+        self._configured = next((path for path in given if isinstance(path, ConfiguredRoot)), None)
         self._options = options
         if options.proofs is not None:
             _check_proofs(options.proofs, paths)
@@ -316,7 +321,7 @@ class _Planner:
 
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""
-        root = _root_of(part.segment)
+        root = self._configured or _root_of(part.segment)
         is_remote = part.segment.remote is not None or bool(part.segment.archive)
         is_live = end.tail is not None and not is_remote and is_lock_held(root)
         self._is_live = self._is_live or is_live

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_path import path_of
+from store_core.store.configured_store import configured_store
 from store_core.store.read.option_values import OPTION_PARSERS
 
 if TYPE_CHECKING:
@@ -18,23 +19,32 @@ if TYPE_CHECKING:
 __all__ = ["store_at"]
 
 
-def store_at(url: str | os.PathLike[str], storage: Mapping[str, str] | str | None = None) -> str | os.PathLike[str]:
-    """Return a path that stands for a store in an object store or another file system, with its settings.
+def store_at(
+    url: str | os.PathLike[str],
+    storage: Mapping[str, str] | str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    store_path_commit_log: str | os.PathLike[str] | None = None,
+) -> str | os.PathLike[str]:
+    """Return a path that stands for a store in another storage, with its settings, or for one whose log is elsewhere.
 
-    All functions that read a store take it. What is there is listed when it is first asked for, and then stays as it
-    was, so that an answer is about one state: make a new one to see what is there later.
+    All functions that read a store take it. Of another storage, what is there is listed when it is first asked for, and
+    then stays as it was, so that an answer is about one state: make a new one to see what is there later.
 
     Parameters
     ----------
     url : str
-        Such as ``"s3://bucket/store"``; a local path is returned as it is.
+        Such as ``"s3://bucket/store"``; a local path is returned as it is, if no configuration is given.
     storage : mapping or str, optional
         As of option `storage`. Settings are never shown.
+    config, store_path_commit_log : path, optional
+        As of the options `config` and `store_path_commit_log`: where the log of a store on this machine is.
 
     Raises
     ------
     InvalidOptionError
-        If the URL has a password or a query, or a setting is no text.
+        If the URL has a password or a query, a setting is no text, or a value in the configuration is invalid.
+    StoreNotFoundError
+        If there is no such configuration.
 
     Examples
     --------
@@ -44,4 +54,4 @@ def store_at(url: str | os.PathLike[str], storage: Mapping[str, str] | str | Non
     """
     settings = cast("StorageSettings", OPTION_PARSERS["storage"]("storage", storage or {}))
     found = path_of(url, settings)
-    return found if isinstance(found, UrlPath) else url
+    return found if isinstance(found, UrlPath) else configured_store(url, config, store_path_commit_log)

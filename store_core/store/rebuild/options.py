@@ -54,7 +54,10 @@ class RebuildOptions:
     release : str
         RocketMQ release whose rules apply, one of `store_core.format.releases.release.RELEASES`.
     broker_config : path, optional
-        The broker's configuration file, for sizes and switches.
+        The broker's configuration file, for sizes and switches, and for where the log is.
+    store_path_commit_log : path, optional
+        Which log is meant, where the store has one and the configuration names another: the directory, or several,
+        separated by commas. Without it such a store is only compared, with its own log.
     consume_queue_file_size : int, optional
         Bytes (RocketMQ: ``mappedFileSizeConsumeQueue``); by default, as for the next two, inferred from the existing
         files, or else RocketMQ's own default.
@@ -93,6 +96,7 @@ class RebuildOptions:
     since_offset: int = 0
     release: str = DEFAULT_RELEASE
     broker_config: str | os.PathLike[str] | None = None
+    store_path_commit_log: str | os.PathLike[str] | None = None
     consume_queue_file_size: int | None = None
     hash_slot_num: int | None = None
     index_num: int | None = None
@@ -121,6 +125,11 @@ class RebuildOptions:
             raise InvalidOptionError(
                 "verify changes nothing: it can't be combined with replace, discard_old, since_offset, output"
             )
+
+    @property
+    def writes_store(self) -> bool:
+        """Whether anything in the store changes."""
+        return not self.verify and (self.output is None or self.replace or self.discard_old)
 
     def _check_range(self, name: str, least: int, most: int) -> None:
         value = getattr(self, name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.files.configured_root import log_directories
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
@@ -20,6 +21,7 @@ from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.config.derived_sizes import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.configured_store import check_log_is_certain, configured_store
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.kept_index import KeptIndex
 from store_core.store.rebuild.options import OUTPUT
@@ -100,14 +102,17 @@ class RebuildPlan:
         UnsupportedStoreError
             If the store is of an unsupported kind for that use, see `store_core.files.store_kind`.
         """
-        store = absolute_path_of(path)
+        given = options.broker_config, options.store_path_commit_log
+        store = absolute_path_of(configured_store(path, *given))
         if isinstance(store, UrlPath) and not options.verify and not options.output:
             store.refuse_writing()
-        check_is_root(store, OsFileSystem())
+        check_is_root(store, OsFileSystem(), log_directories(store))
+        if options.writes_store:
+            check_log_is_certain(store, *given)
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
         segments = list_segments(store, compressed="refused").segments
-        if not (store / COMMIT_LOG).is_dir():
+        if not any(map(Path.is_dir, log_directories(store))):
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100
         found = DerivedSizes.find(store)

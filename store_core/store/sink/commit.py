@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from store_core.errors import StoreLockedError
+from store_core.errors import InvalidOptionError, StoreLockedError
 from store_core.files.abort_file import ABORT_FILE
-from store_core.files.store_lock import LOCK_FILE, StoreLock
+from store_core.files.store_lock import StoreLock
+from store_core.files.store_parts import COMMIT_LOG
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry
 from store_core.store.sink.directory import SinkDirectory
@@ -20,7 +21,7 @@ from store_core.store.sink.staged_append import Appended, append_staged
 from store_core.store.sink.store_sizes import batch_topics
 from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
 from store_core.store.sink.unindexed import Unindexed
-from store_core.store.store_layout import check_root
+from store_core.store.store_layout import check_root, lock_of, log_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -212,7 +213,13 @@ class SinkCommit:
     def _replace(self, staged: Sequence[StagedFile]) -> CommitReport:
         """Make a new store beside the old one, then swap them; the old one must not be open anywhere."""
         new = new_store_path(self.root, self.job)
-        with StoreLock(self.root, self.file_system):
+        log = log_paths(self.root, self.config, self.file_system).all_paths
+        if log != (self.root / COMMIT_LOG,):
+            raise InvalidOptionError(
+                f"the log of {self.root} is in {', '.join(map(str, log))}, so a new store can't be put in its place: "
+                f"expected {self.root / COMMIT_LOG}. Nothing was changed. Write a store at another path"
+            )
+        with lock_of(self.root, self.config, self.file_system):
             try:
                 report = self._append(new, staged)
                 swap(self.root, new, self.file_system)
@@ -254,13 +261,14 @@ class SinkCommit:
                 _LOG.warning("%s can't be deleted: %s", path, error)
 
 
-def check_lock(root: Path, file_system: FileSystem) -> None:
-    """Refuse a store that a broker or another writer has open; one may still open it later.
+def check_lock(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
+    """Refuse a store whose log a broker or another writer has open; one may still open it later.
 
     Raises
     ------
     StoreLockedError
         If it is open.
     """
-    if file_system.status(root / LOCK_FILE) is not None:
-        StoreLock(root, file_system).acquire().release()
+    for path in lock_of(root, config, file_system).paths:
+        if file_system.status(path) is not None:
+            StoreLock(path.parent, file_system).acquire().release()

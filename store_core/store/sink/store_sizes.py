@@ -70,7 +70,7 @@ def _sizes(directory: Path, file_system: FileSystem) -> Iterator[int]:
 
 
 def _check_log(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
-    for path in log_paths(root, config).all_paths:
+    for path in log_paths(root, config, file_system).all_paths:
         packed = [name for name in names_in(path, file_system) if is_compressed_segment(name)]
         if packed:
             raise compressed_error(str(path / packed[0]), more=len(packed) - 1)

@@ -405,6 +405,7 @@ def test_options_of_a_plan_have_their_types(wrong: dict[str, Any], tmp_path: Pat
     options: dict[str, Any] = {
         "release": "5.3",
         "broker_config": None,
+        "store_path_commit_log": None,
         "check_crc": True,
         "batch_topic": [],
         "hash_slot_num": 100,

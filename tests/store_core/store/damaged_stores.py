@@ -132,7 +132,7 @@ def open_damaged(
     """Open a store in two steps, and record its state after each; services are not started."""
     disk, clock = file_system or OsFileSystem(), FakeClock()
     checkpoint = StoreCheckpoint(root, disk, config.release)
-    log = CommitLog(log_paths(root, config), config, disk, clock, checkpoint=checkpoint)
+    log = CommitLog(log_paths(root, config, disk), config, disk, clock, checkpoint=checkpoint)
     derived = DerivedStructures(root, log, checkpoint, config.queue_rules(batch_topics), disk, clock)
     opened = Opened(load=True, index_times={StoreCheckpoint(root, disk, config.release).load().index_msg_timestamp})
     try:

@@ -112,7 +112,7 @@ def test_without_an_index_queues_are_cleaned_alone(store: Store) -> None:
 def test_both_services_start_and_end_together(tmp_path: Path) -> None:
     config, disk = MessageStoreConfig(), FaultyFileSystem()
     space = disk_space(tmp_path, config, disk)
-    log = CommitLog(log_paths(tmp_path, config, space.full_paths), config, disk, SystemClock())
+    log = CommitLog(log_paths(tmp_path, config, disk, space.full_paths), config, disk, SystemClock())
     services = CleanServices(config, log, space, Store(), None, SystemClock())
     services.start()
     running = services.commit_log_service.is_running, services.queue_service.is_running

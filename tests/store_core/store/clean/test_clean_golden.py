@@ -63,7 +63,7 @@ class Store:
             delete_when=";".join(map(str, range(24))),
         )
         space = disk_space(root, config, disk)
-        self.log = CommitLog(log_paths(root, config, space.full_paths), config, disk, clock)
+        self.log = CommitLog(log_paths(root, config, disk, space.full_paths), config, disk, clock)
         self.log.load()
         queue = self.log.mapped_file_queue
         queue.truncate_dirty_files(end_offset)

@@ -192,12 +192,12 @@ def test_a_store_that_somebody_has_open_is_refused(tmp_path: Path) -> None:
     make_store(tmp_path, [b"old"])
     with DefaultMessageStore.open(tmp_path, CONFIG):
         with pytest.raises(StoreLockedError):
-            check_lock(tmp_path, FaultyFileSystem())
+            check_lock(tmp_path, CONFIG, FaultyFileSystem())
         with pytest.raises(StoreLockedError):
             commit(tmp_path, [b"new"])
         with pytest.raises(StoreLockedError):
             commit(tmp_path, [b"new"], overwrite=True)
-    check_lock(tmp_path, FaultyFileSystem())
+    check_lock(tmp_path, CONFIG, FaultyFileSystem())
 
     assert [b"old"] == bodies_of(tmp_path)
 
