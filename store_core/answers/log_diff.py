@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from store_core.answers.diff_merge import merge
-from store_core.answers.diff_record_merge import merge_records
+from store_core.answers.diff_merge import merge, merge_records
 from store_core.answers.local_engine import local_engine
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.diff.log_pair import LogPair

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from store_core.answers.html.report_page import PageContent, report_page, report_part
+from store_core.answers.report_page import PageContent, report_page, report_part
 from store_core.answers.text.report_text import MOST_ROWS, report_text
 from store_core.answers.text.row_values import rows_of
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plots of reports show; `store_core.answers.html` draws them."""
+"""What the plots of reports show; `store_core.answers.report_page` draws them."""
 
 from __future__ import annotations
 

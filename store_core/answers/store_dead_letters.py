@@ -13,10 +13,10 @@ from store_core.answers.life.dead_letter_rows import (
     DEAD_LETTER_COLUMNS,
     DEAD_LETTER_PATTERN,
     dead_letter_rows,
+    known_groups,
     origin_of,
     origin_offset,
 )
-from store_core.answers.life.known_groups import known_groups
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob

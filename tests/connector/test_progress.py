@@ -25,7 +25,7 @@ from pyspark_commitlog.progress.display import (
     progress_line,
 )
 from pyspark_commitlog.progress.stages import ConnectStages, StageTasks
-from pyspark_commitlog.rebuild.progress import RebuildStages
+from pyspark_commitlog.rebuild.engines import RebuildStages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

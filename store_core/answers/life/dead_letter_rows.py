@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters in a log, as rows, and where their first messages are."""
+"""Dead letters in a log, as rows, where their first messages are, and which consumer groups a store knows besides."""
 
 from __future__ import annotations
 
@@ -8,19 +8,56 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.provenance import (
-    DLQ_ORIGIN_MESSAGE_ID,
-    DLQ_ORIGIN_TOPIC,
-    ORIGIN_MESSAGE_ID,
-)
+from store_core.answers.config_notes import config_or_note
+from store_core.answers.life.config_offsets import consumer_offsets
+from store_core.answers.life.provenance import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, ORIGIN_MESSAGE_ID
+from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transaction_rows import with_ms
+from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
 from store_core.format.property_string import RETRY_TOPIC
 from store_core.format.record.host import is_message_id, position_of_message_id
+from store_core.store.put.put_checks import RETRY_PREFIX
+from store_core.store.read.stored_topics import stored_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-__all__ = ["DEAD_LETTER_COLUMNS", "DEAD_LETTER_PATTERN", "dead_letter_rows", "origin_of", "origin_offset"]
+    from store_core.broker.config_fields import ConfigFields
+
+__all__ = [
+    "DEAD_LETTER_COLUMNS",
+    "DEAD_LETTER_PATTERN",
+    "dead_letter_rows",
+    "known_groups",
+    "origin_of",
+    "origin_offset",
+]
+
+
+def known_groups(root: Path) -> frozenset[str]:
+    """Return the groups that are configured, have committed offsets, or have a topic of retries or dead letters.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root; a file that is broken is left out.
+    """
+    configured, _ = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _names, "which groups there are")
+    offsets, _ = consumer_offsets(root)
+    topics = stored_topics((root,))
+    of_topics = {
+        topic.removeprefix(prefix)
+        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+        for topic in topics
+        if topic.startswith(prefix)
+    }
+    return frozenset({*(configured or ()), *(group for _, group in offsets or ()), *of_topics})
+
+
+def _names(fields: ConfigFields) -> list[str]:
+    return [name for name, _ in fields.table("subscriptionGroupTable").objects()]
+
 
 DEAD_LETTER_PATTERN: Final = "%DLQ%.*"
 DEAD_LETTER_COLUMNS: Final = (

@@ -1,29 +1,168 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading few columns of some messages in parts: several reads of one log at once, which share a scan of it."""
+"""Reading few columns of some messages in parts: several reads of one log at once, which share a scan of it.
+
+The scan chooses by topic and flags the records of each read, which are then read.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final
 
-from store_core.answers.life.message_survey import can_survey, surveyed
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import queue_database
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import store_roots
+from store_core.format.columnar.arrow_slices import true_mask
+from store_core.format.columns import CORRUPT_RECORD, arrow_schema
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.picks import NO_QUEUE, Picks
 from store_core.store.read.read_plan import plan_ranges
+from store_core.store.read.row_filter import RowFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
+    import numpy.typing as npt
 
     from store_core.answers.life.message_read import MessageRead
     from store_core.files.store_path import StorePaths
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_plan import ReadPlan
 
-__all__ = ["FoundRows", "ReadJob", "ReadPart"]
+__all__ = ["FoundRows", "ReadJob", "ReadPart", "can_survey", "surveyed"]
+
+
+_COLUMNS: Final = ("physical_offset", "store_size", "magic_code", "topic", "sys_flag")
+"""Columns of the scan."""
+
+_CHECKED: Final = frozenset({"body", CORRUPT_RECORD})
+"""Columns by which a record that is whole may be damage: not those of the scan."""
+
+_KNOWN: Final = _COLUMNS[:2]
+"""What is known of damage."""
+
+_SOUND: Final = "magic_code"
+"""A column that each message has, and that rows of damaged ranges lack."""
+
+
+def can_survey(read: MessageRead) -> bool:
+    """Return whether a scan of topics and flags can choose the records of a read, which are not all of them."""
+    options = read.options
+    if options.is_permissive and set(options.columns) & _CHECKED:
+        return False  # each record with a broken body is a row
+    has_times = options.starting_timestamp is not None or options.ending_timestamp is not None
+    needed = RowFilter(options).columns
+    is_some = bool(needed or read.flag_bits)
+    return is_some and set(needed) <= set(_COLUMNS) and not has_times and CORRUPT_RECORD not in options.columns
+
+
+def surveyed(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[str, pa.Table]]:
+    """Return what several reads keep of a range: as `MessageRead.rows_of` of each, by one scan.
+
+    Parameters
+    ----------
+    reads : mapping of str to (MessageRead, ReadRange)
+        By name. Ranges that begin at one offset of one segment, without picks; in a growing log, ends may differ.
+    """
+    chosen = {name: _Chosen(read, part) for name, (read, part) in reads.items()}
+    widest = max((part for _, part in reads.values()), key=lambda part: (part.data_end, part.end))
+    options = next(iter(reads.values()))[0].options
+    is_permissive = any(read.options.is_permissive for read, _ in reads.values())
+    mode = ReadMode.PERMISSIVE if is_permissive else ReadMode.DROPMALFORMED
+    scan = replace(options, columns=_COLUMNS, mode=mode, topic=(), topics_pattern=None)
+    topics = _topics_of([read for read, _ in reads.values()])
+    bits = reduce(or_, (read.flag_bits for read, _ in reads.values()))
+    for batch in read_range(widest, scan):
+        rows = batch if topics is None else _narrowed(batch, topics, bits)
+        for each in chosen.values() if rows.num_rows else ():
+            each.add(rows)
+    return [(name, each.table()) for name, each in chosen.items()]
+
+
+def _topics_of(reads: Sequence[MessageRead]) -> pa.Array | None:
+    """Return the topics of all reads that choose by topic alone; None if one chooses by something else."""
+    topical = [read for read in reads if RowFilter(read.options).columns]
+    if any(read.options.topics_pattern is not None or not read.options.topic for read in topical):
+        return None
+    return pa.array(dict.fromkeys(topic for read in topical for topic in read.options.topic), pa.string())
+
+
+def _narrowed(batch: pa.RecordBatch, topics: pa.Array, bits: int) -> pa.RecordBatch:
+    """Return the rows that any read may choose, and those of damage."""
+    mask = true_mask(pc.is_in(batch.column("topic"), value_set=topics))
+    flags = batch.column("sys_flag")
+    if flags.null_count:
+        mask |= true_mask(flags.is_null())
+        flags = pc.fill_null(flags, 0)
+    mask |= (flags.to_numpy() & bits) != 0
+    return batch.filter(pa.array(mask)) if mask.any() else batch.slice(0, 0)
+
+
+class _Chosen:
+    """The records of a range that one read needs, and the damage in it."""
+
+    def __init__(self, read: MessageRead, part: ReadRange) -> None:
+        self._read = read
+        self._part = part
+        self._filter = RowFilter(read.options)
+        self._end, self._lead = min(part.end, part.data_end), part.segment.framing.lead
+        self._records: list[npt.NDArray[np.int64]] = []
+        self._damage: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take what is needed of some rows of the scan."""
+        offsets = batch.column("physical_offset").to_numpy()
+        mask = offsets < self._end + self._lead
+        if batch.column(_SOUND).null_count:
+            is_damage = batch.column(_SOUND).is_null().to_numpy(zero_copy_only=False)
+            is_kept = is_damage & (offsets < self._end)
+            if self._read.options.is_permissive and is_kept.any():
+                self._damage.append(batch.select(_KNOWN).filter(pa.array(is_kept)))
+            mask &= ~is_damage
+        if self._read.flag_bits:
+            flags = pc.fill_null(batch.column("sys_flag"), 0).to_numpy()
+            mask &= (flags & self._read.flag_bits) != 0
+        if self._filter.columns and mask.any():
+            mask &= self._filter.select(batch, offsets)
+        if mask.any():
+            sizes = batch.column("store_size").to_numpy()
+            self._records.append(np.stack([offsets[mask], sizes[mask]]).astype(np.int64))
+
+    def table(self) -> pa.Table:
+        """Return what the read keeps of them, in log order."""
+        return self._read.table_of(self._rows())
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        batches = self._messages()
+        if not self._damage:
+            yield from batches
+            return
+        schema = arrow_schema(self._read.options.columns, nullable=True)
+        damage = [_with_nulls(each, schema) for each in self._damage]
+        yield from pa.Table.from_batches([*batches, *damage], schema).sort_by(_KNOWN[0]).combine_chunks().to_batches()
+
+    def _messages(self) -> Iterator[pa.RecordBatch]:
+        if self._records:
+            starts, sizes = np.concatenate(self._records, axis=1)
+            queues = np.full(starts.size, NO_QUEUE, np.int32)
+            picks = Picks(starts, sizes, queues, np.zeros(starts.size, np.int64))
+            yield from read_range(replace(self._part, picks=picks), self._read.options)
+
+
+def _with_nulls(damage: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of damage with all columns of a read."""
+    arrays = [
+        damage.column(field.name) if field.name in _KNOWN else pa.nulls(damage.num_rows, field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.broker.consumer_offset import ConsumerOffsetManager
-from store_core.broker.data_version import DataVersion
+from store_core.broker.versioned_config import DataVersion
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES

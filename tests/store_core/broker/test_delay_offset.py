@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.broker.data_version import DataVersion
 from store_core.broker.delay_offset import DelayOffsetTable
+from store_core.broker.versioned_config import DataVersion
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES

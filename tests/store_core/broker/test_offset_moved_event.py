@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.broker.offset_moved_event import OffsetMovedEvent
+from store_core.broker.pull_message_processor import OffsetMovedEvent
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=20)
 OFFSETS = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from store_core.answers import delays, transactions
 from store_core.answers.life import message_reads
 from store_core.answers.life.message_read import MessageRead, read_of
-from store_core.answers.life.message_reads import ReadJob
-from store_core.answers.life.message_survey import can_survey, surveyed
+from store_core.answers.life.message_reads import ReadJob, can_survey, surveyed
 from store_core.answers.local_engine import local_engine
 from store_core.answers.store_delays import DelaysOptions
 from store_core.answers.store_transactions import TransactionsOptions

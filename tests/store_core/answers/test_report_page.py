@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.answers import check, diff, salvage
-from store_core.answers.html.markup import element, shown
-from store_core.answers.html.plot_markup import plot_markup
-from store_core.answers.html.style import ROOT_CLASS
+from store_core.answers.report_page import ROOT_CLASS, element, plot_markup, shown
 from store_core.answers.report_plots import Bar, Bars, Lane, Strip, Tone
 from tests.builders import BODY_AT, LogBuilder
 
