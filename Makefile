@@ -52,7 +52,7 @@ bench: venv ## all benchmarks, in one run; BENCH_ARGS="..." is passed on
 interop: venv ## the tests against a real RocketMQ (needs Maven and Java)
 	@$(VENV_PYTHON) -m pytest tests/interop -m ""
 
-soak: venv ## the property tests with a larger budget
+soak: venv ## the property tests with a larger budget, and long campaigns, one beside a broker (needs Maven and Java)
 	@$(VENV_PYTHON) -m pytest -m "not interop" --hypothesis-profile=soak --timeout=0
 
 fuzz: venv ## mutated input for every decoder; BUDGET=cases SEED=number TARGETS="..." select
