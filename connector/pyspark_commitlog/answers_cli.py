@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.answer_job import STORE, add_storage, answer_parser, run_answer, store_parser
 from pyspark_commitlog.jobs.job_output import write_json
-from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
+from store_core.answers.limits import MOST_MESSAGES, ONLY_DRY, RELEASE_CHOICES
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.salvage.salvage_format import SalvageFormat
@@ -73,12 +73,14 @@ def recover(arguments: Sequence[str] | None = None) -> int:
     """Run ``recover.py``; return the exit code, see `store_core.command.exit_code`."""
     about = "Shows what opening a store for writing, as a broker does, would truncate, rebuild or refuse."
     parser = store_parser("commitlog-recover", about, _RECOVER_REMARK)
-    parser.add_argument("--dry-run", action="store_true", required=True, help="change nothing; required")
+    parser.add_argument("--dry-run", action="store_true", help="change nothing; required")
     shown = "RocketMQ that would open the store; all: each, side by side (default %(default)s)"
     parser.add_argument("--release", choices=RELEASE_CHOICES, default=DEFAULT_RELEASE, help=shown)
     listed = f"list all messages that would be truncated, not just {MOST_MESSAGES}"
     parser.add_argument("--messages", action="store_true", help=listed)
     given = parser.parse_args(arguments)
+    if not given.dry_run:
+        parser.error(ONLY_DRY)
     return run_answer(parser.prog, given, lambda engine: _recovered(engine, given))
 
 

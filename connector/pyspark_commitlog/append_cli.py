@@ -192,7 +192,7 @@ def _in_words(report: Mapping[str, object]) -> str:
         was = "would be" if report["dry_run"] else "was"
         return f"nothing {was} appended to {report['store']}: a job of this commit id is there already, with {messages}"
     would = "would be " if report["dry_run"] else ""
-    left_out = f"{report['left_out']} row{'s' * (report['left_out'] != 1)} left out"
+    left_out = f"{report['left_out']} row{'s' * (report['left_out'] != 1)} {would}left out"
     return f"{messages} {would}appended to {report['store']}, {left_out}"
 
 

@@ -59,7 +59,7 @@ def retention(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--now", metavar="TIME", help="the present, ms or ISO 8601 (default the clock)")
     parser.add_argument("--time-zone", metavar="ZONE", help="of the broker's machine (default this machine's)")
     for name in ("--disk-size", "--disk-used", "--daily-growth"):
-        parser.add_argument(name, type=int, metavar="BYTES", help="as of commitlog retention")
+        parser.add_argument(name, metavar="BYTES", help="as of commitlog retention")
     given = parser.parse_args(arguments)
     from store_core.answers.store_retention import retention_by
 

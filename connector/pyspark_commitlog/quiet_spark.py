@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts Spark without its greeting and log, so that a command's output is its own."""
+"""Starts Spark without its greeting and logs, so that a command's output is its own."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["quiet_log4j", "quiet_start", "spark_configuration"]
+__all__ = ["quiet_log4j", "quiet_queries", "quiet_start", "spark_configuration"]
 
 _LOG4J: Final = Path(__file__).with_name("quiet-log4j2.properties")
 _OPTIONS: Final = "SPARK_SUBMIT_OPTS"
@@ -28,6 +29,22 @@ def quiet_log4j() -> str:
     It has to be set before the session starts, because Spark prints a greeting on stderr. Errors are raised anyway.
     """
     return f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+
+
+_QUERY_LOGS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+def quiet_queries() -> None:
+    """Silence the logs to which PySpark writes thousands of characters before it raises an error of a query.
+
+    One that exists already is left alone: somebody wants it.
+    """
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 -- commands whose help is asked for need no PySpark
+
+    for name in _QUERY_LOGS:
+        if name not in logging.root.manager.loggerDict:
+            log = PySparkLogger.getLogger(name)
+            log.handlers = [logging.NullHandler()]  # in place of the one that writes to standard error
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog.java import require_java
 from pyspark_commitlog.progress.stages import is_connect
 from pyspark_commitlog.pyspark_version import require_pyspark
-from pyspark_commitlog.quiet_spark import quiet_start, spark_configuration
+from pyspark_commitlog.quiet_spark import quiet_queries, quiet_start, spark_configuration
 from store_core.store.config.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def spark_session(
     Spark looks for data sources with the Python that the environment variable ``PYSPARK_PYTHON`` names, or with the
     ``python3`` of the ``PATH`` if it is not set. Unless an environment is activated, that is not the Python that runs
     this, and does not have this package. So, if nothing names a Python, this function names the running one. It also
-    starts Spark without its greeting and its log, unless there is a log4j configuration, and sets what ``RECOMMENDED``
-    lists, unless a configuration file, ``spark-submit`` or `config` sets it otherwise.
+    starts Spark without its greeting and its log, unless there is a log4j configuration; silences the Python logs in
+    which PySpark repeats errors of queries, unless these exist already; and sets what ``RECOMMENDED`` lists, unless a
+    configuration file, ``spark-submit`` or `config` sets it otherwise.
 
     A session that exists already is returned as it is, whatever the arguments are.
 
@@ -88,6 +89,7 @@ def spark_session(
     >>> spark.read.format("commitlog").load("/data/rocketmq/store").count()  # doctest: +SKIP
     """
     require_pyspark()
+    quiet_queries()
     active = SparkSession.getActiveSession()
     if active is not None:
         _check_python(active)

@@ -7,7 +7,7 @@ from typing import Final
 
 from store_core.format.releases.release import RELEASES
 
-__all__ = ["MOST_DAYS", "MOST_MESSAGES", "RELEASE_CHOICES", "TOP"]
+__all__ = ["MOST_DAYS", "MOST_MESSAGES", "ONLY_DRY", "RELEASE_CHOICES", "TOP"]
 
 TOP: Final = 50
 """Rows of a table of `bill` and `producers` by default."""
@@ -20,3 +20,9 @@ RELEASE_CHOICES: Final = {name: (name,) for name in RELEASES} | {"all": RELEASES
 
 MOST_DAYS: Final = 366
 """The most days that `retention` foresees."""
+
+ONLY_DRY: Final = (
+    "recover never changes a store: it shows what a broker's start would truncate, rebuild or refuse. Give --dry-run "
+    "to see that. A broker's start does it; to make queues and index right, see commitlog repair"
+)
+"""What `recover` says without ``--dry-run``."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from store_core.answers.report_page import PageContent, report_page, report_part
 from store_core.answers.text.report_text import MOST_ROWS, report_text
-from store_core.answers.text.row_values import rows_of
+from store_core.answers.text.row_values import in_zone, rows_of, zoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import tzinfo
 
     import pyarrow as pa
 
@@ -92,16 +93,21 @@ class Report(ABC, Generic[Facts]):
             "tables": {name: _rows(table) for name, table in self.tables.items()},
         }
 
-    def to_text(self, width: int | None = 80) -> str:
+    def to_text(self, width: int | None = 80, zone: tzinfo | None = None) -> str:
         """Return the report for a terminal of some columns; long tables are cut, and text from stores is escaped.
 
         Parameters
         ----------
         width : int or None
             Columns; with None, as for a file, tables are as wide as their rows need.
+        zone : tzinfo, optional
+            Of the times; by default UTC.
         """
-        shown = [(table.doc, self._in_text(table), self.tables[table.name].num_rows) for table in self.SCHEMA.tables]
-        return report_text(self.lines, shown, width)
+        shown = [
+            (table.doc, zoned(self._in_text(table), zone), self.tables[table.name].num_rows)
+            for table in self.SCHEMA.tables
+        ]
+        return report_text((in_zone(line, zone) for line in self.lines), shown, width)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return what the text for a terminal shows of a table; nothing if that has no rows."""

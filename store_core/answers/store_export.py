@@ -14,7 +14,13 @@ from store_core.answers.exporting.export_report import ExportFacts, ExportReport
 from store_core.answers.exporting.lake_proof import LakeProof
 from store_core.answers.local_engine import local_engine
 from store_core.answers.scanning.message_scan import PART_BYTES, ScanCounts, told_apart
-from store_core.errors import ExpiredSegmentsError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import (
+    ExpiredSegmentsError,
+    InvalidOptionError,
+    StoreError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import store_roots
@@ -86,14 +92,18 @@ def export_by(  # noqa: PLR0913 -- as `export`
         ranges = tuple(follower.ranges(begin, end))
         number = len(entries) + 1
         files.add_directories(ledger.staged)
-        exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
-        if not exported:
-            return _report(store, target, entries, None, end)
-        lost += _missing_bytes(begin, ranges)
-        entry = _entry(number, (begin, end), topics, exported, lost, entries)
-        if table is not None:
-            entry = replace(entry, table=table.name)
-        ledger.commit(entry)
+        try:
+            exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
+            if not exported:
+                return _report(store, target, entries, None, end)
+            lost += _missing_bytes(begin, ranges)
+            entry = _entry(number, (begin, end), topics, exported, lost, entries)
+            if table is not None:
+                entry = replace(entry, table=table.name)
+            ledger.commit(entry)
+        except (OSError, StoreError):
+            ledger.give_up()
+            raise
         return _report(store, target, (*entries, entry), entry, end)
 
 

@@ -215,8 +215,8 @@ class _Replay:
         first = next(encoded, None)
         if first is None:  # the name stays free for a replay whose filters choose something
             return self._report(0, 0)
-        directory = sink.claim(job, owner_text(self.clock), "0")
         try:
+            directory = sink.claim(job, owner_text(self.clock), "0")
             paths = (directory / f"part-{number:05d}.arrow" for number in count())
             done = commit.run(list(stage_batches(chain([first], encoded), paths, files)))
         except BaseException:

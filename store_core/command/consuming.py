@@ -41,10 +41,12 @@ _TIME: Final = "ms since 1970, or ISO 8601 such as 2024-05-01T12:00:00Z."
 )
 @click.option("--as-of", metavar="TIME", help=f"Queues as they were at this time: {_TIME}")
 @click.option("--now", metavar="TIME", help="From when ages are counted.  [default: the clock; with --as-of that time]")
-@click.option("--time-zone", metavar="ZONE", help="The zone of times without one, such as Asia/Shanghai or +08:00.")
 @with_processes
 @with_storage
 @with_report
+@click.option(
+    "--time-zone", metavar="ZONE", help="The zone of times without one, and of those in the text, such as +08:00."
+)
 @click.pass_context
 def lag(  # noqa: PLR0913 -- the command's own options
     context: click.Context,

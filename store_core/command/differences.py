@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from store_core.command.choices import NearChoice
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.command.storage_arguments import with_storage
@@ -31,7 +32,7 @@ __all__ = ["diff"]
 @click.argument("b", metavar="B")
 @click.option(
     "--by",
-    type=click.Choice([each.value for each in DiffBy]),
+    type=NearChoice([each.value for each in DiffBy]),
     default=DiffBy.AUTO.value,
     help="bytes: those at each physical offset. records: wherever in the logs they are. auto: bytes, unless the two "
     "have segments of different sizes.  [default: auto]",

@@ -97,8 +97,9 @@ _REMARKS: Final = (
     "names what is wrong, where, and what to do. If two codes fit, a command ends with the one to act on first: with 1",
     "rather than 5 if a log is damaged and its queues differ.",
     "",
-    "`commitlog` has two more, those that shells use: 130 if ^C ended it, as it ends `tail --follow`, and 141 if",
+    "There are two more, those that shells use: 130 if ^C ended the command, as it ends `tail --follow`, and 141 if",
     "whoever read its output closed it, as `head` does.",
     "",
-    "Times in messages and reports are in UTC, such as `2023-11-14T22:18:19.500Z`.",
+    "Times in messages and reports are in UTC, such as `2023-11-14T22:18:19.500Z`; `--time-zone` of `commitlog`",
+    "shows them in another zone.",
 )

@@ -22,7 +22,13 @@ from store_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ERROR_CODES", "FREE_SPACE", "bug_words", "failure_of", "system_words"]
+__all__ = ["ERROR_CODES", "FREE_SPACE", "INTERRUPTED", "NO_READER", "bug_words", "failure_of", "system_words"]
+
+INTERRUPTED: Final = 130
+"""What shells use for a program that ^C ended."""
+
+NO_READER: Final = 141
+"""What shells use for a program whose pipe was closed, as by ``head``."""
 
 ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
     FilterError: ExitCode.USAGE,
@@ -46,6 +52,7 @@ _WAYS_ON: Final = {
     errno.EROFS: "Give a path on a writable disk",
     errno.ENOSPC: FREE_SPACE,
     errno.EDQUOT: FREE_SPACE,
+    errno.EFBIG: "Raise the limit on the size of files (ulimit -f), and run this again",
 }
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.command.choices import NearChoice
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
-from store_core.command.read_arguments import with_read_options
+from store_core.command.read_arguments import with_replayed_options
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
 from store_core.command.storage_arguments import with_config, with_storage
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -63,7 +64,7 @@ def _time_of(at: str | None) -> int | None:
 @click.option(
     "--as",
     "kind",
-    type=click.Choice([kind.value for kind in WordKind]),
+    type=NearChoice([kind.value for kind in WordKind]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
 @with_release
@@ -214,7 +215,7 @@ def deadletters(store: Store, group: tuple[str, ...], processes: int, output: Re
 @click.option("--queues", type=click.IntRange(1), metavar="N", help="Queues of each topic.  [default: as it has, or 4]")
 @click.option("--dry-run", is_flag=True, help="Count and encode them, and append nothing.")
 @with_report
-@with_read_options
+@with_replayed_options
 def replay(store: str, into: str | None, read: Mapping[str, Any], output: ReportOutput, **given: Any) -> ExitCode:  # noqa: ANN401 -- as above
     """Append messages again, such as dead letters: all that filters choose, or none, and once.
 

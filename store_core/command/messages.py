@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.command.choices import NearChoice
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.output_arguments import with_output
@@ -119,7 +120,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
 @click.option(
     "--as",
     "kind",
-    type=click.Choice([kind.value for kind in WordKind]),
+    type=NearChoice([kind.value for kind in WordKind]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
 @with_read_options

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.answers.text.shown_text import BytesStyle
-from store_core.command.surroundings import Surroundings
+from store_core.command.choices import NearChoice
+from store_core.command.surroundings import Surroundings, shown_zone
 from store_core.format.near_name import did_you_mean
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _options(default: str) -> list[Callable[[Callable[..., ExitCode]], Callable[
         click.option(
             "--format",
             "format_",
-            type=click.Choice(list(FORMATS)),
+            type=NearChoice(FORMATS),
             help=f"{_FORMATS_HELP}.  [default: by the suffix of --output, else {default}]",
         ),
         click.option(
@@ -87,13 +88,13 @@ def _options(default: str) -> list[Callable[[Callable[..., ExitCode]], Callable[
         click.option(
             "--bytes",
             "style",
-            type=click.Choice([style.name.lower() for style in BytesStyle]),
+            type=NearChoice([style.name.lower() for style in BytesStyle]),
             default=BytesStyle.AUTO.name.lower(),
             help="How bytes are printed. auto: as text where they are text.  [default: auto]",
         ),
         click.option(
             "--color",
-            type=click.Choice(_COLOURS),
+            type=NearChoice(_COLOURS),
             default="auto",
             help="auto: on a terminal, unless NO_COLOR is set.  [default: auto]",
         ),
@@ -108,11 +109,12 @@ def _output(  # noqa: PLR0913 -- an argument for each option
 
     target = None if target == Path("-") else target
     by_suffix = _by_suffix(target) if target is not None and format_ is None else None
-    around = Surroundings.of(click.get_current_context())
+    context = click.get_current_context()
+    around, zone = Surroundings.of(context), shown_zone(context.params.get("time_zone"))
     is_terminal = around.width is not None
     is_coloured = color == "always" or (color == "auto" and is_terminal and not no_color)
     shown = BytesStyle[style.upper()]
-    return Output(format_ or by_suffix or default, target, shown, around.table_width, is_terminal, is_coloured)
+    return Output(format_ or by_suffix or default, target, shown, around.table_width, is_terminal, is_coloured, zone)
 
 
 def _by_suffix(target: Path) -> str | None:

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
@@ -16,19 +14,16 @@ from click.shell_completion import CompletionItem
 
 from store_core import __version__
 from store_core.command.exit_code import ExitCode
-from store_core.command.failure import failure_of
+from store_core.command.failure import INTERRUPTED, NO_READER, failure_of
 from store_core.command.notices import say
+from store_core.command.standard_output import let_output_go
 from store_core.errors import TolerableError
+from store_core.format.near_name import hint_of
 
 __all__ = ["program"]
 
 _MESSAGES: Final = "Messages"
 _STORE: Final = "The store"
-_INTERRUPTED: Final = 130
-"""What shells use for a program that ^C ended."""
-
-_NO_READER: Final = 141
-"""What shells use for a program whose pipe was closed, as by ``head``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +69,7 @@ _SILENT: Final = logging.NullHandler()
 
 _WORDS: Final = "store_core.words"
 _BY_NAME: Final = {entry.name: entry for entry in _ENTRIES}
-_ENDINGS: Final = ((str(_INTERRUPTED), "ended by ^C"), (str(_NO_READER), "whoever read the output closed it"))
+_ENDINGS: Final = ((str(INTERRUPTED), "ended by ^C"), (str(NO_READER), "whoever read the output closed it"))
 _EXAMPLES: Final = (
     "commitlog head /data/rocketmq/store",
     "commitlog count /data/rocketmq/store --by topic",
@@ -94,6 +89,14 @@ class _Program(click.Group):
             return None
         command = getattr(import_module(f"store_core.command.{entry.module}"), entry.name)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; the nearest is suggested for one that there is not."""
+        if args and args[0] not in _BY_NAME and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}{hint_of(args[0], _BY_NAME) or '; commitlog --help lists them'}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
         for section in (_MESSAGES, _STORE):
@@ -125,10 +128,10 @@ class _Program(click.Group):
         except (click.exceptions.Exit, click.ClickException):
             raise
         except KeyboardInterrupt:
-            code = _INTERRUPTED
+            code = INTERRUPTED
         except BrokenPipeError:
-            code = _NO_READER
-            _close_output()
+            code = NO_READER
+            let_output_go()
         except Exception as error:  # noqa: BLE001 -- a bug is not a finding
             code, text = failure_of(error, ctx.meta[_WORDS])
             if isinstance(error, TolerableError):
@@ -151,9 +154,3 @@ def program() -> None:
     Nothing is written to a store, and no lock is taken, except by `repair --apply` and `replay`. These two,
     `repair --plan` and `redact` need a store that no broker holds. Each command has a --help with examples.
     """
-
-
-def _close_output() -> None:
-    """Let what is still buffered go nowhere, so that Python does not complain when it ends."""
-    with suppress(OSError, ValueError):  # a stream without a file, as in a test
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

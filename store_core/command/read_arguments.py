@@ -13,13 +13,14 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.notices import warnings_shown
 from store_core.command.storage_arguments import joined
 from store_core.store.read.option_table import READ_OPTIONS
+from store_core.views.view_names import ALWAYS, OWN_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from store_core.store.option import Option
 
-__all__ = ["STORES", "with_read_options"]
+__all__ = ["STORES", "with_read_options", "with_replayed_options", "with_view_options"]
 
 _OF_OTHERS: Final = frozenset({"path", "paths", "view"})
 _OF_TASKS: Final = "speed"
@@ -47,7 +48,21 @@ def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCod
 
     It ends with 5, not 0, if the reader has left out what is damaged or gone, as options let it.
     """
+    return _with_options(command, frozenset())
 
+
+def with_view_options(*views: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """Give a command the same options, of which its help shows what these views take; others are refused by name."""
+    taken = {*ALWAYS, *(name for view in views for name in OWN_OPTIONS.get(view, ()))}
+    return lambda command: _with_options(command, {option.field for option in _ASKED} - taken)
+
+
+def with_replayed_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Give a command the same options, of which its help shows what does not change messages."""
+    return _with_options(command, {"columns", "decompress"})
+
+
+def _with_options(command: Callable[..., ExitCode], hidden: Container[str]) -> Callable[..., ExitCode]:
     @wraps(command)
     def run(**given: Any) -> ExitCode:  # noqa: ANN401 -- click passes each option as the type that it declares
         asked = {option.field: given.pop(option.field) for option in _ASKED}
@@ -56,17 +71,19 @@ def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCod
         return ExitCode.DAMAGED if code is ExitCode.DONE and notices.has_left_out else code
 
     for option in reversed(_ASKED):
-        _click_option(option)(run)
+        _click_option(option, is_hidden=option.field in hidden)(run)
     return run
 
 
-def _click_option(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+def _click_option(option: Option, *, is_hidden: bool) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     name, text = _NAMES[option.name], _help(option)
     if option.default in _BOOLEANS:
-        return click.option(f"{name}/--no-{name[2:]}", option.field, default=None, help=text)
+        return click.option(f"{name}/--no-{name[2:]}", option.field, default=None, help=text, hidden=is_hidden)
     if option.name == _STORAGE:
-        return click.option(name, option.field, metavar="TEXT", multiple=True, callback=joined, help=text)
-    return click.option(name, option.field, metavar="TEXT", help=text)
+        return click.option(
+            name, option.field, metavar="TEXT", multiple=True, callback=joined, help=text, hidden=is_hidden
+        )
+    return click.option(name, option.field, metavar="TEXT", help=text, hidden=is_hidden)
 
 
 def _help(option: Option) -> str:

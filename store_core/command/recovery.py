@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.limits import MOST_MESSAGES, RELEASE_CHOICES
+from store_core.answers.limits import MOST_MESSAGES, ONLY_DRY, RELEASE_CHOICES
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
-from store_core.command.report_output import ReleaseChoice, shown_engine, with_processes, with_report
+from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
 from store_core.command.storage_arguments import LOG_HELP
 from store_core.format.releases.release import DEFAULT_RELEASE
 
@@ -30,10 +30,10 @@ __all__ = ["recover"]
     )
 )
 @click.argument("store", metavar="STORE")
-@click.option("--dry-run", is_flag=True, required=True, help="Change nothing. Required: this command only looks.")
+@click.option("--dry-run", is_flag=True, help="Change nothing. Required: this command only looks.")
 @click.option(
     "--release",
-    type=ReleaseChoice(RELEASE_CHOICES),
+    type=release_choice(RELEASE_CHOICES),
     default=DEFAULT_RELEASE,
     help="RocketMQ that would open the store; all: what each would do, side by side. Their decisions are in --json and "
     f"--html then.  [default: {DEFAULT_RELEASE}]",
@@ -61,7 +61,8 @@ def recover(  # noqa: PLR0913 -- the command's own options
     from store_core.answers.store_recover import recover_by
     from store_core.store.configured_store import config_of
 
-    del dry_run  # required, so that the command can never mean anything else
+    if not dry_run:
+        raise click.UsageError(ONLY_DRY)
     with warnings_shown():
         given = config_of(config, store_path_commit_log)
     most = None if messages else MOST_MESSAGES

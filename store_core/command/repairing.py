@@ -10,7 +10,7 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
-from store_core.command.report_output import ReleaseChoice, shown_engine, with_processes, with_report
+from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
 from store_core.command.storage_arguments import LOG_HELP
 from store_core.format.releases.release import DEFAULT_RELEASE
 
@@ -43,7 +43,7 @@ __all__ = ["repair"]
 )
 @click.option(
     "--release",
-    type=ReleaseChoice(),
+    type=release_choice(),
     help=f"RocketMQ that serves the store; goes with a new plan.  [default: {DEFAULT_RELEASE}]",
 )
 @click.option("--config", metavar="FILE", help="The broker's configuration, for a new plan.")

@@ -14,35 +14,30 @@ import click
 
 from store_core.answers.text.shown_text import escape_json
 from store_core.answers.text.terminal_line import clear_line
+from store_core.command.choices import NearChoice
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
-from store_core.command.surroundings import Surroundings
+from store_core.command.surroundings import Surroundings, shown_zone
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from datetime import tzinfo
 
     from store_core.answers.report import Report
     from store_core.store.parts import LocalEngine
 
-__all__ = ["ReleaseChoice", "ReportOutput", "shown_engine", "with_processes", "with_release", "with_report"]
+__all__ = ["ReportOutput", "release_choice", "shown_engine", "with_processes", "with_release", "with_report"]
 
 
-class ReleaseChoice(click.Choice[str]):
-    """The names of releases; a version in place of one is told which to give."""
-
-    def __init__(self, names: Iterable[str] = RELEASES) -> None:
-        super().__init__(list(names))
-
-    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
-        """Return what is said of a value that is none of them."""
-        text = f"{super().get_invalid_choice_message(value, ctx).rstrip('.')}{release_hint(str(value))}"
-        return text if text.endswith("?") else f"{text}."
+def release_choice(names: Iterable[str] = RELEASES) -> NearChoice:
+    """Return the names of releases as a choice; a version in place of one is told which to give."""
+    return NearChoice(names, release_hint)
 
 
 with_release: Final = click.option(
     "--release",
-    type=ReleaseChoice(),
+    type=release_choice(),
     default=DEFAULT_RELEASE,
     help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
 )
@@ -59,10 +54,13 @@ class ReportOutput:
         Whether JSON is printed instead of text.
     html : Path or None
         A file that does not exist yet.
+    zone : tzinfo or None
+        Of the times in the text; None is UTC.
     """
 
     is_json: bool = False
     html: Path | None = None
+    zone: tzinfo | None = None
 
     def put(self, report: Report[Any]) -> ExitCode:
         """Print a report, write it as HTML, and return the exit code of the command.
@@ -77,26 +75,35 @@ class ReportOutput:
         if self.is_json:
             click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
         else:
-            click.echo(report.to_text(Surroundings.of(context).table_width))
+            click.echo(report.to_text(Surroundings.of(context).table_width, self.zone))
         if self.html is not None:
             write_new(self.html, report.to_html())
         return ExitCode.of(report.verdict)
 
 
 def with_report(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Give a command the options for its report; it gets a `ReportOutput` as its argument `output`."""
+    """Give a command the options for its report; it gets a `ReportOutput` as its argument `output`.
+
+    Times in the text are in the zone of ``--time-zone``, which a command may have for other times, too.
+    """
+    has_zone = any(each.name == "time_zone" for each in getattr(command, "__click_params__", ()))
 
     @wraps(command)
     def run(*, is_json: bool, html: Path | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
         check_new("--html", html)
-        return command(output=ReportOutput(is_json, html), **given)
+        zone = given.get("time_zone") if has_zone else given.pop("time_zone")
+        return command(output=ReportOutput(is_json, html, shown_zone(zone)), **given)
 
     file = click.Path(path_type=Path, dir_okay=False)
-    help_text = "Write the report to a new HTML file as well: one file, with plots, for a browser or a ticket."
-    with_html = click.option("--html", metavar="FILE", type=file, help=help_text)(run)
-    return click.option("--json", "is_json", is_flag=True, help="Print the report as a JSON object on one line.")(
-        with_html
-    )
+    page = "Write the report to a new HTML file as well: one file, with plots, for a browser or a ticket."
+    zone = "Of the times in the text: a region, an offset, or local.  [default: UTC]"
+    options = [
+        click.option("--html", metavar="FILE", type=file, help=page),
+        click.option("--json", "is_json", is_flag=True, help="Print the report as a JSON object on one line."),
+    ]
+    for option in options if has_zone else [click.option("--time-zone", metavar="ZONE", help=zone), *options]:
+        option(run)
+    return run
 
 
 def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:

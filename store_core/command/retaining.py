@@ -39,14 +39,20 @@ __all__ = ["retention"]
 @click.option("--disk-max-used-space-ratio", type=int, metavar="PERCENT", help="In place of diskMaxUsedSpaceRatio.")
 @click.option("--disk-space-clean-forcibly-ratio", type=int, metavar="PERCENT", help="In place of that setting.")
 @click.option("--disk-space-warning-level-ratio", type=int, metavar="PERCENT", help="In place of that setting.")
-@click.option("--disk-size", type=int, metavar="BYTES", help="Of the broker's disk.  [default: the store's disk]")
-@click.option("--disk-used", type=int, metavar="BYTES", help="In use on it.  [default: what is in use on the store's]")
-@click.option("--daily-growth", type=int, metavar="BYTES", help="Of the log.  [default: what its store times say]")
+@click.option(
+    "--disk-size", metavar="BYTES", help="Of the broker's disk: a number, or 10GB, 10GiB.  [default: the store's disk]"
+)
+@click.option("--disk-used", metavar="BYTES", help="In use on it.  [default: what is in use on the store's]")
+@click.option("--daily-growth", metavar="BYTES", help="Of the log.  [default: what its store times say]")
 @click.option("--now", metavar="TIME", help="The present: ms since 1970, or ISO 8601.  [default: the clock]")
-@click.option("--time-zone", metavar="ZONE", help="Of the broker's machine.  [default: this machine's]")
 @with_processes
 @with_config("how it deletes")
 @with_report
+@click.option(
+    "--time-zone",
+    metavar="ZONE",
+    help="Of the broker's machine, and of the times in the text.  [default: this machine's]",
+)
 @click.pass_context
 def retention(  # noqa: PLR0913 -- click passes all by name
     context: click.Context,

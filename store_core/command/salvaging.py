@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from store_core.command.choices import NearChoice
 from store_core.command.examples import examples
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.command.storage_arguments import with_storage
@@ -32,7 +33,7 @@ __all__ = ["salvage"]
 @click.option(
     "--format",
     "kind",
-    type=click.Choice([each.value for each in SalvageFormat]),
+    type=NearChoice([each.value for each in SalvageFormat]),
     default=SalvageFormat.STORE.value,
     help="store: one with a new log. parquet: a directory of files, a row per message with its grade.  "
     "[default: store]",

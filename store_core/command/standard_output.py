@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from store_core.command.failure import FREE_SPACE
@@ -14,7 +15,7 @@ from store_core.command.failure import FREE_SPACE
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["StandardOutputError", "watch_standard_output"]
+__all__ = ["StandardOutputError", "let_output_go", "watch_standard_output"]
 
 _CLOSED: Final = "it is closed"
 _WAYS_ON: Final = {
@@ -99,3 +100,9 @@ def watch_standard_output() -> None:
             line_buffering=given.line_buffering,
             write_through=given.write_through,
         )
+
+
+def let_output_go() -> None:
+    """Let what is still buffered go nowhere, so that Python does not complain when it ends."""
+    with suppress(OSError, ValueError):  # a stream without a file, as in a test
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

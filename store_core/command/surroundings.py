@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from typing import Self, TextIO
 
     import click
 
     from store_core.files.clock import Clock
 
-__all__ = ["Surroundings"]
+__all__ = ["Surroundings", "shown_zone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,18 @@ class Surroundings:
     def table_width(self) -> int | None:
         """Columns of a table; None if it is not to be cut."""
         return self.columns if self.width is None else self.width
+
+
+def shown_zone(name: str | None) -> tzinfo | None:
+    """Return the zone that the times of an output are in; None is UTC.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is none of that name.
+    """
+    if name is None:
+        return None
+    from store_core.store.read.store_time import parse_zone
+
+    return parse_zone("time_zone", name)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.command.choices import NearChoice
 from store_core.command.examples import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.notices import say
 from store_core.command.output_arguments import with_output
-from store_core.command.read_arguments import STORES, with_read_options
+from store_core.command.read_arguments import STORES, with_view_options
 from store_core.views.view_names import VIEW_NAMES
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _FOR_PEOPLE: Final = {
     ),
 )
 @STORES
-@with_read_options
+@with_view_options("segments")
 @with_output()
 def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List the segment files of a log: where their records end and why, how many they are, and since when."""
@@ -57,7 +58,7 @@ def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> Exit
     ),
 )
 @STORES
-@with_read_options
+@with_view_options("topics")
 @with_output()
 def topics(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List topics and their queues: first and last queue offsets, messages, and the last one's store time.
@@ -76,8 +77,8 @@ def topics(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> 
     ),
 )
 @click.argument("store", metavar="STORE")
-@click.argument("name", metavar="VIEW", type=click.Choice(VIEW_NAMES, case_sensitive=False))
-@with_read_options
+@click.argument("name", metavar="VIEW", type=NearChoice(VIEW_NAMES))
+@with_view_options(*VIEW_NAMES)
 @with_output()
 def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Print what is beside the log: consumequeue, index, segments, topics, consumer_offsets, and so on.

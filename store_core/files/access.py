@@ -15,7 +15,7 @@ from store_core.errors import StoreAccessError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["access_error", "explained_access", "in_words", "is_access_error", "kind_of_file"]
+__all__ = ["access_error", "explained_access", "in_words", "is_access_error", "kind_of_file", "naming"]
 
 _KINDS: Final = (
     (stat.S_ISREG, "a file"),
@@ -43,6 +43,23 @@ def kind_of_file(mode: int) -> str:
     ('a file', 'a named pipe')
     """
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let errors of the system that name no path name this one, as those of writing do.
+
+    Raises
+    ------
+    OSError
+        Those of the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise type(error)(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.errors import StoreAccessError
-from store_core.files.access import kind_of_file
+from store_core.files.access import kind_of_file, naming
 from store_core.files.remote.url_path import UrlFile, UrlPath
 from store_core.files.unnamed_file import name_file, open_unnamed
 from store_core.files.unsynced_names import UnsyncedNames
@@ -210,10 +210,17 @@ class OsOpenFile:
     option here: segments are sparse, and a store into a page for which the disk has no block kills the process by
     SIGBUS, where ``pwrite`` returns ENOSPC. On Linux both use the same page cache, so a reader's mapping shows a write
     at once.
+
+    Parameters
+    ----------
+    descriptor : int
+    path : Path
+        Named by errors of writing.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
+        self._path = path
 
     def fileno(self) -> int:
         """Return the descriptor, for locks."""
@@ -229,24 +236,32 @@ class OsOpenFile:
 
     def write(self, data: memoryview, offset: int) -> int:
         """Write at `offset` and return how many bytes were written."""
-        return os.pwrite(self._descriptor, data, offset)
+        try:  # not `naming`, which costs as much as a small write
+            return os.pwrite(self._descriptor, data, offset)
+        except OSError as error:
+            with naming(self._path):
+                raise error from None
 
     def sync(self) -> None:
         """Sync data and size to disk."""
-        os.fdatasync(self._descriptor)
+        with naming(self._path):
+            os.fdatasync(self._descriptor)
 
     def grow(self, size: int) -> None:
         """Extend the file with a hole; never shortens it."""
         if self.size() < size:
-            os.ftruncate(self._descriptor, size)
+            with naming(self._path):
+                os.ftruncate(self._descriptor, size)
 
     def truncate(self, size: int) -> None:
         """Cut or extend the file to `size` bytes."""
-        os.ftruncate(self._descriptor, size)
+        with naming(self._path):
+            os.ftruncate(self._descriptor, size)
 
     def reserve(self, size: int) -> None:
         """Allocate disk blocks for the first `size` bytes."""
-        os.posix_fallocate(self._descriptor, 0, size)
+        with naming(self._path):
+            os.posix_fallocate(self._descriptor, 0, size)
 
     def map(self, size: int) -> memoryview:
         """Map the first `size` bytes for reading."""
@@ -291,7 +306,7 @@ class OsFileSystem:
         flags = os.O_RDWR if writable else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK  # opening a named pipe would wait for its other end, forever
         try:
-            file = self._file_class(os.open(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644))
+            file = self._file_class(os.open(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644), path)
         except OSError as error:
             found = "a link" if error.errno == errno.ELOOP and path.is_symlink() else "a directory"
             if error.errno != errno.EISDIR and found != "a link":
@@ -317,12 +332,12 @@ class OsFileSystem:
         """
         unnamed = open_unnamed(path.parent)
         if unnamed is not None:
-            file = self._file_class(unnamed)
+            file = self._file_class(unnamed, path)
             file.grow(size)
             if name_file(file.fileno(), path):
                 return file
             file.close()
-        file = self._file_class(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o644))
+        file = self._file_class(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o644), path)
         try:
             file.grow(size)
         except OSError:

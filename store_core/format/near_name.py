@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["did_you_mean", "known_names", "without_controls"]
+__all__ = ["did_you_mean", "hint_of", "known_names", "without_controls"]
 
 _MOST_SHOWN: Final = 5
 
@@ -27,6 +27,18 @@ def did_you_mean(name: str, known: Collection[str], likeness: float = 0.6) -> st
     by_folded = {other.lower(): other for other in sorted(known)}
     near = difflib.get_close_matches(name.lower(), by_folded, 1, likeness)
     return f"did you mean {by_folded[near[0]]!r}?" if near else ""
+
+
+def hint_of(name: object, known: Collection[str]) -> str:
+    """Return the same question as the end of an error; empty if no name is near.
+
+    Examples
+    --------
+    >>> hint_of("PERMISIVE", ["FAILFAST", "PERMISSIVE"])
+    "; did you mean 'PERMISSIVE'?"
+    """
+    question = did_you_mean(str(name), known)
+    return f"; {question}" if question else ""
 
 
 def without_controls(text: str) -> str:

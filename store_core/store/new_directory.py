@@ -98,9 +98,13 @@ class NewDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Delete what is left of the work; an error of the system that names it names the target instead."""
         shutil.rmtree(self.work, ignore_errors=True)
         for lock in self._locks:
             os.close(lock)
+        if isinstance(error, OSError) and str(error.filename or "").startswith(str(self.work)):
+            path = str(error.filename).replace(str(self.work), str(self.target), 1)
+            raise type(error)(error.errno, error.strerror, path) from error
 
     def publish(self) -> None:
         """Sync everything, then rename it to the target.
@@ -139,18 +143,18 @@ def _locked(directory: Path) -> int:
 
 @contextmanager
 def named_places(made: NewDirectory, source: Path) -> Iterator[None]:
-    """Let errors name the places that a user knows: the source instead of its copy, and the target instead of the work.
+    """Let errors of the core name the place that a user knows: the source instead of its copy.
 
     Parameters
     ----------
     made : NewDirectory
         A copy of the source, which is gone when the error is read.
     source : Path
-        Where the file that a `StoreError` is about is as well. An error of the system is about what was being written.
+        Where the file that an error is about is as well.
 
     Raises
     ------
-    StoreError, OSError
+    StoreError
         Those of the block, with other paths.
     """
     work = str(made.work)
@@ -161,8 +165,3 @@ def named_places(made: NewDirectory, source: Path) -> Iterator[None]:
             raise
         given = (each.replace(work, str(source)) if isinstance(each, str) else each for each in error.args)
         raise type(error)(*given) from error
-    except OSError as error:
-        path = str(error.filename or "")
-        if not path.startswith(work):
-            raise
-        raise type(error)(error.errno, error.strerror, path.replace(work, str(made.target), 1)) from error

@@ -11,27 +11,12 @@ import pyarrow as pa
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import MAP_TYPE, TIMESTAMP_TYPE, Column, arrow_schema
 from store_core.format.near_name import did_you_mean
+from store_core.views.view_names import ALWAYS, OWN_OPTIONS
 
-__all__ = ["ALWAYS", "MESSAGES", "VIEWS", "View", "find_view", "is_messages"]
+__all__ = ["MESSAGES", "VIEWS", "View", "find_view", "is_messages"]
 
 MESSAGES: Final = "messages"
 """The view of the log's records; `store_core.format.columns` has its columns."""
-
-ALWAYS: Final = (
-    "columns",
-    "max_records_per_batch",
-    "fail_on_data_loss",
-    "release",
-    "storage",
-    "config",
-    "store_path_commit_log",
-)
-"""Options that every view takes."""
-
-_QUEUES: Final = ("topic", "topics_pattern", "queue_id")
-_OFFSETS: Final = ("starting_offsets", "ending_offsets")
-_AS_OF: Final = ("as_of", "time_zone")
-_TIMES: Final = ("starting_timestamp", "ending_timestamp", *_AS_OF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +29,6 @@ class View:
     doc : str
         What a row is, in Markdown.
     columns : tuple of Column
-    own_options : tuple of str
-        Options that it takes besides `ALWAYS`, by their names in Python.
     hint : str
         What to do in place of an option that it does not take.
     """
@@ -53,8 +36,12 @@ class View:
     name: str
     doc: str
     columns: tuple[Column, ...]
-    own_options: tuple[str, ...] = ()
     hint: str = "select rows by the view's columns"
+
+    @property
+    def own_options(self) -> tuple[str, ...]:
+        """Options that it takes besides `ALWAYS`, by their names in Python."""
+        return OWN_OPTIONS.get(self.name, ())
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -109,7 +96,6 @@ _CONSUME_QUEUE: Final = View(
         _sure("is_filler", _FLAG, "whether the unit only fills the queue's first file up to its first message"),
         _maybe("segment", _TEXT, "name of the queue's file; null in a RocksDB"),
     ),
-    (*_QUEUES, *_OFFSETS, *_AS_OF, "max_partition_bytes"),
     "units hold neither tags nor keys; tags_code is the tags' hash",
 )
 
@@ -125,7 +111,6 @@ _INDEX: Final = View(
         _sure("number", _INT, "number of the entry in its file, from 1"),
         _sure("segment", _TEXT, "name of the index file"),
     ),
-    ("topic", "key", *_OFFSETS, *_TIMES, "max_partition_bytes"),
     "entries hold hashes, not names: give topic and key together, and compare the messages' keys, as different keys "
     "can share a hash",
 )
@@ -152,7 +137,6 @@ _SEGMENTS: Final = View(
         _sure("messages", _LONG, "records before `data_end`"),
         _sure("is_last", _FLAG, "whether the log ends in this file; files after it are preallocated"),
     ),
-    (*_OFFSETS, *_AS_OF, "verify_crc"),
     "the view messages reads the records",
 )
 
@@ -184,7 +168,6 @@ _TOPICS: Final = View(
             "the file that has the topic's configuration; its `.bak`, which is older, if a broker would read that",
         ),
     ),
-    (*_QUEUES, *_AS_OF),
 )
 
 _CONFIG_FILE: Final = _sure(
@@ -224,7 +207,6 @@ _CONSUMER_OFFSETS: Final = View(
         ),
         _CONFIG_FILE,
     ),
-    (*_QUEUES, *_AS_OF),
 )
 
 _CHECKPOINT: Final = View(

@@ -68,6 +68,29 @@ def test_a_failure_within_the_context_leaves_stderr_as_it_was(capfd: pytest.Capt
     assert "SPARK_SUBMIT_OPTS" not in os.environ
 
 
+_RAISES = """
+import logging
+{before}
+from pyspark_commitlog.quiet_spark import quiet_queries
+from pyspark.logger import PySparkLogger
+
+quiet_queries()
+for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+    log = PySparkLogger.getLogger(name)
+    log.propagate = False
+    log.exception("no such column", errorClass="UNRESOLVED_COLUMN")
+"""
+_OWN = "from pyspark.logger import PySparkLogger; PySparkLogger.getLogger('SQLQueryContextLogger')"
+
+
+@pytest.mark.parametrize(("before", "lines"), [("", 0), (_OWN, 1)])
+def test_errors_of_queries_are_not_logged_unless_somebody_made_the_log(before: str, lines: int) -> None:
+    program = [sys.executable, "-c", _RAISES.format(before=before)]
+    done = subprocess.run(program, check=True, capture_output=True, text=True)  # noqa: S603 -- this Python
+
+    assert lines == len(done.stderr.splitlines())
+
+
 def _join_copies() -> None:
     for thread in threading.enumerate():
         if thread.name == "java-stderr":

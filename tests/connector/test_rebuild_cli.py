@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core import read_messages
+from store_core.command.failure import NO_READER
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.iso_time import iso_time
@@ -446,3 +450,20 @@ def test_too_many_queues_are_refused_also_by_a_task(tmp_path: Path, capsys: pyte
     assert 4 == rebuild_consume_queue([str(store), "--max-queues", "7"])
     assert "too many queues" in capsys.readouterr().err
     assert not (store / "rebuilt" / "consumequeue").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [("rebuild_consume_queue", ["--replace"]), ("rebuild_consume_queue", []), ("rebuild_index", [])],
+)
+def test_a_closed_pipe_ends_it_as_it_ends_other_programs(command: str, more: list[str], store: Path) -> None:
+    before = every_file(store)
+    receives, sends = os.pipe()
+    os.close(receives)
+    main = f"import sys; from pyspark_commitlog.rebuild.cli import rebuild_{command} as run; sys.exit(run())"
+    program = [sys.executable, "-c", main, str(store), *SIZES, "--engine", "local", *more]
+    done = subprocess.run(program, check=False, stdout=sends, stderr=subprocess.PIPE, text=True)  # noqa: S603 -- ours
+    os.close(sends)
+
+    assert (NO_READER, "") == (done.returncode, done.stderr)
+    assert before == every_file(store)

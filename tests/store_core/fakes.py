@@ -139,9 +139,8 @@ class FaultyFileSystem(OsFileSystem):
 
 class _FaultyFile(OsOpenFile):
     def __init__(self, file: OpenFile, path: Path, disk: FaultyFileSystem) -> None:
-        super().__init__(os.dup(file.fileno()))
+        super().__init__(os.dup(file.fileno()), path)
         file.close()
-        self._path = path
         self._disk = disk
 
     def grow(self, size: int) -> None:

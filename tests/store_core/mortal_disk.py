@@ -149,9 +149,8 @@ class MortalFileSystem(OsFileSystem):
 
 class _MortalFile(OsOpenFile):
     def __init__(self, file: OpenFile, path: Path, disk: MortalFileSystem) -> None:
-        super().__init__(os.dup(file.fileno()))
+        super().__init__(os.dup(file.fileno()), path)
         file.close()
-        self._path = path
         self._disk = disk
 
     def grow(self, size: int) -> None:

@@ -11,7 +11,8 @@ from pyspark_commitlog import MINIMUM_PYSPARK
 from pyspark_commitlog.spark_errors import quoted_error, spark_words
 from store_core import __version__
 from store_core.command.exit_code import ExitCode
-from store_core.command.failure import ERROR_CODES, bug_words, system_words
+from store_core.command.failure import ERROR_CODES, INTERRUPTED, NO_READER, bug_words, system_words
+from store_core.command.standard_output import let_output_go, watch_standard_output
 from store_core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -42,12 +43,20 @@ def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreErro
     -------
     int
         The exit code. An unexpected error is shown with its traceback and is `ExitCode.FAILED`, because Python's own
-        exit code, 1, stands for findings.
+        exit code, 1, stands for findings. As of the program `commitlog`, ^C and a closed pipe have codes of their own.
     """
+    if sys.stdout is sys.__stdout__:  # not in a notebook or a test
+        watch_standard_output()
     logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
-    logging.getLogger("DataFrameQueryContextLogger").addHandler(logging.NullHandler())  # PySpark raises it, too
     try:
-        return int(run())
+        code = run()
+        sys.stdout.flush()
+        return int(code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        let_output_go()
+        return NO_READER
     except Exception as error:  # noqa: BLE001 -- a bug is not a finding
         code, text = _end(error, *refused)
         sys.stderr.write(f"{name}: {text}\n")

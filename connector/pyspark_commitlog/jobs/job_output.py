@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from store_core.files.access import naming
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -42,4 +44,5 @@ def write_text(text: str, target: str) -> None:
     if target == "-":
         sys.stdout.write(text)
     else:
-        Path(target).write_text(text, encoding="utf-8")
+        with naming(Path(target)):
+            Path(target).write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar,
 from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import parse_host
+from store_core.format.near_name import hint_of
 from store_core.format.record.encode import pack_host
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint, rules_of, shown_releases
 from store_core.store.configured_store import config_of
@@ -241,8 +242,8 @@ def _property_crc(text: str, release: Release) -> bool:
     return is_on
 
 
-def _refuse(name: str, expected: str, found: str) -> InvalidOptionError:
-    return InvalidOptionError(f"option {name}: expected {expected}, found {found!r}")
+def _refuse(name: str, expected: str, found: str, hint: str = "") -> InvalidOptionError:
+    return InvalidOptionError(f"option {name}: expected {expected}, found {found!r}{hint}")
 
 
 def _path(name: str, text: str | None) -> Path:
@@ -277,7 +278,7 @@ def _one_of(name: str, text: str, *allowed: T) -> T:
     for value in allowed:
         if text.lower() == value:
             return value
-    raise _refuse(name, f"one of {', '.join(allowed)}", text)
+    raise _refuse(name, f"one of {', '.join(allowed)}", text, hint_of(text, allowed))
 
 
 def _release(text: str) -> Release:

@@ -17,7 +17,7 @@ from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.files.access import explained_access
+from store_core.files.access import explained_access, naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.iso_time import iso_time
@@ -198,7 +198,8 @@ def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None
         "cleaned": report.cleaned,
     }
     try:
-        options.report.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+        with naming(options.report):
+            options.report.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         _LOG.error("the report %s can't be written: %s", options.report, error)
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.answers.limits import MOST_DAYS
 from store_core.answers.retaining.strange_settings import refuse_strange
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
 
 __all__ = ["RetentionOptions"]
+
+_UNITS: Final = "KMGTPE"
+_BYTES: Final = re.compile(rf"(-?[0-9]{{1,19}}(?:\.[0-9]{{1,9}})?)\s*(?:([{_UNITS}])(i?B)?|B)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,9 @@ class RetentionOptions:
         release: Release = DEFAULT_RELEASE,
         days: int = 14,
         time_zone: str | tzinfo | None = None,
-        disk_size: int | None = None,
-        disk_used: int | None = None,
-        daily_growth: int | None = None,
+        disk_size: int | str | None = None,
+        disk_used: int | str | None = None,
+        daily_growth: int | str | None = None,
         **settings: Any,  # noqa: ANN401 -- those of MessageStoreConfig
     ) -> Self:
         """Make options of what a user gives.
@@ -75,8 +80,10 @@ class RetentionOptions:
             The broker's configuration file; without it RocketMQ's defaults.
         release : str
             RocketMQ that serves the store.
-        days, disk_size, disk_used, daily_growth
-            As the attributes.
+        days : int
+            As the attribute.
+        disk_size, disk_used, daily_growth : int or str, optional
+            As the attributes; text may have a unit: ``10GB`` is 10 * 1000**3 bytes, ``10GiB`` and ``10G`` 10 * 1024**3.
         time_zone : str or tzinfo, optional
             As the attribute, and for `now`.
         **settings
@@ -103,17 +110,28 @@ class RetentionOptions:
         )
         began = store_time("now", now, zone)
         check_calendar_time("now", began)
+        size, used = _bytes_of("disk_size", disk_size), _bytes_of("disk_used", disk_used)
+        growth = _bytes_of("daily_growth", daily_growth)
         bounds = (
             ("days", days, 1, MOST_DAYS),
-            ("disk_size", disk_size, 1, 2**62),
-            ("disk_used", disk_used, 0, 2**62),
-            ("daily_growth", daily_growth, 0, 2**50),
+            ("disk_size", size, 1, 2**62),
+            ("disk_used", used, 0, 2**62),
+            ("daily_growth", growth, 0, 2**50),
         )
         for name, value, least, most in bounds:
             if value is not None and not least <= value <= most:
                 raise InvalidOptionError(f"{name}: expected {least} to {most}, found {value}")
-        if disk_size is not None and disk_used is not None and disk_used > disk_size:
-            raise InvalidOptionError(
-                f"disk_used: expected at most disk_size, {disk_size:,} bytes, found {disk_used:,} bytes"
-            )
-        return cls(began, config, days, zone, disk_size, disk_used, daily_growth)
+        if size is not None and used is not None and used > size:
+            raise InvalidOptionError(f"disk_used: expected at most disk_size, {size:,} bytes, found {used:,} bytes")
+        return cls(began, config, days, zone, size, used, growth)
+
+
+def _bytes_of(name: str, value: int | str | None) -> int | None:
+    """Return a number of bytes that may be text with a unit, as other programs for disks read it."""
+    if not isinstance(value, str):
+        return value
+    found = _BYTES.fullmatch(value.strip())
+    if found is None:
+        raise InvalidOptionError(f"{name}: expected bytes such as 10000000000, 10GB or 10GiB, found {value!r}")
+    number, unit, suffix = found[1], (found[2] or "").upper(), (found[3] or "").lower()
+    return int(Decimal(number) * (1000 if suffix == "b" else 1024) ** (_UNITS.index(unit) + 1 if unit else 0))

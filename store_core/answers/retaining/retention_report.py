@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from store_core.answers.verdict import Verdict
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.counted import agreeing, counted
 from store_core.store.clean.log_cleaner import parse_delete_when
+from store_core.store.read.store_time import LocalZone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -207,7 +209,7 @@ def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
         yield f"the disk is above {found.warning_ratio} % from {found.full_at} on: {refused}"
     yield (
         f"the log grows by {found.daily_growth:,} bytes a day; files stay {found.file_reserved_time} hours after their "
-        f"last change, and then go at {_hours(found.delete_when)}"
+        f"last change, and then go at {_hours(found.delete_when)} {_zone_of(found)}"
     )
     if found.kept_hours is not None:
         yield f"messages of {found.kept_hours:g} hours are left at the end"
@@ -217,6 +219,14 @@ def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
 def _hours(delete_when: str) -> str:
     """Return the hours of the day in words: ``04;16`` is 04:00 and 16:00."""
     return " and ".join(f"{hour:02}:00" for hour in sorted(parse_delete_when(delete_when)))
+
+
+def _zone_of(found: RetentionFacts) -> str:
+    """Say whose hours these are."""
+    if found.time_zone is not None and found.time_zone != str(LocalZone()):
+        return f"in the zone {found.time_zone}"
+    offset = datetime.fromisoformat(found.now).astimezone(LocalZone()).isoformat()[-6:]
+    return f"in this machine's zone, {offset} now; if the broker's is another one, give that (--time-zone)"
 
 
 def _segments(count: int, to_come: int) -> str:

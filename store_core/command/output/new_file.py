@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from store_core.files.access import naming
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -49,12 +51,13 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
         If it can't be written.
     """
     unfinished = Path(f"{target}{_UNFINISHED}")
-    with unfinished.open("xb") as stream:
-        try:
+    stream = unfinished.open("xb")
+    try:
+        with naming(target), stream:
             yield stream
-        except BaseException:
-            unfinished.unlink()
-            raise
+    except BaseException:
+        unfinished.unlink()
+        raise
     unfinished.rename(target)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
+from store_core.answers.text.row_values import zoned
 from store_core.answers.text.shown_text import BytesStyle
 from store_core.answers.text.text_table import FieldsWriter, TableWriter
 from store_core.command.output.new_file import check_new, new_file
@@ -18,6 +19,7 @@ from store_core.command.output.text_lines import CsvWriter, JsonLinesWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import tzinfo
     from pathlib import Path
 
     import pyarrow as pa
@@ -47,6 +49,8 @@ class Output:
     is_terminal : bool
         Whether standard output is one.
     is_coloured : bool
+    zone : tzinfo or None
+        Of the times in text; None is UTC.
     """
 
     format: str
@@ -55,6 +59,7 @@ class Output:
     width: int | None = None
     is_terminal: bool = False
     is_coloured: bool = False
+    zone: tzinfo | None = None
 
     @property
     def is_for_people(self) -> bool:
@@ -98,8 +103,8 @@ class Output:
                 writer.close()  # releases the stream, after an error as well
             return
         with _text(stream, _UTF_8 if self.target or self.format in _FOR_PROGRAMS else None) as text:
-            writer = self._text_writer(schema, text)
-            yield writer
+            writer = self._text_writer(zoned(schema.empty_table(), self.zone).schema, text)
+            yield _ZonedWriter(writer, self.zone)
             writer.close()
 
     def _binary_writer(self, schema: pa.Schema, stream: BinaryIO) -> RowWriter:
@@ -117,6 +122,22 @@ class Output:
             return FieldsWriter(schema, text, self.style, is_coloured=is_coloured)
         width = self.width if self.target is None else None
         return TableWriter(schema, text, self.style, width=width, is_coloured=is_coloured)
+
+
+@dataclass(frozen=True, slots=True)
+class _ZonedWriter:
+    """Writes rows whose times are in a zone."""
+
+    writer: RowWriter
+    zone: tzinfo | None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch."""
+        self.writer.write(zoned(batch, self.zone))
+
+    def close(self) -> None:
+        """Write what ends the format."""
+        self.writer.close()
 
 
 @contextmanager

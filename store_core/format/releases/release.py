@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from store_core.errors import InvalidOptionError
-from store_core.format.near_name import did_you_mean
+from store_core.format.near_name import hint_of
 from store_core.format.releases.release_rules import ReleaseRules
 
 if TYPE_CHECKING:
@@ -276,8 +276,7 @@ def release_hint(found: str) -> str:
     """
     version = _VERSION.fullmatch(found.strip())
     if version is None or version[0] in RELEASES:
-        question = did_you_mean(found, RELEASES)
-        return f"; {question}" if question else ""
+        return hint_of(found, RELEASES)
     if version[1] in RELEASES and version[0] != _OF_TWO:
         return f"; RocketMQ {version[0]} is served by the rules of {version[1]}, so give {version[1]}"
     return "; docs/releases.md says in which version each rule changed"

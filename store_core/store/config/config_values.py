@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, get_args, get_type_hints
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.access import kind_of_file
 from store_core.files.store_parts import path_exists
+from store_core.format.near_name import hint_of
 from store_core.store.config.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _parse(text: str, hint: object, where: str) -> object:
         return int(text)
     choices = [choice for choice in kinds if isinstance(choice, str)]
     if choices and text not in choices:
-        raise InvalidOptionError(f"{where} must be one of {', '.join(choices)}; found {text!r}")
+        raise InvalidOptionError(f"{where} must be one of {', '.join(choices)}; found {text!r}{hint_of(text, choices)}")
     return text
 
 
@@ -120,7 +121,9 @@ def check_fields(config: DataclassInstance) -> None:
         choices = [choice for choice in kinds if isinstance(choice, str)]
         where = f"{type(config).__name__}.{field.name}"
         if choices and value not in choices:
-            raise InvalidOptionError(f"{where} must be one of {', '.join(choices)}; found {value!r}")
+            raise InvalidOptionError(
+                f"{where} must be one of {', '.join(choices)}; found {value!r}{hint_of(value, choices)}"
+            )
         plain = tuple(kind for kind in kinds if isinstance(kind, type))
         if plain and not _is_one_of(value, plain):
             expected = " or ".join(kind.__name__ for kind in plain)

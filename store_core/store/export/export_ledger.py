@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -207,10 +208,13 @@ class ExportLedger:
         """
         for entry in self.pending():
             self._publish(entry)
-        self._remove_staged()
-        for name in self._files.names(self.directory):
-            if name.endswith(".new"):
-                self._files.remove(self.directory / name)
+        self._remove_unneeded()
+
+    def give_up(self) -> None:
+        """Delete what a failed export staged, unless the next run can finish it; errors are left to that run."""
+        with suppress(OSError):
+            if not self.pending():
+                self._remove_unneeded()
 
     def commit(self, entry: ExportEntry) -> None:
         """Make an export visible, whose files are staged and synced.
@@ -267,6 +271,12 @@ class ExportLedger:
             rows.append(TableRows(staged, *each.partition))
         begin, end = entry.begin.physical_offset, entry.end.physical_offset
         return TableCommit(first.digest, entry.number, begin, end, tuple(rows))
+
+    def _remove_unneeded(self) -> None:
+        self._remove_staged()
+        for name in self._files.names(self.directory):
+            if name.endswith(".new"):
+                self._files.remove(self.directory / name)
 
     def _remove_staged(self) -> None:
         for name in self._files.names(self.staged):

@@ -33,7 +33,7 @@ def shown_option(name: str) -> str:
     return f"option {head}{''.join(part.capitalize() for part in tail)}"
 
 
-def refuse_value(name: str, value: object, expected: str) -> NoReturn:
+def refuse_value(name: str, value: object, expected: str, hint: str = "") -> NoReturn:
     """Raise the error for a value that an option does not accept.
 
     Raises
@@ -41,7 +41,7 @@ def refuse_value(name: str, value: object, expected: str) -> NoReturn:
     InvalidOptionError
         Always.
     """
-    raise InvalidOptionError(f"{shown_option(name)}: expected {expected}, found {value!r}")
+    raise InvalidOptionError(f"{shown_option(name)}: expected {expected}, found {value!r}{hint}")
 
 
 def is_integer(text: str) -> bool:

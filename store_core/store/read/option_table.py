@@ -135,9 +135,9 @@ READ_OPTIONS: Final = (
         "(the session's)",
         "rows",
         "the time zone of `startingTimestamp`, `endingTimestamp` and `asOf` if they have no offset: a region such as "
-        "`Asia/Shanghai`, or an offset such as `+08:00`. For the first two of a batch the default is "
-        "`spark.sql.session.timeZone`, if that is set; for `asOf`, for streams and without Spark a time without an "
-        "offset is rejected",
+        "`Asia/Shanghai`, an offset such as `+08:00`, or `local`, this machine's. For the first two of a batch the "
+        "default is `spark.sql.session.timeZone`, if that is set; for `asOf`, for streams and without Spark a "
+        "time without an offset is rejected",
     ),
     Option(
         "columns",

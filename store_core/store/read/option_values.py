@@ -16,6 +16,7 @@ from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columns import resolve_columns
 from store_core.format.filter.message_selector import FILTER_TYPES
+from store_core.format.near_name import hint_of
 from store_core.format.record.host import is_message_id
 from store_core.format.releases.release import RELEASES, release_hint
 from store_core.store.read.option_checks import parse_integer, refuse_value, shown_option
@@ -291,20 +292,16 @@ def _filter_type(name: str, value: object) -> str:
     return _one_of(*FILTER_TYPES, fold=str.upper)(name, value)
 
 
-def _release(name: str, value: object) -> str:
-    try:
-        return _one_of(*RELEASES)(name, value)
-    except InvalidOptionError as error:
-        raise InvalidOptionError(f"{error}{release_hint(str(value))}") from None
-
-
-def _one_of(*allowed: str, fold: Callable[[str], str] = str) -> Callable[[str, object], str]:
-    """Make the parser of a name, whose case `fold` may change."""
+def _one_of(
+    *allowed: str, fold: Callable[[str], str] = str, hint: Callable[[str], str] | None = None
+) -> Callable[[str, object], str]:
+    """Make the parser of a name, whose case `fold` may change; `hint` ends the error in place of the nearest name."""
 
     def parse(name: str, value: object) -> str:
         text = fold(value.strip()) if isinstance(value, str) else value
         if not isinstance(text, str) or text not in allowed:
-            refuse_value(name, value, f"one of {', '.join(allowed)}")
+            advice = hint_of(value, allowed) if hint is None else hint(str(value))
+            refuse_value(name, value, f"one of {', '.join(allowed)}", advice)
         return text
 
     return parse
@@ -364,7 +361,7 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "proofs": _directory,
     "skip_bodies": _skip_bodies,
     "segment_access": _one_of("auto", "mapped", "read"),
-    "release": _release,
+    "release": _one_of(*RELEASES, hint=release_hint),
     "storage": _storage,
     "config": _file_or_directories,
     "store_path_commit_log": _file_or_directories,

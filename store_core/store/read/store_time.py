@@ -13,7 +13,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.iso_time import iso_time
 from store_core.store.read.option_checks import is_integer, parse_integer, refuse_value, shown_option
 
-__all__ = ["LATEST_TIME", "check_calendar_time", "local_time", "parse_zone", "store_time"]
+__all__ = ["LATEST_TIME", "LocalZone", "check_calendar_time", "local_time", "parse_zone", "store_time"]
 
 LATEST_TIME: Final = 253_339_228_800_000
 """The year 9998, in ms: a calendar ends with the year 9999."""
@@ -25,6 +25,7 @@ _EXPECTED: Final = "ms since 1970, or a time in ISO 8601 such as 2024-05-01T12:0
 _SECONDS: Final = range(10**9, 10**10)
 """Ten-digit numbers: as seconds the years 2001 to 2286, as ms January to April 1970."""
 
+_LOCAL: Final = "local"
 _UTC_NAMES: Final = ("Z", "UTC", "GMT", "UT")
 _OFFSET: Final = re.compile(
     r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{1,2}:[0-9]{2}:[0-9]{2}|[0-9]{4}|[0-9]{6})"
@@ -130,8 +131,32 @@ def _known_zone(name: str, value: object, zone: tzinfo | None) -> tzinfo:
 # ------------------------------------------------------------------------------------------------------- time zones
 
 
+class LocalZone(tzinfo):
+    """The zone of this machine, or of the environment variable ``TZ``."""
+
+    def __str__(self) -> str:
+        return _LOCAL
+
+    def utcoffset(self, moment: datetime | None, /) -> timedelta | None:
+        """Return the offset at a local time."""
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, moment: datetime | None, /) -> timedelta | None:  # noqa: ARG002 -- of `tzinfo`
+        """Return nothing: no part of an offset is told apart."""
+        return None
+
+    def tzname(self, moment: datetime | None, /) -> str | None:
+        """Return the zone's name at a local time."""
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
+
+    def fromutc(self, moment: datetime, /) -> datetime:
+        """Return a moment as local time."""
+        local = moment.replace(tzinfo=UTC).astimezone()
+        return local.replace(tzinfo=self)
+
+
 def parse_zone(name: str, value: object) -> tzinfo:
-    """Return a time zone from a name, from an offset in a form that Spark accepts, or from a ``tzinfo``.
+    """Return a time zone from a name, an offset in a form that Spark accepts, ``local``, or a ``tzinfo``.
 
     Raises
     ------
@@ -145,6 +170,8 @@ def parse_zone(name: str, value: object) -> tzinfo:
     text = value.strip()
     if text in _UTC_NAMES:
         return UTC
+    if text.lower() == _LOCAL:
+        return LocalZone()
     match = _OFFSET.fullmatch(text)
     if match is not None:
         return _fixed_zone(name, value, match)

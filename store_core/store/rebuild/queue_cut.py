@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.files.access import naming
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 
@@ -47,6 +48,6 @@ def cut_queue(directory: Path, since_offset: int, *, is_batch: bool) -> None:
             path.unlink()
         elif kept < len(units):
             units[kept:] = np.zeros(1, dtype)
-            with path.open("r+b") as file:
+            with naming(path), path.open("r+b") as file:
                 file.write(units.tobytes())
         is_over |= kept < len(units)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.format.counted import counted
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -17,6 +17,25 @@ if TYPE_CHECKING:
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["RecoveryDecision", "RecoveryReport", "recovery_coverage"]
+
+
+_IN_THE_CONDITIONAL: Final = {
+    "checked": "would check",
+    "counted": "would count",
+    "created": "would create",
+    "cut": "would cut",
+    "deleted": "would delete",
+    "dispatched": "would dispatch",
+    "ended": "would end",
+    "indexed": "would index",
+    "kept": "would keep",
+    "left": "would leave",
+    "removed": "would remove",
+    "stopped": "would stop",
+    "truncated": "would truncate",
+    "written": "would write",
+}
+"""First words of decisions and changes, as a dry run says them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +157,15 @@ class RecoveryReport:
 
     def __str__(self) -> str:
         lines = [f"RocketMQ {self.release}: {self.state}"]
-        lines += ["nothing was changed: opening the store for writing would do this"] * bool(self.changes)
-        lines += [*map(str, self.decisions), *self.notes]
+        is_done = not self.changes
+        lines += ["nothing was changed: opening the store for writing would do this"] * (not is_done)
+        lines += [*(_said(each, is_done=is_done) for each in self.decisions), *self.notes]
         if self.refusal:
             return "\n".join([*lines, f"refused: {self.refusal}"])
         lines += [*map(str, self.end.tails), *self._lost()]
         files, records = counted(self.files, "file"), counted(self.records, "record")
         lines.append(f"log {self.min_offset} to {self.max_offset} in {files}, {records} checked")
-        return "\n".join([*lines, *self.coverage.lines, *map(str, self.changes)])
+        return "\n".join([*lines, *self.coverage.lines, *(_said(each, is_done=False) for each in self.changes)])
 
     def _lost(self) -> list[str]:
         """Return lines for what the recovery truncates although it is readable."""
@@ -153,6 +173,12 @@ class RecoveryReport:
             return []
         ends = f"the last sound record ends at {self.end_offset}, and this recovery ends the log at"
         return [f"{ends} {self.recovery_end_offset}: what is between them is truncated, and can be read until then"]
+
+
+def _said(found: RecoveryDecision | FileChange, *, is_done: bool) -> str:
+    """Return what was decided or changed, or what would be."""
+    first, blank, rest = str(found).partition(" ")
+    return f"{first if is_done else _IN_THE_CONDITIONAL.get(first, first)}{blank}{rest}"
 
 
 def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:

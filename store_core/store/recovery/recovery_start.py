@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from store_core.format.iso_time import iso_time
 from store_core.format.layout import MIN_HEAD_SIZE, MagicCode
 from store_core.format.record.record_head import read_frame, store_timestamp
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
@@ -94,17 +95,18 @@ def abnormal_start(
         return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
     uses_index = rules.is_index_enabled and rules.is_index_safe
     limit = checkpoint.min_timestamp_index if uses_index else checkpoint.min_timestamp
+    limited = f"the checkpoint's {iso_time(limit)}"
     for index in range(len(files) - 1, -1, -1):
         stored = _first_store_timestamp(files[index], rules.features)
         if stored and stored <= limit:
-            return StartFile(index, f"its first record, of {stored}, is not later than the checkpoint's {limit} ms")
-    return StartFile(0, f"no file begins with a record that is not later than the checkpoint's {limit} ms")
+            return StartFile(index, f"its first record, of {iso_time(stored)}, is not later than {limited}")
+    return StartFile(0, f"no file begins with a record that is not later than {limited}")
 
 
 def _fits_time(limit: int) -> Callable[[DispatchRequest], str | None]:
     def fits(first: DispatchRequest) -> str | None:
         stored = first.store_timestamp
-        why = f"was stored at {stored}, not later than the checkpoint's {limit} ms"
+        why = f"was stored at {iso_time(stored)}, not later than the checkpoint's {iso_time(limit)}"
         return why if stored <= limit else None
 
     return fits

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.files.access import naming
 from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.columnar.chain import Chain
@@ -58,8 +59,9 @@ class NewLog:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            self._file.truncate(self._segment_size)  # a hole, as RocketMQ creates its files
-            self._file.close()
+            with naming(self._directory):
+                self._file.truncate(self._segment_size)  # a hole, as RocketMQ creates its files
+                self._file.close()
 
     def append(self, piece: Path) -> None:
         """Append the records of a file in which they follow one another.
@@ -97,15 +99,17 @@ class NewLog:
         """Close the segment with a blank record, and begin the next one."""
         if self._file is not None:
             self._write(memoryview(blank_head(-self._offset % self._segment_size)))
-            self._file.truncate(self._segment_size)
-            self._file.close()
+            with naming(self._directory):
+                self._file.truncate(self._segment_size)
+                self._file.close()
             self._offset += -self._offset % self._segment_size
         self._file = (self._directory / f"{self._offset:020d}").open("xb")
 
     def _write(self, data: memoryview) -> None:
         if self._file is None:
             raise AssertionError("no segment was begun")
-        self._file.write(data)
+        with naming(self._directory):
+            self._file.write(data)
         self._offset += len(data)
 
 

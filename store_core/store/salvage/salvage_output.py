@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from store_core.files.access import naming
 from store_core.format.columns import arrow_schema
 from store_core.store.new_directory import NewDirectory, places_beside
 from store_core.store.salvage.salvage_format import SalvageFormat
@@ -84,10 +85,11 @@ def write_piece(output: SalvageOutput, start_offset: int, found: Iterable[Salvag
     path = output.piece_path(start_offset)
     attempt = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:
-        if output.format is SalvageFormat.STORE:
-            _write_records(attempt, found)
-        else:
-            _write_rows(attempt, found)
+        with naming(path):
+            if output.format is SalvageFormat.STORE:
+                _write_records(attempt, found)
+            else:
+                _write_rows(attempt, found)
         attempt.rename(path)
     finally:
         attempt.unlink(missing_ok=True)

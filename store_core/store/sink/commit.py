@@ -232,7 +232,7 @@ class SinkCommit:
 
         What can't be deleted now is left to the next job.
         """
-        self.discard()
+        self._delete_staged()
         sink, cleaned = SinkDirectory(self.root, self.file_system, self.staging), []
         with suppress(StoreLockedError), StoreLock(self.root, self.file_system):
             for leftover in sink.leftovers(self.job, self.is_alive or partial(is_alive, self.clock)):
@@ -252,7 +252,15 @@ class SinkCommit:
         return tuple(cleaned)
 
     def discard(self) -> None:
-        """Delete what this job staged."""
+        """Delete what this job staged, and, where no store is, the directories that it was in."""
+        self._delete_staged()
+        if self.file_system.status(self.root / COMMIT_LOG) is None:
+            made = SinkDirectory(self.root, self.file_system)
+            for path in (made.staging, made.segments, made.path):
+                with suppress(OSError):
+                    self.file_system.remove_directory(path)
+
+    def _delete_staged(self) -> None:
         sink = SinkDirectory(self.root, self.file_system, self.staging)
         for path in (sink.job_path(self.job), sink.segments / self.job):
             try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreNotFoundError
+from store_core.files.access import naming
 from store_core.files.file_system import write_all
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class SinkDirectory:
         target = self.refused / f"{job}.jsonl"
         try:
             self._file_system.make_directories(self.refused)
-            with target.open("wb") as kept:
+            with naming(target), target.open("wb") as kept:
                 for path in lists:
                     with path.open("rb") as source:
                         shutil.copyfileobj(source, kept)

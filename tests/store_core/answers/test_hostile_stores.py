@@ -256,15 +256,16 @@ def test_compressed_segments_are_not_redacted_in_their_places(store: Path, tmp_p
 
 def test_an_error_of_the_system_names_the_target_and_not_what_is_beside_it(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
-    made = NewDirectory(*places_beside(tmp_path / "new", "copy", str(tmp_path / "store")))
-    text = str(made.work / "commitlog")
+    places = places_beside(tmp_path / "new", "copy", str(tmp_path / "store"))
+    text = str(places[1] / "commitlog")
     for error, expected in (
         (OSError(errno.ENOSPC, "No space left", text), tmp_path / "new" / "commitlog"),
         (CorruptRecordError("bad", text, 0, "a", "b", b""), tmp_path / "store" / "commitlog"),
         (CorruptRecordError("bad", "elsewhere", 0, "a", "b", b""), "elsewhere"),
         (OSError(errno.ENOSPC, "No space left", "elsewhere"), "elsewhere"),
     ):
-        with pytest.raises(type(error), match=str(expected)), named_places(made, tmp_path / "store"):
+        match = pytest.raises(type(error), match=str(expected))
+        with match, NewDirectory(*places) as made, named_places(made, tmp_path / "store"):
             raise error
 
 

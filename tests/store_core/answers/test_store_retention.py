@@ -213,3 +213,28 @@ def test_segments_that_do_not_exist_yet_are_told_apart(store: Path) -> None:
         " ".join(report.to_text().split())
     )
     assert f"will go by {report.found.until}" in " ".join(report.to_text().split())
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("7", 7), ("10GB", 10**10), ("10 gib", 10 << 30), ("1.5g", 3 << 29), ("2T", 2 << 40), ("3kB", 3000), ("5B", 5)],
+)
+def test_sizes_may_have_a_unit(text: str, size: int) -> None:
+    found = RetentionOptions.of(0, disk_size=text, disk_used=0, daily_growth=text)
+
+    assert (size, size) == (found.disk_size, found.daily_growth)
+
+
+@pytest.mark.parametrize("text", ["", "GB", "10Q", "1e9", "ten", "10 GBB", "-1GB", "99999999999EB"])
+def test_a_size_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^disk_size: expected "):
+        RetentionOptions.of(0, disk_size=text)
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"), [("Asia/Tokyo", "in the zone Asia/Tokyo"), (None, "in this machine's zone, ")]
+)
+def test_the_zone_of_the_hours_is_named(store: Path, zone: str | None, said: str) -> None:
+    report = retention(store, options(time_zone=zone))
+
+    assert [line for line in report.lines if f" at 04:00 {said}" in line]

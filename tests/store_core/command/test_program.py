@@ -68,6 +68,28 @@ def test_an_unknown_command_is_wrong_usage() -> None:
     assert ExitCode.USAGE == call("dog").code
 
 
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        (["chek", "STORE"], "check"),
+        (["consumers"], ""),
+        (["view", "STORE", "consumequeues"], "consumequeue"),
+        (["view", "STORE", "Topics_"], "topics"),
+        (["cat", "STORE", "--mode=permisive"], "PERMISSIVE"),
+        (["cat", "STORE", "--filter-type=SQL"], "SQL92"),
+        (["cat", "STORE", "--format=jsnl"], "jsonl"),
+        (["get", "STORE", "k", "--as=ky"], "key"),
+        (["diff", "STORE", "STORE", "--by=record"], "records"),
+        (["salvage", "STORE", "--format=parket"], "parquet"),
+    ],
+)
+def test_the_nearest_name_is_suggested_for_a_wrong_one(words: list[str], nearest: str, store: Path) -> None:
+    called = call(*[str(store) if word == "STORE" else word for word in words])
+
+    assert ExitCode.USAGE == called.code
+    assert called.errors.rstrip().endswith(f"did you mean {nearest!r}?" if nearest else "lists them")
+
+
 def test_a_path_without_a_store_is_wrong_usage(tmp_path: Path) -> None:
     called = call("cat", tmp_path / "store")
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,7 @@ def test_a_dry_run_says_first_that_nothing_was_changed_if_something_would(closed
 
     assert told not in whole
     assert told == lines[1]
-    assert any(line.startswith("created") for line in lines[2:])
+    assert any(line.startswith("would create") for line in lines[2:])
 
 
 def test_all_releases_are_shown_side_by_side(closed: Path, config: Path) -> None:
@@ -123,7 +124,18 @@ def test_without_dry_run_it_is_wrong_usage(closed: Path) -> None:
     called = call("recover", closed)
 
     assert ExitCode.USAGE == called.code
+    assert "recover never changes a store: it shows what a broker's start would" in called.errors
     assert "--dry-run" in called.errors
+
+
+def test_a_dry_run_speaks_in_the_conditional_and_of_times_that_people_read(torn: Path, config: Path) -> None:
+    text = call("recover", torn, "--dry-run", "--config", config).text
+    done = ("deleted", "written", "removed", "created", "truncated", "ended", "cut", "indexed", "dispatched")
+
+    assert "would end the log" in text
+    assert "would write" in text
+    assert not [line for line in text.splitlines() if line.startswith(done)]
+    assert not re.search(r"\b1[67][0-9]{11}\b", text)
 
 
 def test_a_missing_store_is_wrong_usage(tmp_path: Path) -> None:

@@ -13,16 +13,13 @@ import random
 import signal
 import sys
 from itertools import count
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, PutMessageStatus
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Fate:
@@ -44,7 +41,7 @@ class Fate:
 
 class FatedFile(OsOpenFile):
     def __init__(self, file: OpenFile, fate: Fate) -> None:
-        super().__init__(os.dup(file.fileno()))
+        super().__init__(os.dup(file.fileno()), Path("killed"))
         file.close()
         self._fate = fate
 

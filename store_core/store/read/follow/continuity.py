@@ -12,6 +12,7 @@ from store_core.errors import (
     ReplacedStoreError,
     TruncatedLogError,
 )
+from store_core.format.iso_time import iso_time
 
 if TYPE_CHECKING:
     from store_core.store.read.follow.log_position import LogPosition
@@ -161,7 +162,9 @@ def _found(log: LogSegments, known: LogPosition) -> str:
     if segment is None:
         return f"no segment with offset {last.physical_offset}"
     found = log.record_at(last.physical_offset)
-    return f"no record in {segment.path}" if found is None else f"another one, stored at {found.store_timestamp} ms"
+    return (
+        f"no record in {segment.path}" if found is None else f"another one, stored at {iso_time(found.store_timestamp)}"
+    )
 
 
 def _advice(offset: int, way_on: str = _ADVICE) -> str:

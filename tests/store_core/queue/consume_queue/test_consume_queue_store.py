@@ -670,7 +670,7 @@ class _KillingDisk(FaultyFileSystem):
 
 class _KillingFile(OsOpenFile):
     def __init__(self, file: OpenFile, disk: _KillingDisk) -> None:
-        super().__init__(os.dup(file.fileno()))
+        super().__init__(os.dup(file.fileno()), Path("killed"))
         file.close()
         self._disk = disk
 

@@ -7,16 +7,14 @@ import json
 import os
 import shutil
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, SwapError, kept_directories
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OLD = {"consumequeue/a/0/f": b"old a", "batchconsumequeue/b/0/f": b"old b", "index/1": b"old index"}
 NEW = {"consumequeue/a/0/f": b"new a", "consumequeue/c/0/f": b"new c", "index/2": b"new index"}
@@ -68,7 +66,7 @@ class KillingFileSystem(OsFileSystem):
 
 class _KillingFile(OsOpenFile):
     def __init__(self, file: OpenFile, system: KillingFileSystem) -> None:
-        super().__init__(os.dup(file.fileno()))
+        super().__init__(os.dup(file.fileno()), Path("killed"))
         file.close()
         self._system = system
 
