@@ -176,6 +176,27 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert 1 == len(rows_of(store, "body"))
 
 
+@pytest.mark.parametrize("source", ["--parquet", "--from-store"])
+def test_small_sources_are_appended_where_pyspark_is_not_installed(source: str, tmp_path: Path) -> None:
+    given = {"--parquet": one_row(tmp_path / "rows.parquet"), "--from-store": str(tmp_path / "other")}
+    log = LogBuilder(segment_size=4096)
+    log.append(b"x")
+    log.write(tmp_path / "other")
+    printed = run_python(
+        "import sys\n"
+        "sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "from pyspark_commitlog.append_cli import append\n"
+        f"for more in ([], ['--to-topic', 'again'], ['--to-topic', 'again', '--engine', 'local']):\n"
+        f"    if not more or {source!r} == '--from-store':\n"
+        f"        assert append([{str(tmp_path / 'store')!r}, {source!r}, {given[source]!r}, *more]) == 0\n"
+        f"print(append([{str(tmp_path / 'store')!r}, '--json', {given['--parquet']!r}]))\n",
+        tmp_path,
+    )
+
+    assert {b"x"} == {row["body"] for row in rows_of(tmp_path / "store", "body")}
+    assert "3" == printed.splitlines()[-1]
+
+
 def test_a_store_that_is_open_is_refused_before_anything_is_staged(tmp_path: Path) -> None:
     path = one_row(tmp_path / "rows.parquet")
     with DefaultMessageStore.open(tmp_path / "store"):

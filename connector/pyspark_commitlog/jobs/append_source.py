@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pyspark_commitlog.jobs.asked_for import SparkMessages, check_asked_for
 from pyspark_commitlog.jobs.copied_columns import copied_columns, input_names
 from pyspark_commitlog.session_zone import SESSION_ZONE
-from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows
-from pyspark_commitlog.write.undelivered import copied, undelivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +48,8 @@ class AppendSource:
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the rows with the columns and types of messages; those of Parquet files as they are."""
+        from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows  # noqa: PLC0415 -- as in `_with_lists`
+
         reader = spark.read.options(**self.read_options)
         if self.format == "parquet":
             return reader.parquet(self.path)
@@ -74,6 +74,8 @@ class AppendSource:
             check_asked_for(SparkMessages(spark, self.path), self.path, self.read_options)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
+        from pyspark_commitlog.write.undelivered import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
+
         names = copied_columns(self.to_topic, keeps_store_timestamp=self.keeps_store_timestamp)
         options = {**zone_of(spark, self.read_options), **self.read_options, "columns": ",".join(names)}
         frame = spark.read.format("commitlog").options(**options).load(self.path).toDF(*input_names(names))

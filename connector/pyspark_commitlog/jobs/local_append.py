@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.pandas.types import from_arrow_schema
-
 from pyspark_commitlog.write.writer import CommitLogWriter, plan_write
 from store_core.files.clock import SystemClock
 from store_core.store.sink.job_owner import owner_text
@@ -28,7 +26,7 @@ def append_here(rows: LocalRows, options: WriteOptions) -> None:
         As `pyspark_commitlog.write.writer.plan_write`, `StagingTask.stage` and `SinkCommit.run`. Nothing is left then
         of what was staged.
     """
-    planned = plan_write(options, from_arrow_schema(rows.schema), overwrite=False)
+    planned = plan_write(options, rows.schema, overwrite=False)
     task = replace(planned, owner=owner_text(SystemClock()))
     writer = CommitLogWriter(task, overwrite=False)
     try:

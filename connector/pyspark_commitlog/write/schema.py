@@ -3,23 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    ByteType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+import pyarrow as pa
 
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
 from store_core.errors import InvalidOptionError
@@ -28,22 +15,26 @@ from store_core.format.columns import COLUMNS
 from store_core.format.near_name import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
     from pyspark_commitlog.write.options import WriteOptions
 
 __all__ = ["check_columns"]
 
-_INTEGERS: Final = (ByteType, ShortType, IntegerType)
-_LONGS: Final = (*_INTEGERS, LongType)
-_TIMES: Final = (LongType, TimestampType, TimestampNTZType)
-_BYTES: Final = (BinaryType, StringType)
-_TEXT: Final = (StringType,)
-_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
+_INTEGERS: Final = ("tinyint", "smallint", "int")
+_LONGS: Final = (*_INTEGERS, "bigint")
+_TIMES: Final = ("bigint", "timestamp", "timestamp_ntz")
+_BYTES: Final = ("binary", "string")
+_TEXT: Final = ("string",)
+_TYPES: Final[dict[str, tuple[str, ...]]] = {
     "topic": _TEXT,
     "body": _BYTES,
     "queue_id": _INTEGERS,
     "tags": _TEXT,
-    "keys": (StringType, ArrayType),
-    "properties": (MapType,),
+    "keys": ("string", "array<string>"),
+    "properties": ("map<string,string>",),
     "flag": _INTEGERS,
     "sys_flag": _INTEGERS,
     "born_timestamp": _TIMES,
@@ -55,6 +46,18 @@ _TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
     "properties_string": _BYTES,
     STORE_TIMESTAMP: _TIMES,
 }
+"""Types by Spark's names, however strings are collated."""
+
+_COLLATION: Final = re.compile(r" collate \w+")
+_OF_ARROW: Final = {
+    pa.large_string(): "string",
+    pa.large_binary(): "binary",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+}
+
 _READ_ONLY: Final = frozenset(column.name for column in COLUMNS) - _TYPES.keys()
 """Columns of rows read from a store that no message has before it is in a log."""
 
@@ -65,8 +68,8 @@ _STRING: Final = "properties_string"
 _IN_STRING: Final = ("tags", "keys", "properties", "delay_level")
 
 
-def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Refuse a DataFrame that can't be messages.
+def check_columns(schema: StructType | pa.Schema, options: WriteOptions) -> None:
+    """Refuse a DataFrame, or columns of Arrow, that can't be messages.
 
     Raises
     ------
@@ -74,7 +77,8 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         If a column is unknown (the message suggests the nearest one), missing (the message says how to make it),
         there twice, in conflict with another one, or of a wrong type.
     """
-    names = [name.lower() for name in schema.fieldNames()]
+    columns = _columns_of(schema)
+    names = [name.lower() for name, _ in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidOptionError(f"column {twice!r} is there twice")
@@ -82,17 +86,18 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
     if key is not None and key.lower() not in names:
         raise InvalidOptionError(f"option shardingKey: expected a column of the DataFrame, found {key!r}")
     known = _TYPES.keys() | ({key.lower()} if key is not None else set())
-    unknown = [field.name for field in schema if field.name.lower() not in known]
+    kinds = dict(columns)
+    unknown = [name for name in kinds if name.lower() not in known]
     if unknown and _READ_ONLY.issuperset(map(str.lower, unknown)):
-        raise _read(schema, unknown, options)
+        raise _read(kinds, unknown, options)
     needed = ["body"] + ["topic"] * (options.topic is None) + [STORE_TIMESTAMP] * options.preserve_store_timestamp
     missing = [name for name in needed if name not in names]
     if missing:
-        raise _missing(missing[0], schema)
+        raise _missing(missing[0], kinds)
     if unknown:
         raise _unknown(unknown)
-    for field in schema:
-        _check_type(field)
+    for name, kind in columns:
+        _check_type(name, kind)
     beside = [name for name in _IN_STRING if name in names] if _STRING in names else []
     if beside:
         raise InvalidOptionError(f"column {_STRING!r} holds all properties: drop {', '.join(map(repr, beside))}, or it")
@@ -103,6 +108,23 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         )
 
 
+def _columns_of(schema: StructType | pa.Schema) -> list[tuple[str, str]]:
+    """Return names and types of columns, as Spark names types."""
+    if isinstance(schema, pa.Schema):
+        return [(field.name, _spark_name(field.type)) for field in schema]
+    return [(field.name, field.dataType.simpleString()) for field in schema]
+
+
+def _spark_name(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_list(kind):
+        return f"array<{_spark_name(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_spark_name(kind.key_type)},{_spark_name(kind.item_type)}>"
+    return _OF_ARROW.get(kind, str(kind))
+
+
 def _unknown(names: list[str]) -> InvalidOptionError:
     """Return the error for columns that no message has; the first may be a mistyped name."""
     hint = did_you_mean(names[0], _TYPES) or f"the columns are {', '.join(INPUT_COLUMNS)}"
@@ -110,10 +132,10 @@ def _unknown(names: list[str]) -> InvalidOptionError:
     return InvalidOptionError(f"a message can't have a column {names[0]!r}{others}; {hint}")
 
 
-def _missing(name: str, schema: StructType) -> InvalidOptionError:
+def _missing(name: str, kinds: Mapping[str, str]) -> InvalidOptionError:
     """Return the error for a missing column: which one, what is there, and how to make it."""
-    own = [field.name for field in schema if field.name.lower() not in _TYPES]
-    fit = [field.name for field in schema if field.name in own and isinstance(field.dataType, _TYPES[name])]
+    own = [other for other in kinds if other.lower() not in _TYPES]
+    fit = [other for other in own if _is_fit(name, kinds[other])]
     given = next((other for other in fit if other.lower() in _PAYLOADS), (fit or own or ["value"])[0])
     ways = {
         "body": f'create it, for example with selectExpr("CAST({given} AS BINARY) AS body", ...)',
@@ -122,13 +144,13 @@ def _missing(name: str, schema: StructType) -> InvalidOptionError:
         "(--to-topic of commitlog-append)",
         STORE_TIMESTAMP: "create it, or leave out option 'preserveStoreTimestamp'",
     }
-    found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+    found = ", ".join(f"{other} {kind}" for other, kind in kinds.items())
     return InvalidOptionError(f"messages need a column {name!r}; found {found or 'none'}: {ways[name]}")
 
 
-def _read(schema: StructType, unknown: list[str], options: WriteOptions) -> InvalidOptionError:
+def _read(kinds: Mapping[str, str], unknown: list[str], options: WriteOptions) -> InvalidOptionError:
     """Refuse rows as they are read from a store, and say exactly which columns to drop."""
-    names = {field.name.lower(): field.name for field in schema}
+    names = {name.lower(): name for name in kinds}
     dropped = [*unknown]
     if _STRING in names:
         dropped += [names[name] for name in _IN_STRING if name in names]
@@ -142,14 +164,12 @@ def _read(schema: StructType, unknown: list[str], options: WriteOptions) -> Inva
     )
 
 
-def _check_type(field: StructField) -> None:
-    allowed = _TYPES.get(field.name.lower())
-    kind = field.dataType
-    is_fit = allowed is None or isinstance(kind, allowed)
-    if isinstance(kind, ArrayType):
-        is_fit = is_fit and isinstance(kind.elementType, StringType)
-    if isinstance(kind, MapType):
-        is_fit = is_fit and isinstance(kind.keyType, StringType) and isinstance(kind.valueType, StringType)
-    if not is_fit:
-        meaning = INPUT_COLUMNS.get(field.name.lower(), "timestamp or epoch ms")
-        raise InvalidOptionError(f"column {field.name!r} of type {kind.simpleString()}: expected {meaning}")
+def _check_type(name: str, kind: str) -> None:
+    if not _is_fit(name.lower(), kind):
+        meaning = INPUT_COLUMNS.get(name.lower(), "timestamp or epoch ms")
+        raise InvalidOptionError(f"column {name!r} of type {kind}: expected {meaning}")
+
+
+def _is_fit(name: str, kind: str) -> bool:
+    """Return whether a column of a message may have a type; that of a sharding key may be any."""
+    return name not in _TYPES or _COLLATION.sub("", kind) in _TYPES[name]

@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
-
 from pyspark_commitlog.write.row_encoder import RowEncoder
+from pyspark_commitlog.write.spark_bases import WriterCommitMessage
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.store.memory import keep_freed_memory
@@ -90,6 +88,8 @@ class StagingTask:
 
         Called in a task, again when it is retried; two attempts never share a file. Errors as of `stage`.
         """
+        from pyspark import TaskContext  # noqa: PLC0415 -- `stage` needs no PySpark
+
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("records are staged by a Spark task")

@@ -9,12 +9,11 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceArrowWriter
-
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.path_checks import check_writable
 from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.schema import check_columns
+from pyspark_commitlog.write.spark_bases import DataSourceArrowWriter
 from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.access import explained_access, naming
@@ -44,8 +43,8 @@ __all__ = ["CommitLogWriter", "commit_partitions", "discard_partitions", "plan_w
 _LOG: Final = logging.getLogger("store_core")
 
 
-def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
-    """Check a write before any task runs.
+def plan_write(options: WriteOptions, schema: StructType | pa.Schema, *, overwrite: bool) -> StagingTask:
+    """Check a write before any task runs; its columns are those of a DataFrame, or of Arrow.
 
     Raises
     ------
@@ -62,7 +61,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         return _planned(options, schema, overwrite=overwrite)
 
 
-def _planned(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
+def _planned(options: WriteOptions, schema: StructType | pa.Schema, *, overwrite: bool) -> StagingTask:
     check_columns(schema, options)
     if overwrite and not options.overwrite_store:
         raise InvalidOptionError(
