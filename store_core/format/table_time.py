@@ -45,8 +45,13 @@ def table_times(milliseconds: npt.NDArray[np.int64], *, is_nearest: bool = False
     """
     if is_nearest:
         nearest = np.clip(milliseconds, -_LAST_MILLISECOND, _LAST_MILLISECOND)
-        return pa.array(nearest * _MICROSECONDS).view(TIMESTAMP_TYPE)
+        return _times(nearest)
     is_outside = (milliseconds < TIME_RANGE.start) | (milliseconds >= TIME_RANGE.stop)
     if not is_outside.any():
-        return pa.array(milliseconds * _MICROSECONDS).view(TIMESTAMP_TYPE)
+        return _times(milliseconds)
     return pa.array(np.where(is_outside, 0, milliseconds) * _MICROSECONDS, mask=is_outside).view(TIMESTAMP_TYPE)
+
+
+def _times(milliseconds: npt.NDArray[np.int64]) -> pa.TimestampArray:
+    """Return times that Arrow has, without ``pa.array``, which imports pandas."""
+    return pa.Array.from_buffers(TIMESTAMP_TYPE, milliseconds.size, [None, pa.py_buffer(milliseconds * _MICROSECONDS)])
