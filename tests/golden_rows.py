@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["message_rows", "table_rows"]
 
-_OF_RECORDS = ("_corrupt_record", "properties_string", "dledger_index", "dledger_term", "dledger_committed")
-"""What a decoded message does not have: bytes, and what an entry of a DLedger log says."""
+_OF_RECORDS = (
+    "_corrupt_record",
+    "properties_string",
+    "store_timestamp_ms",
+    "born_timestamp_ms",
+    "dledger_index",
+    "dledger_term",
+    "dledger_committed",
+)
+"""What a decoded message does not have: bytes, times as stored, and what an entry of a DLedger log says."""
 
 _PLAIN_COLUMNS = (
     "topic",

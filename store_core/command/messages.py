@@ -137,11 +137,26 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
     columns = [column.name for column in COLUMNS if column.name not in {"properties_string", CORRUPT_RECORD}]
     found = find_message(store, what, None if kind is None else WordKind(kind), {"columns": columns, **read})
     if found is None:
-        raise StoreNotFoundError(f"{store} has no message with the key, id or position {what!r}")
+        raise StoreNotFoundError(
+            f"{store} has no message with the key, id or position {what!r}{_reach(store, what, read)}"
+        )
     with found, output.writer(found.schema) as writer:
         for batch in found:
             writer.write(batch)
     return ExitCode.DONE
+
+
+def _reach(store: str, what: str, read: Mapping[str, Any]) -> str:
+    """Say how far the index reaches by which a key was not found, and how to do without it."""
+    from store_core.store.read.explain import explain
+
+    found = explain(store, **{**read, "key": what})
+    if found.plan != "index":
+        return ""
+    return (
+        f". The index leads to none up to offset {found.reach:,}, and what is behind that was scanned; "
+        f"`commitlog check` proves the index, and --use-index-files never scans all of the log"
+    )
 
 
 def _options(read: Mapping[str, Any], output: Output) -> ReadOptions:

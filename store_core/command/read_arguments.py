@@ -26,14 +26,7 @@ _OF_OTHERS: Final = frozenset({"path", "paths", "view"})
 _OF_TASKS: Final = "speed"
 """Scope of the options that spread a read over tasks; a command reads in one."""
 
-_OF_COMMANDS: Final = frozenset({"proofs"})
-"""Of these, what makes a command faster that is run again."""
-
-_ASKED: Final = tuple(
-    option
-    for option in READ_OPTIONS
-    if option.name not in _OF_OTHERS and (option.scope != _OF_TASKS or option.name in _OF_COMMANDS)
-)
+_ASKED: Final = tuple(option for option in READ_OPTIONS if option.name not in _OF_OTHERS and option.scope != _OF_TASKS)
 _NAMES: Final = {option.name: f"--{option.field.replace('_', '-')}" for option in _ASKED}
 _STORAGE: Final = "storage"
 _BOOLEANS: Final = frozenset({"true", "false"})

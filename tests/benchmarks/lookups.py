@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares look-ups with scans of the same store, and with Parquet: a topic, a queue, a message, a key.
 
-Each is asked first by a process that knows nothing, first by one that is given proofs in a file, and again; by Python,
-by the command, whose processes know only the file, and through Spark, beside the least that a Python source costs.
+Nothing is kept between two questions. Each is asked in Python, by the command and through Spark, beside the least that
+a Python source costs.
 
 The store has 4.3 million messages in 1.5 GiB, and the queues and the index that this project rebuilds from them.
 """
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.functions import array_contains
 
 from store_core import RebuildOptions, read_messages, rebuild_consume_queue
-from store_core.files.clock import SystemClock
-from store_core.store.read.lookup.proofs import PROOFS
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.one_row import OneRow
 from tests.benchmarks.segments import RARE_TOPIC, make_log
@@ -37,80 +35,40 @@ __all__ = ["bench_lookups"]
 _GIBIBYTE: Final = 1 << 30
 _LOG_BYTES: Final = 3 * _GIBIBYTE // 2
 _BODY: Final = 200
-_MINUTES_MS: Final = 300_000
 _TENTH: Final = 0.1
+_TWENTIETH: Final = 0.05
 _HUNDREDTH: Final = 0.01
-
-
-FIRST: Final = {"remember_proofs": "never"}
-"""Reads everything that a first question reads; any other is asked again, by a process that knows the files."""
-
-_REST_SECONDS: Final = 150
-"""How long a store has to lie before other processes than this one, whose clock is ahead, keep what they prove."""
-
-
-class _Later(SystemClock):
-    """The time in some minutes, so that a store that was just made is at rest."""
-
-    def now_ms(self) -> int:
-        """Return the time in ms since 1970."""
-        return super().now_ms() + _MINUTES_MS
 
 
 def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
     """Time reads in the core, then through Spark beside Parquet with the same filter."""
-    store, proofs = _store(folder), folder / "proofs"
-    shutil.rmtree(proofs, ignore_errors=True)
-    PROOFS.clock = _Later()
+    store = _store(folder)
     print("==> look-ups in 4.3 million messages, beside a scan", flush=True)
     places = read_messages(store, topic=RARE_TOPIC, columns=["physical_offset"]).read_all()["physical_offset"]
     place, last = places[places.length() // 2].as_py(), places[-1].as_py()
     bounds = {"starting_offsets": {RARE_TOPIC: {0: 100}}, "ending_offsets": {RARE_TOPIC: {0: 132}}}
     topics = {
         "scan for a topic": _reading(store, topic=RARE_TOPIC, use_consume_queues="never"),
-        "one topic of 1 %": _reading(store, topic=RARE_TOPIC, **FIRST),
-        "one topic of 1 %, kept proofs": _with_file(store, proofs, topic=RARE_TOPIC),
-        "one topic of 1 %, again": _reading(store, topic=RARE_TOPIC),
-        "one queue of it, again": _reading(store, topic=RARE_TOPIC, queue_id=0),
-        "32 messages of that queue, again": _reading(store, topic=RARE_TOPIC, queue_id=0, **bounds),
+        "one topic of 1 %": _reading(store, topic=RARE_TOPIC),
+        "one queue of it": _reading(store, topic=RARE_TOPIC, queue_id=0),
+        "32 messages of that queue": _reading(store, topic=RARE_TOPIC, queue_id=0, **bounds),
     }
     ids = {
         "scan for a position": _reading(store, physical_offset=place, mode="PERMISSIVE"),
         "one position, in an earlier segment": _reading(store, physical_offset=place),
-        "one position, in the last segment": _reading(store, physical_offset=last, **FIRST),
-        "the same, kept proofs": _with_file(store, proofs, physical_offset=last),
-        "the same, again": _reading(store, physical_offset=last),
+        "one position, in the last segment": _reading(store, physical_offset=last),
     }
-    rows = [*_report(topics, runs, 3, _TENTH), *_report(ids, runs, 4, _HUNDREDTH), *_by_key(store, proofs, runs, place)]
+    rows = [*_report(topics, runs, 1, _TWENTIETH), *_report(ids, runs, 2, _HUNDREDTH), *_by_key(store, runs, place)]
     row = read_messages(store, physical_offset=last, columns=["keys"]).read_all().to_pylist()[0]
     core = [{**found, "group": "in Python"} for found in rows]
-    _let_rest(store)
-    command = _by_command(store, folder, runs, last, row["keys"][0])
+    command = _by_command(store, runs, last, row["keys"][0])
     spark = _through_spark(store, folder, runs, last, row["keys"][0])
     others = {"by the command, elapsed": command, "through Spark, elapsed": spark}
     return [*core, *({**row, "group": group} for group, found in others.items() for row in found)]
 
 
-def _let_rest(store: Path) -> None:
-    """Wait until the store has been at rest for all processes; only if it was just made."""
-    changed = max(path.stat().st_ctime for path in (store, *store.rglob("*")))
-    time.sleep(max(0.0, changed + _REST_SECONDS - time.time()))
-
-
-def _with_file(store: Path, proofs: Path, **options: object) -> Callable[[], object]:
-    """Return a question that is asked by a process that knows nothing but a file of proofs."""
-
-    def ask() -> object:
-        PROOFS.forget()
-        return read_messages(store, **options, proofs=proofs).read_all()  # type: ignore[arg-type]  # options by name
-
-    return ask
-
-
-def _by_command(store: Path, folder: Path, runs: int, place: int, key: str) -> list[dict[str, object]]:
+def _by_command(store: Path, runs: int, place: int, key: str) -> list[dict[str, object]]:
     """Time the command, which is another process each time, as it elapses; `--help` shows what starting one costs."""
-    proofs = folder / "proofs-of-commands"
-    shutil.rmtree(proofs, ignore_errors=True)
 
     def run(*arguments: str) -> Callable[[], object]:
         call = [sys.executable, "-c", "import sys; from store_core.command.main import main; sys.exit(main())"]
@@ -120,29 +78,24 @@ def _by_command(store: Path, folder: Path, runs: int, place: int, key: str) -> l
     asked = {
         "command: scan for a key": run(path, "--key", key, "--mode", "DROPMALFORMED"),
         "command: one key": run(path, "--key", key),
-        "command: one key, kept proofs": run(path, "--key", key, "--proofs", str(proofs)),
         "command: one position, in the last segment": run(path, "--physical-offset", str(place)),
-        "command: the same, kept proofs": run(path, "--physical-offset", str(place), "--proofs", str(proofs)),
         "command: start and help alone": run("--help"),
     }
     return _report(asked, runs, 0, _HUNDREDTH, time.perf_counter)
 
 
-def _by_key(store: Path, proofs: Path, runs: int, place: int) -> list[dict[str, object]]:
+def _by_key(store: Path, runs: int, place: int) -> list[dict[str, object]]:
     """Time reads of the message at a place by its key and its id, in processor time, and one of them as it elapses."""
     (row,) = read_messages(store, physical_offset=place, columns=["keys", "unique_key"]).read_all().to_pylist()
     key = row["keys"][0]
     keys = {
         "scan for a key": _reading(store, key=key, use_index_files="never"),
-        "one key": _reading(store, key=key, **FIRST),
-        "one key, kept proofs": _with_file(store, proofs, key=key),
-        "one key, again": _reading(store, key=key),
-        "one id, again": _reading(store, unique_key=row["unique_key"]),
-        "one key of a topic, again": _reading(store, key=key, topic=RARE_TOPIC),
-        "a key that no message has, again": _reading(store, key="none"),
+        "one key": _reading(store, key=key),
+        "one id": _reading(store, unique_key=row["unique_key"]),
+        "one key of a topic": _reading(store, key=key, topic=RARE_TOPIC),
+        "a key that no message has": _reading(store, key="none"),
     }
-    elapsed = {f"{name}, elapsed": keys[name] for name in list(keys)[:4]}
-    return [*_report(keys, runs, 4, _HUNDREDTH), *_report(elapsed, runs, 3, _HUNDREDTH, time.perf_counter)]
+    return _report(keys, runs, 4, _HUNDREDTH)
 
 
 def _store(folder: Path) -> Path:
@@ -179,9 +132,6 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = bench_session()
     spark.dataSource.register(OneRow)
-    proofs = folder / "proofs-of-spark"
-    shutil.rmtree(proofs, ignore_errors=True)
-    kept = {"proofs": str(proofs)}
 
     def log(**options: str) -> DataFrame:
         return spark.read.format("commitlog").options(**options).load(str(store))
@@ -195,20 +145,17 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
         topics = {
             "Spark: scan for a topic": lambda: drain(log(topic=RARE_TOPIC, useConsumeQueues="never")),
             "Spark: one topic of 1 %": lambda: drain(log(topic=RARE_TOPIC)),
-            "Spark: one topic of 1 %, kept proofs": lambda: drain(log(topic=RARE_TOPIC, **kept)),
             "Spark: Parquet, the same filter": lambda: drain(rows.where(rows["topic"] == RARE_TOPIC)),
         }
         ids = {
             "Spark: scan for a position": lambda: drain(log(physicalOffset=position, mode="PERMISSIVE")),
             "Spark: one position, in the last segment": lambda: drain(log(physicalOffset=position)),
-            "Spark: the same, kept proofs": lambda: drain(log(physicalOffset=position, **kept)),
             "Spark: Parquet, the same filter": lambda: drain(rows.where(rows["physical_offset"] == place)),
         }
         has_key = array_contains(rows["keys"], key) | (rows["properties"]["UNIQ_KEY"] == key)
         keys = {
             "Spark: scan for a key": lambda: drain(log(key=key, useIndexFiles="never")),
             "Spark: one key": lambda: drain(log(key=key)),
-            "Spark: one key, kept proofs": lambda: drain(log(key=key, **kept)),
             "Spark: floor, a Python source of one row": lambda: drain(spark.read.format(OneRow.name()).load()),
             "Spark: Parquet, the same filter": lambda: drain(rows.where(has_key)),
         }

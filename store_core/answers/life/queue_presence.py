@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.store_lock import is_lock_held
-from store_core.store.read.lookup.queue_files import queue_directories
+from store_core.snapshot.queues import QueueDoubtError, file_queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from store_core.store.read.lookup.queue_files import QueueDirectory
+    from store_core.snapshot.queues import FileQueue
 
 __all__ = ["QueuedRecord", "absent_records"]
 
@@ -46,25 +44,26 @@ def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | No
         by_queue.setdefault((record.topic, record.queue_id), []).append(record)
     if not by_queue:
         return set()
-    directories = {(each.topic, each.queue_id): each for each in queue_directories(root)}
-    if not directories:
+    queues = {queue.name: queue for queue in file_queues(root) if queue.files}
+    if not queues:
         return None
     is_open = is_lock_held(root) or (root / ABORT_FILE).exists()
     return {
-        offset
-        for queue, wanted in by_queue.items()
-        for offset in _absent(directories.get(queue), wanted, is_open=is_open)
+        offset for queue, wanted in by_queue.items() for offset in _absent(queues.get(queue), wanted, is_open=is_open)
     }
 
 
-def _absent(queue: QueueDirectory | None, wanted: list[QueuedRecord], *, is_open: bool) -> Iterable[int]:
+def _absent(queue: FileQueue | None, wanted: list[QueuedRecord], *, is_open: bool) -> Iterable[int]:
     if queue is None:
         return [] if is_open else [record.physical_offset for record in wanted]
-    offsets = np.array(sorted(record.physical_offset for record in wanted), np.int64)
-    is_found, last = np.zeros(offsets.size, bool), -1
-    for block in queue.blocks(0, 2**63 - 1):
-        at = np.searchsorted(block.starts, offsets)
-        is_found |= np.append(block.starts, -1)[at] == offsets
-        last = int(block.starts[-1])
-    missing: list[int] = offsets[~is_found & ((offsets < last) | (not is_open))].tolist()
-    return missing
+    missing = [record.physical_offset for record in wanted if not _leads_to(queue, record)]
+    last = max(queue.last().starts.tolist(), default=0) if is_open else 2**63 - 1
+    return [offset for offset in missing if offset < last]
+
+
+def _leads_to(queue: FileQueue, record: QueuedRecord) -> bool:
+    try:
+        unit = queue.unit_at(record.queue_offset)
+    except QueueDoubtError:
+        return False
+    return unit is not None and unit[0] == record.physical_offset

@@ -59,7 +59,7 @@ def read_range(
     options : ReadOptions
         The options of the plan; columns may differ, and store times may be narrower.
     mapped : mapping of Segment to Chain, optional
-        Segments already mapped, and their chains as far as they were walked; the records picked in them were checked.
+        Segments already mapped, and their chains as far as they were walked.
     watch : TopicWatch, optional
         Is told the topics that are read.
 
@@ -91,8 +91,7 @@ def read_range(
         if isinstance(opened, PickWindows):
             yield from _read_picks(part, opened, options, watch)
             return
-        is_checked = known is not None and (part.segment.is_mapped or known.segment.pages is opened)
-        checked = part if is_checked else part.checked(opened)
+        checked = part.checked(opened)
         for batch in _RangeReader(checked, options, _chain(part.segment, opened, known), watch, opened).batches():
             yield batch
             opened.check_size()

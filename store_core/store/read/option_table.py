@@ -173,6 +173,20 @@ READ_OPTIONS: Final = (
         "failOnDataLoss", "true", "damage", "`false` continues if a segment is missing, or is deleted during the read"
     ),
     Option(
+        "useConsumeQueues",
+        "auto",
+        "damage",
+        "`auto` reads `topic`, `topicsPattern`, `queueId` and positions by the consume queues if that is faster. Each "
+        "record that they lead to is checked; that they lead to all of them is what `commitlog check` proves. `never` "
+        "scans the log, whatever the queues hold",
+    ),
+    Option(
+        "useIndexFiles",
+        "auto",
+        "damage",
+        "the same for `key` and `uniqueKey` by the index files",
+    ),
+    Option(
         "maxPartitionBytes",
         "(a segment)",
         "speed",
@@ -182,36 +196,6 @@ READ_OPTIONS: Final = (
         "minPartitions", "(one per segment)", "speed", "split segments until there are at least this many partitions"
     ),
     Option("maxRecordsPerBatch", "16384", "speed", "maximum number of rows in one Arrow batch"),
-    Option(
-        "useConsumeQueues",
-        "auto",
-        "speed",
-        "`auto` reads `topic`, `topicsPattern` and `queueId` by the consume queues if that is faster and they prove "
-        "complete; `never` scans the log. The rows are the same",
-    ),
-    Option(
-        "useIndexFiles",
-        "auto",
-        "speed",
-        "`auto` reads `key` and `uniqueKey` by the index files if that is faster and they prove complete, for which "
-        "the consume queues are needed, too; `never` does not. The rows are the same",
-    ),
-    Option(
-        "rememberProofs",
-        "auto",
-        "speed",
-        "`auto` keeps, in the planning process, what has been proven about queue and index files, so that the next "
-        "look-up does not read those again that cannot have changed; `never` neither keeps nor uses that. The rows are "
-        "the same",
-    ),
-    Option(
-        "proofs",
-        "(none)",
-        "speed",
-        "a directory outside the store for a file with what was proven of queues and index, so that another process, "
-        "such as the next command or another driver, need not prove it again. Only this user may write to the file; "
-        "a damaged file, and proofs of files that have since changed, are ignored with a note. The rows are the same",
-    ),
     Option(
         "skipBodies",
         "auto",

@@ -185,13 +185,6 @@ def _use(name: str, value: object) -> str:
     return _one_of("auto", "never", fold=str.lower)(name, value)
 
 
-def _directory(name: str, value: object) -> str:
-    found = os.fspath(value) if isinstance(value, str | os.PathLike) else value
-    if not isinstance(found, str) or not found.strip() or "://" in found or not _is_path(found):
-        refuse_value(name, value, "a directory on this machine")
-    return found
-
-
 def _file_or_directories(name: str, value: object) -> str:
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else value
     if not isinstance(found, str) or not found.strip() or not _is_path(found):
@@ -357,8 +350,6 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "fail_on_data_loss": _boolean,
     "use_consume_queues": _use,
     "use_index_files": _use,
-    "remember_proofs": _use,
-    "proofs": _directory,
     "skip_bodies": _skip_bodies,
     "segment_access": _one_of("auto", "mapped", "read"),
     "release": _one_of(*RELEASES, hint=release_hint),

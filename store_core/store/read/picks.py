@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.columnar.arrow_slices import packed_items, take_rows, true_mask
 from store_core.format.columnar.entries import sound_leads
 from store_core.format.columnar.records import Records
 from store_core.format.columnar.spans import Heads
@@ -148,10 +148,11 @@ class Picks:
         is_queued = numbers != NO_QUEUE
         if not is_queued.any():
             return np.ones(rows.size, np.bool_)
-        topics = pa.array([topic.encode("utf-8", "surrogateescape") for topic, _ in self.queues], pa.binary())
+        topics = packed_items([topic.encode("utf-8", "surrogateescape") for topic, _ in self.queues])
         queue_ids = np.array([queue_id for _, queue_id in self.queues], np.int64)
-        expected = topics.take(pa.array(np.where(is_queued, numbers, 0)))
-        is_same: npt.NDArray[np.bool_] = pc.equal(records.packed_topics, expected).to_numpy(zero_copy_only=False)
+        is_one = len({topic for topic, _ in self.queues}) == 1
+        expected = topics[0] if is_one else take_rows(topics, np.where(is_queued, numbers, 0))
+        is_same = true_mask(pc.equal(records.packed_topics, expected))
         is_same &= records.heads.leading("queue_id") == queue_ids[numbers]
         is_same &= records.heads.leading("queue_offset") == self.queue_offsets[rows]
         is_same |= ~is_queued

@@ -89,16 +89,10 @@ class ReadOptions:
     fail_on_data_loss : bool
         Whether missing files are errors.
     use_consume_queues : str
-        ``"auto"`` reads topics and queues by their consume queues where that pays; ``"never"`` scans. The rows are the
-        same.
+        ``"auto"`` reads topics and queues by their consume queues where that pays, and verifies each record;
+        ``"never"`` scans the log, whatever queues hold.
     use_index_files : str
-        ``"auto"`` reads keys by the index files where that pays; ``"never"`` does not. The rows are the same.
-    remember_proofs : str
-        ``"auto"`` keeps in this process what was proven of queue and index files, and does not read them again while
-        they are sure to be the same; ``"never"`` neither keeps nor uses that. The rows are the same.
-    proofs : str or None
-        A directory outside the store, for a file with what was proven of it: another process that is given the same
-        directory need not prove that again. It is made if its parent exists. The rows are the same.
+        The same for keys by the index files.
     skip_bodies : int or None
         Bytes from which on bodies of remote segments are not downloaded if no column needs them; None to measure what
         pays. `parse` also takes ``"auto"`` and ``"never"``. The rows are the same.
@@ -149,8 +143,6 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     use_consume_queues: str = "auto"
     use_index_files: str = "auto"
-    remember_proofs: str = "auto"
-    proofs: str | None = None
     skip_bodies: int | None = None
     segment_access: str = "auto"
     release: str = DEFAULT_RELEASE
@@ -265,10 +257,6 @@ def _check_pairs(options: ReadOptions) -> None:
         raise InvalidOptionError(f"{shown}: expected one of them, found both")
     if options.filter is not None:
         check_filter(options.filter, options.filter_type, options.release)
-    if options.proofs is not None and options.remember_proofs == "never":
-        raise InvalidOptionError(
-            f"{shown_option('proofs')}: expected none, since {shown_option('remember_proofs')} is never"
-        )
     check_order("timestamp", options.starting_timestamp, options.ending_timestamp, shown=iso_time)
     if options.starting_timestamp is None and options.ending_timestamp is None:
         check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)

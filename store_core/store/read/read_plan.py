@@ -21,21 +21,17 @@ from store_core.errors import LEFT_OUT, SegmentVanishedError
 from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import open_pages, open_segment, size_on_disk
-from store_core.files.store_kind import has_queues
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import (
     layout_problems,
     list_segments,
     located,
     missing_ranges,
-    store_roots,
     usual_size,
 )
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
-from store_core.store.outside import check_outside
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note
 from store_core.store.read.found_end import FoundEnd
@@ -187,13 +183,6 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
     return None if first is None else int(first["physical_offset"][0].as_py())
 
 
-def _check_proofs(directory: str, paths: StorePaths) -> None:
-    """Refuse a directory for proofs that is in the store, whether a look-up is going to use it or not."""
-    for root in store_roots(paths):
-        if not isinstance(root, UrlPath) and has_queues(root):
-            check_outside("proofs", Path(directory).resolve(), root)
-
-
 class _Planner:
     def __init__(
         self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None, *, by_tail: bool
@@ -204,8 +193,6 @@ class _Planner:
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
         self._configured = next((path for path in given if isinstance(path, ConfiguredRoot)), None)
         self._options = options
-        if options.proofs is not None:
-            _check_proofs(options.proofs, paths)
         self._costs = costs
         self._end_as_of = end_as_of
         listed, notes = list_segments(paths, reads_entries=True, storage=options.storage)
@@ -226,14 +213,13 @@ class _Planner:
         with closing(self._look_up):
             known = self._up_to_log_end(whole)
             self._note_start()
-            found, explanation = self._look_up.looked_up(known, self._requested(known))
+            found, explanation = self._look_up.looked_up(self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
         is_local = all(segment.is_plain for segment in self._segments)
         contradiction = self._release_note() if ranges and is_local else None
         if contradiction is not None:
             self._note(contradiction)
-        explanation = self._look_up.save_proofs(explanation.for_ranges(ranges))
-        explanation = replace(explanation, planned=self._traffic.moved)
+        explanation = replace(explanation.for_ranges(ranges), planned=self._traffic.moved)
         _log.info("%s", explanation.line)
         missing = missing_ranges(self._segments)
         return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage(), explanation, missing)
@@ -316,8 +302,7 @@ class _Planner:
         return torn
 
     def _release_note(self) -> str | None:
-        release = self._options.release
-        return self._look_up.fact(("release", release), lambda: release_note(self._segments, release))
+        return release_note(self._segments, self._options.release)
 
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""

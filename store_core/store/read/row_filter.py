@@ -170,11 +170,12 @@ def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
 
 def _has_key(key: str) -> _Predicate:
     """Make the rule that a message has a key, as RocketMQ indexes keys: each word of KEYS, and UNIQ_KEY."""
+    (wanted,) = texts([key])
 
     def rule(batch: pa.RecordBatch) -> _Mask:
-        mask = true_mask(pc.equal(batch.column("unique_key"), key))
+        mask = true_mask(pc.equal(batch.column("unique_key"), wanted))
         keys = batch.column("keys")
-        hits = true_mask(pc.equal(pc.list_flatten(keys), key))
+        hits = true_mask(pc.equal(pc.list_flatten(keys), wanted))
         mask[numbers(pc.list_parent_indices(keys))[hits]] = True
         return mask
 

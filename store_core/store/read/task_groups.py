@@ -25,16 +25,20 @@ _PICKING: Final = 1 << 10
 def task_groups(ranges: Sequence[ReadRange]) -> list[tuple[ReadRange, ...]]:
     """Return the ranges that each task reads, in order.
 
-    Picked records are read together up to a size, scans one by one. Those of a compressed archive are read together:
-    each is reached by expanding what precedes it.
+    Picked records are read together up to a size, with what a look-up scans beside them. Other scans are read one by
+    one, as they were split, but those of a compressed archive: each is reached by expanding what precedes it.
     """
     groups: list[list[ReadRange]] = []
     room = 0
+    is_looked_up = any(part.picks is not None for part in ranges)
     for part in ranges:
         if groups and _is_in_archive_of(groups[-1][-1], part):
             groups[-1].append(part)
             continue
-        size = _TASK_BYTES if part.picks is None else part.picks.size + _PICKING * len(part.picks) + _OPENING
+        if part.picks is not None:
+            size = part.picks.size + _PICKING * len(part.picks) + _OPENING
+        else:
+            size = part.end - part.walk_begin if is_looked_up else _TASK_BYTES
         if not groups or size > room:
             groups.append([])
             room = _TASK_BYTES

@@ -44,11 +44,7 @@ def test_the_help_of_a_command_has_examples_that_call_it_and_fits_the_terminal(n
 def test_the_options_of_the_reader_are_those_of_its_table() -> None:
     text = call("cat", "--help").text
 
-    of_tasks = {option.name for option in READ_OPTIONS if option.scope == "speed"} - {"proofs"} | {
-        "path",
-        "paths",
-        "view",
-    }
+    of_tasks = {option.name for option in READ_OPTIONS if option.scope == "speed"} | {"path", "paths", "view"}
     for option in READ_OPTIONS:
         assert (option.name not in of_tasks) == (f"--{option.field.replace('_', '-')} " in text), option.name
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a look-up is worth its proof; a scan gives the same rows."""
+"""When a look-up is worth it, in bytes of the log that a scan reads in the same time."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["LookUpCosts"]
+__all__ = ["DEFAULT_COSTS", "LookUpCosts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +18,17 @@ class LookUpCosts:
     least_log : int
         Bytes of the log below which it is scanned: that takes a fraction of a second.
     per_file : int
-        Bytes of the log that can be scanned in the time that opening a queue's file and checking its edges takes.
+        Cost of opening a file and finding its last unit.
     per_database : int
-        The same for opening a RocksDB, which takes a process of its own.
+        Cost of opening a RocksDB, which takes a process of its own.
     per_stored_unit : int
-        The same for a unit in a RocksDB.
+        Cost of a unit in a RocksDB.
     per_record : int
-        The same for a record that is picked out of the log; a page is read for it.
+        Cost of a record that is picked out of the log; a page is read for it.
     per_request : int
-        The same for a request to a storage that is not this machine's.
+        Cost of a request to a storage that is not this machine's.
     most_share : float
         Largest cost of a look-up as a share of the scan's bytes.
-    most_gap : int
-        Bytes of one segment that units may not account for: planning reads their records.
-    most_units : int
-        Units of one segment that are held in memory to sort them, 32 bytes each.
     """
 
     least_log: int = 64 << 20
@@ -42,13 +38,6 @@ class LookUpCosts:
     per_record: int = 1 << 10
     per_request: int = 256 << 10
     most_share: float = 0.5
-    most_gap: int = 64 << 20
-    most_units: int = 32 << 20
-
-    @property
-    def values(self) -> tuple[int | float, ...]:
-        """All of them, in order."""
-        return astuple(self)
 
 
 DEFAULT_COSTS: Final = LookUpCosts()

@@ -35,9 +35,13 @@ class ReadExplanation:
     bytes : int
         Bytes of the log in the records and ranges that will be read. A scan that needs few columns touches fewer.
     units, entries : int
-        Units of queues, and entries of the index, that planning rests on: read for it, or known from an earlier read.
+        Units of queues, and entries of the index, that lead to the records.
     records : int
-        Records that were picked, by whose units they will be found; those of scanned ranges are not counted.
+        Records that are read at their positions; those of scanned ranges are not counted.
+    reach : int
+        Physical offset up to which queues or index are trusted; what is behind it is scanned.
+    scanned : int
+        Bytes of the log that are scanned beside them.
     planned, reading : Moved
         Of a store in another storage: requests and bytes of planning, counted, and those of reading, about, where
         nothing of the plan's is kept.
@@ -58,6 +62,8 @@ class ReadExplanation:
     units: int = 0
     entries: int = 0
     records: int = 0
+    reach: int = 0
+    scanned: int = 0
     planned: Moved = NOTHING
     reading: Moved = NOTHING
     notes: tuple[str, ...] = field(default=())
@@ -71,6 +77,7 @@ class ReadExplanation:
             files=len({part.segment.path for part in ranges}),
             bytes=scanned + sum(each.size for each in picks),
             records=sum(map(len, picks)),
+            scanned=scanned,
             reading=moved_by(ranges),
         )
 
@@ -87,6 +94,9 @@ class ReadExplanation:
         ]
         if self.units or self.entries:
             lines.append(f"  of {self._sources}, {counted(self.records, 'record')} {self._is_read}")
+        if self.reach:
+            scanned = counted(self.scanned, "byte")
+            lines.append(f"  trusts them up to offset {self.reach:,}, and scans {scanned} that they do not cover")
         if self.planned.requests:
             lines.append(f"  moves {self.planned} to plan, and about {self.reading} to read")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])

@@ -1,41 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing how a read finds its records: at a position, by the index, by the queues, or by a scan."""
+"""Choosing how a read finds its records: at a position, by the index, by the queues, or by a scan.
+
+A look-up trusts what a broker trusts, and its reader verifies every record that it returns. So on a store on which
+`commitlog check` has no finding the rows are those of a scan; on any other store each row is right, and where one is
+missing, `check` has a finding.
+"""
 
 from __future__ import annotations
 
-import logging
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
+from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.segment_source import open_segment
+from store_core.files.store_kind import has_queues
+from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Place
-from store_core.store.read.found_end import SegmentEnd, segment_end
+from store_core.store.read.found_end import segment_end
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
-from store_core.store.read.lookup.index_look_up import IndexLookUp, plan_index_look_up
-from store_core.store.read.lookup.position_look_up import plan_position_look_up
-from store_core.store.read.lookup.queue_look_up import Unsuitable, plan_queue_look_up
+from store_core.store.read.lookup.index import index_refusal, look_up_index
+from store_core.store.read.lookup.looked_up import LookedUp, Question, Unsuitable
+from store_core.store.read.lookup.opened_segments import OpenedSegments
+from store_core.store.read.lookup.positions import WALKED, look_up_position
+from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
     from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
-    from store_core.store.read.found_end import PlainEnd
+    from store_core.store.read.found_end import SegmentEnd
     from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.position_look_up import PositionLookUp
-    from store_core.store.read.lookup.queue_look_up import QueueLookUp
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["LookUp"]
-
-T = TypeVar("T")
-
-_log: Final = logging.getLogger("store_core")
-
-_Chosen: TypeAlias = "PositionLookUp | IndexLookUp | QueueLookUp | Unsuitable"
 
 
 class LookUp:
@@ -56,44 +58,20 @@ class LookUp:
     def __init__(
         self, paths: StorePaths, segments: Sequence[Segment], asked_size: int, options: ReadOptions, costs: LookUpCosts
     ) -> None:
+        self._segments, self._options, self._costs = segments, options, costs
+        self._asked_size, self._room = asked_size, int(costs.most_share * asked_size)
+        self._opened = OpenedSegments()
         self._resources = ExitStack()
-        self._asked = (paths, segments, asked_size, options, costs, self._resources)
-        self._options = options
-        self._notes: tuple[str, ...] = ()
-        self._chosen: _Chosen = Unsuitable("nothing was chosen")
+        self._resources.callback(self._opened.close)
         try:
-            self._chosen = self._choose()
+            self._chosen = self._choose(paths)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Close what it reads from; the ranges that it returned stay as they are."""
-        if not isinstance(self._chosen, Unsuitable):
-            self._chosen.close()
         self._resources.close()
-
-    def _choose(self) -> _Chosen:
-        paths, segments, _, options, costs, resources = self._asked
-        if any(segment.archive for segment in segments):
-            return Unsuitable("the store is in an archive, whose queues and index are not read")
-        if any(segment.codec is not None for segment in segments):
-            return Unsuitable("segments are compressed, which are read from their beginning")
-        if options.position is not None and options.is_failfast and options.use_consume_queues != "never":
-            return plan_position_look_up(paths, segments, options, costs, resources)
-        if options.key is None and options.unique_key is None:
-            return plan_queue_look_up(*self._asked)
-        found = plan_index_look_up(*self._asked)
-        return self._without_index(found) if isinstance(found, Unsuitable) else found
-
-    def _without_index(self, why: Unsuitable) -> QueueLookUp | Unsuitable:
-        """Look topics and queues up, since the index is of no use for the key."""
-        found = plan_queue_look_up(*self._asked)
-        self._notes = why.notes
-        if isinstance(found, Unsuitable) and not self._options.names_queues:
-            return Unsuitable(why.reason)
-        self._notes = (*why.notes, f"the index is not used: {why.reason}")
-        return found
 
     @property
     def is_scan(self) -> bool:
@@ -102,71 +80,90 @@ class LookUp:
 
     @property
     def mapped(self) -> dict[Segment, Chain]:
-        """Segments that were mapped for it."""
-        return {} if isinstance(self._chosen, Unsuitable) else self._chosen.mapped
+        """Segments on another machine of which something is loaded."""
+        return self._opened.chains
 
     def end_of(
         self, segment: Segment, *, is_first: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_segment
     ) -> SegmentEnd:
-        """Find where a segment's records end, from where they are known, or recall it: without the chain then.
-
-        Parameters as of `segment_end`.
-        """
-        crc, has_tail = self._options.verify_crc, self._options.is_permissive
-        after = Place()
-        if not isinstance(self._chosen, Unsuitable):
-            after = self._chosen.known_end(segment, verify_crc=crc)
-        fresh: list[SegmentEnd] = []
-
-        def found() -> PlainEnd:
-            end = segment_end(
-                segment, is_first=is_first, verify_crc=crc, has_tail=has_tail, after=after, open_bytes=open_bytes
-            )
-            fresh.append(end)
-            return end.plain
-
-        known = self.fact(
-            ("end", segment.start_offset, is_first, crc, has_tail, after.position, after.last_sound), found
+        """Find where a segment's records end, from where they are known on; parameters as of `segment_end`."""
+        after = Place() if isinstance(self._chosen, Unsuitable) else self._chosen.known_place(segment)
+        return segment_end(
+            segment,
+            is_first=is_first,
+            verify_crc=self._options.verify_crc,
+            has_tail=self._options.is_permissive,
+            after=after,
+            open_bytes=open_bytes,
         )
-        return fresh[0] if fresh else SegmentEnd.of_plain(segment, known)
 
-    def fact(self, name: Hashable, find: Callable[[], T]) -> T:
-        """Return what follows from the store's files, from what is known if that is kept: see `ProofsOfStore.fact`."""
-        proofs = None if isinstance(self._chosen, Unsuitable) else self._chosen.proofs
-        return find() if proofs is None else proofs.fact(name, find)
-
-    def save_proofs(self, explanation: ReadExplanation) -> ReadExplanation:
-        """Write what is known of the store into the file that the options ask for; add notes on that file."""
-        proofs = None if isinstance(self._chosen, Unsuitable) else self._chosen.proofs
-        if proofs is None:
-            return explanation
-        proofs.save()
-        return replace(explanation, notes=(*explanation.notes, *proofs.notes))
-
-    def looked_up(
-        self, known: Sequence[ReadRange], parts: Sequence[ReadRange]
-    ) -> tuple[list[ReadRange], ReadExplanation]:
-        """Return what is asked for, or the records of it that the look-up leaves; and why.
-
-        Parameters
-        ----------
-        known : sequence of ReadRange
-            The segments whose end is known.
-        parts : sequence of ReadRange
-            What the options ask for of them.
-        """
+    def looked_up(self, parts: Sequence[ReadRange]) -> tuple[list[ReadRange], ReadExplanation]:
+        """Return what is asked for, or what the look-up leaves of it; and why."""
         chosen = self._chosen
         if isinstance(chosen, Unsuitable):
-            return list(parts), ReadExplanation(SCAN, chosen.reason, notes=(*self._notes, *chosen.notes))
-        found = chosen.narrowed(known, parts)
-        if not isinstance(found, Unsuitable):
-            entries = chosen.entries if isinstance(chosen, IndexLookUp) else 0
-            notes = (*self._notes, *chosen.notes)
-            return found, ReadExplanation(chosen.plan, chosen.why, units=chosen.units, entries=entries, notes=notes)
-        if isinstance(chosen, IndexLookUp):
-            _log.warning("the index is not used: %s", found.reason)
-            self._chosen = self._without_index(found)
-            return self.looked_up(known, parts)
-        _log.warning("the log is scanned: %s", found.reason)
-        notes = (*self._notes, *found.notes)
-        return list(parts), ReadExplanation(SCAN, found.reason, units=chosen.units, notes=notes)
+            return list(parts), ReadExplanation(SCAN, chosen.reason, notes=chosen.notes)
+        explained = ReadExplanation(
+            chosen.plan,
+            chosen.why,
+            units=chosen.units,
+            entries=chosen.entries,
+            reach=chosen.reach,
+            notes=chosen.notes,
+        )
+        return chosen.narrowed(parts), explained
+
+    # ------------------------------------------------------------------------------------------------------- choosing
+
+    def _choose(self, paths: StorePaths) -> LookedUp | Unsuitable:
+        options, costs = self._options, self._costs
+        is_position = options.position is not None and options.use_consume_queues != "never"
+        refusal = self._refusal()
+        if refusal is None and self._asked_size < costs.least_log and not is_position:
+            refusal = f"a scan reads less than {costs.least_log >> 20} MiB"
+        if refusal is not None:
+            return Unsuitable(refusal)
+        roots = [root for root in store_roots(paths) if has_queues(root) or (root / INDEX_DIRECTORY).is_dir()]
+        if len(roots) != 1:
+            missing = (
+                "there are queues of several stores" if roots else "there are no queues and no index beside the log"
+            )
+            return WALKED if is_position else Unsuitable(missing)
+        question = Question(roots[0], self._segments, options, costs, self._room, self._opened)
+        try:
+            return look_up_position(question, self._resources) if is_position else self._by_key_or_queue(question)
+        except (OSError, CorruptDatabaseError, UnsupportedStoreError) as error:
+            return Unsuitable(f"the queues or the index can't be read: {error}", (str(error),))
+
+    def _refusal(self) -> str | None:
+        options = self._options
+        if any(segment.archive for segment in self._segments):
+            return "the store is in an archive, whose queues and index are not read"
+        if any(segment.codec is not None for segment in self._segments):
+            return "segments are compressed, which are read from their beginning"
+        by_queue = options.use_consume_queues != "never" and (options.names_queues or options.position is not None)
+        key_refusal = index_refusal(options)
+        if key_refusal is not None and not by_queue:
+            is_key = options.key is not None or options.unique_key is not None
+            is_off = (options.names_queues or options.position is not None) and not is_key
+            off = "option use_consume_queues is never" if is_off else "no option names topics, queues or a position"
+            return key_refusal if is_key else off
+        return None if options.is_failfast else f"mode {options.mode.name} looks for damage everywhere"
+
+    def _by_key_or_queue(self, question: Question) -> LookedUp | Unsuitable:
+        options = self._options
+        beside = QueuesBesideLog.open(question, self._resources)
+        by_key = self._by_key(question, options.topic or (() if isinstance(beside, str) else beside.topics))
+        if isinstance(by_key, LookedUp) or not options.names_queues or options.use_consume_queues == "never":
+            return by_key
+        found = Unsuitable(beside) if isinstance(beside, str) else look_up_queues(question, beside)
+        is_key = options.key is not None or options.unique_key is not None
+        note = (f"the index is not used: {by_key.reason}",) if is_key else ()
+        return replace(found, notes=(*by_key.notes, *note, *found.notes))
+
+    def _by_key(self, question: Question, topics: Sequence[str]) -> LookedUp | Unsuitable:
+        refusal = index_refusal(self._options)
+        if refusal is not None:
+            return Unsuitable(refusal)
+        if not topics:
+            return Unsuitable("no topic is named, and there are no queues that name all topics")
+        return look_up_index(question, topics)

@@ -3,29 +3,27 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from store_core import CorruptRecordError, ReadOptions, StoreError, read_messages, read_range
-from store_core.format.columns import arrow_schema
+from store_core.answers import CheckOptions, check
+from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
+from store_core.format.sys_flag import TransactionType
 from store_core.queue.rocksdb.rocksdb_queues import unit_key
 from store_core.store.read.lookup.costs import LookUpCosts
-from store_core.store.read.lookup.proofs import PROOFS
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_plan import plan_and_walk
-from tests.builders import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, LogBuilder
+from tests.builders import BLANK_SIZE, LogBuilder
 from tests.dledger_logs import DLedgerLog
-from tests.store_core.fakes import FakeClock
 from tests.store_core.files.rocksdbs import bound, bound_key, unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from random import Random
 
@@ -38,15 +36,15 @@ __all__ = [
     "OPTIONS",
     "ROLLBACK",
     "UNIT",
+    "has_findings",
+    "keeps_the_promise",
     "lie_in_queues",
+    "promised_rows",
     "questions_about",
-    "remembering",
-    "same_as_damaged_scan",
     "same_as_scan",
     "small_dledger_store",
     "small_store",
     "stored_queues",
-    "touch",
     "write_queues",
 ]
 
@@ -60,11 +58,7 @@ UNIT: Final = struct.Struct(">qiq")
 ROLLBACK: Final = 0x0C
 """System flag of a rolled-back record, which has no unit."""
 
-_FAR_FUTURE_MS: Final = 10**14
 _SEGMENT: Final = 1024
-_DAMAGED_SEGMENT: Final = 8192
-_BLANK: Final = MAGIC_BLANK.to_bytes(4, "big")
-_MAGIC: Final = MAGIC_V1.to_bytes(4, "big")
 
 
 OPTIONS: Final[tuple[dict[str, Any], ...]] = (
@@ -77,31 +71,8 @@ OPTIONS: Final[tuple[dict[str, Any], ...]] = (
     {"topic": "t2", "key": "k5"},
     {"topic": "t2", "starting_offsets": 1100, "ending_offsets": 2500},
     {"topic": "t0", "tag": "TagA"},
-    {"topic": "absent"},
 )
 """What to ask of a small store."""
-
-
-@contextmanager
-def remembering() -> Iterator[None]:
-    """Let look-ups keep what they prove of all files, however young these are; begin and end with nothing kept.
-
-    A test that changes a file has to give it another time, since two changes may fall into one tick: `touch`.
-    """
-    PROOFS.forget()
-    clock, PROOFS.clock = PROOFS.clock, FakeClock(_FAR_FUTURE_MS)
-    try:
-        yield
-    finally:
-        PROOFS.clock = clock
-        PROOFS.forget()
-
-
-def touch(root: Path, time: int) -> None:
-    """Give all queue and index files, and their directories, the time at which a test changed some, in seconds."""
-    for directory in ("consumequeue", "index"):
-        for path in (*root.glob(directory), *root.joinpath(directory).rglob("*")):
-            os.utime(path, (time, time))
 
 
 def small_store(root: Path, *, segments: int = 4) -> LogBuilder:
@@ -243,51 +214,73 @@ def _read(root: Path | str, costs: LookUpCosts, options: ReadOptions) -> tuple[p
 
 
 def same_as_scan(root: Path, at: Path | str | None = None, **options: Any) -> ReadPlan:  # noqa: ANN401 -- of reading
-    """Check that a look-up returns the rows of the scan, unless that stops at damage; return the look-up's plan.
+    """Check that a look-up in a sound store returns the rows of the scan, and return the look-up's plan.
 
-    The look-up reads the same store at another place, if there is one.
+    It may lack records that no queue has by RocketMQ's rules, which are prepared and rolled-back ones. The look-up
+    reads the same store at another place, if there is one.
     """
-    expected, scanned = _read(root, ALWAYS, ReadOptions.parse(**options, use_consume_queues="never"))
-    assert all(part.picks is None for part in scanned.ranges)
+    plan, missing = promised_rows(root, at, **options)
 
-    actual, plan = _read(at or root, ALWAYS, ReadOptions.parse(**options))
-    assert expected is None or (actual is not None and expected.equals(actual)), plan.explanation
+    assert not missing, plan.explanation
     return plan
 
 
-def same_as_damaged_scan(root: Path, at: str | None = None, **options: Any) -> str:  # noqa: ANN401 -- those of reading
-    """Check that a look-up in a damaged store returns the scan's rows, or its error; return the name of the plan.
+def promised_rows(root: Path, at: Path | str | None = None, **options: Any) -> tuple[ReadPlan, set[int]]:  # noqa: ANN401 -- of reading
+    """Check that all rows of a look-up are rows of the scan, in its order.
 
-    Where the scan stops at damage that the look-up does not read, the rows are those of the sound records. A blank
-    record in the place of another one ends the scan of a segment; a look-up may find what is behind it. The look-up
-    reads the same store at another place, if there is one.
+    Return the look-up's plan, and the physical offsets of rows that it lacks and queues should have.
+    """
+    named = options.pop("columns", None)
+    asked = {"columns": [*dict.fromkeys([*(named or DEFAULT_COLUMNS), "physical_offset", "sys_flag"])], **options}
+    scan = ReadOptions.parse(**{**asked, "use_consume_queues": "never", "use_index_files": "never"})
+    expected, scanned = _read(root, ALWAYS, scan)
+    assert all(part.picks is None for part in scanned.ranges)
+
+    actual, plan = _read(at or root, ALWAYS, ReadOptions.parse(**asked))
+    if expected is None or actual is None:
+        assert expected is None
+        return plan, set()
+    found = set(actual["physical_offset"].to_pylist()) if actual.num_rows else set()
+    rows = expected.to_pylist()
+    assert actual.to_pylist() == [row for row in rows if row["physical_offset"] in found]
+    queued = {row["physical_offset"] for row in rows if TransactionType.of(row["sys_flag"]).is_queued}
+    return plan, queued - found
+
+
+def has_findings(root: Path, **named: Any) -> bool:  # noqa: ANN401 -- options of a check
+    """Return whether `check` has a finding in a store, or can't check it."""
+    try:
+        return bool(check(root, CheckOptions(**named)).counts)
+    except StoreError:
+        return True
+
+
+def keeps_the_promise(root: Path, at: Path | str | None = None, **options: Any) -> str:  # noqa: ANN401 -- of reading
+    """Check that a look-up in any store returns sound records alone, and all of them or `check` has a finding.
+
+    A scan ends at some damage, such as a blank record in the place of another one; a look-up may find what is behind
+    it, where `check` has a finding. It reads the same store at another place, if there is one. Return the plan's name.
     """
     asked = ReadOptions.parse(**options)
-    expected, _ = _outcome(root, replace(asked, use_consume_queues="never"))
+    scan = replace(asked, use_consume_queues="never", use_index_files="never")
+    expected, _ = _outcome(root, scan)
     actual, name = _outcome(at or root, asked)
-    if isinstance(expected, StoreError) and isinstance(actual, StoreError):
+    if isinstance(actual, StoreError):
         assert type(actual) is type(expected)
-        assert getattr(actual, "offset", 0) >= getattr(expected, "offset", 0)
-    elif isinstance(expected, StoreError):
-        sound, _ = _outcome(root, replace(asked, mode=ReadMode.DROPMALFORMED))
-        assert actual == sound
-    elif isinstance(actual, StoreError) or actual != expected:
-        assert not isinstance(actual, StoreError), actual
-        found, scanned = actual["physical_offset"].to_pylist(), expected["physical_offset"].to_pylist()
-        hidden = {place // _DAMAGED_SEGMENT for place in set(found) - set(scanned)}
-        assert set(scanned) < set(found)
-        assert hidden <= set(_blanks_too_early(root)), options
+        return name
+    sound = expected
+    if isinstance(expected, StoreError):
+        sound, _ = _outcome(root, replace(scan, mode=ReadMode.DROPMALFORMED))
+    assert isinstance(sound, pa.Table), sound
+    found, rows = set(actual["physical_offset"].to_pylist()), sound.to_pylist()
+    known = {row["physical_offset"] for row in rows}
+    assert found <= known or has_findings(root), options
+    assert [row for row in actual.to_pylist() if row["physical_offset"] in known] == [
+        row for row in rows if row["physical_offset"] in found
+    ]
+    missing = {row["physical_offset"] for row in rows if TransactionType.of(row["sys_flag"]).is_queued} - found
+    assert not missing or has_findings(root), (name, options, missing)
     return name
-
-
-def _blanks_too_early(root: Path) -> Iterator[int]:
-    """Yield the numbers of segments in which something that looks like a record follows the blank record."""
-    for number, path in enumerate(sorted(root.joinpath("commitlog").iterdir())):
-        data, at = path.read_bytes(), 0
-        while data[at + 4 : at + 8] not in {_BLANK, b""}:
-            at += max(int.from_bytes(data[at : at + 4], "big"), 4)
-        if _MAGIC in data[at + 8 :]:
-            yield number
 
 
 def _outcome(root: Path | str, options: ReadOptions) -> tuple[pa.Table | StoreError, str]:

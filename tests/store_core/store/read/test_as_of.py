@@ -93,7 +93,7 @@ def test_what_is_after_the_time_is_neither_read_nor_looked_at(tmp_path: Path) ->
 
 
 def test_a_time_needs_a_zone() -> None:
-    with pytest.raises(InvalidOptionError, match="as_of"):
+    with pytest.raises(InvalidOptionError, match="option asOf"):
         ReadOptions.parse(as_of="2024-05-01T12:00:00")
 
     assert ReadOptions.parse(as_of="2024-05-01T12:00:00", time_zone="UTC").as_of == 1714564800000

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.remote import forward_bytes, picked_bytes, remote_bytes
-from store_core.store.read.lookup import file_bytes
+from store_core.files.remote import picked_bytes, remote_bytes, url_path
+from store_core.snapshot import queues
 from tests.budgets import budget
 from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged
 from tests.store_core.store.read.index_lies import lie_in_index
 from tests.store_core.store.read.index_stores import keyed_store, questions
 from tests.store_core.store.read.lookup_stores import (
     OPTIONS,
+    keeps_the_promise,
     lie_in_queues,
     questions_about,
-    same_as_damaged_scan,
     same_as_scan,
     small_dledger_store,
     small_store,
@@ -47,9 +47,8 @@ def _few_bytes() -> Iterator[None]:
     """Load just what is asked for, so that what is read without being loaded is zeros."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(picked_bytes, "NEAR", 0)
-        patch.setattr(forward_bytes, "READ_FIRST", 64)
-        patch.setattr(forward_bytes, "_LARGEST", 256)
-        patch.setattr(file_bytes, "_SMALL", 0)
+        patch.setattr(url_path, "_READ_WHOLE", 0)
+        patch.setattr(queues, "_BLOCK", 64)
         patch.setattr(remote_bytes, "_BLOCK", 1 << 8)
         patch.setattr(remote_bytes, "_AHEAD", 1 << 9)
         yield
@@ -85,7 +84,7 @@ def test_sound_stores_are_looked_up(stores: tuple[Path, Path, LogBuilder, Path])
 @pytest.mark.usefixtures("_few_bytes")
 @budget(0.15)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
-def test_lying_queues_change_no_row(
+def test_lying_queues_give_sound_rows(
     tmp_path_factory: pytest.TempPathFactory, stores: tuple[Path, Path, LogBuilder, Path], seed: int, lies: int
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "lying-elsewhere"
@@ -97,13 +96,13 @@ def test_lying_queues_change_no_row(
     url = in_memory(root, "lying")
 
     for options in drawn.sample(OPTIONS, 2):
-        same_as_scan(root, url, **options)
+        keeps_the_promise(root, url, **options)
 
 
 @pytest.mark.usefixtures("_few_bytes")
 @budget(0.15)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
-def test_lying_index_files_change_no_row(
+def test_lying_index_files_give_sound_rows(
     tmp_path_factory: pytest.TempPathFactory, stores: tuple[Path, Path, LogBuilder, Path], seed: int, lies: int
 ) -> None:
     _, sound, log, other = stores
@@ -116,7 +115,7 @@ def test_lying_index_files_change_no_row(
     url = in_memory(root, "lying-index")
 
     for options in drawn.sample(questions(log), 2):
-        same_as_scan(root, url, **options)
+        keeps_the_promise(root, url, **options)
 
 
 @pytest.mark.usefixtures("_few_bytes")
@@ -132,19 +131,19 @@ def _look_up(archive: Path, directory: Path) -> set[str]:
     root = unpack_damaged(archive, directory) / "store"
     drawn = random.Random(archive.name)  # noqa: S311 -- reproducible
     url = in_memory(root, archive.name)
-    return {same_as_damaged_scan(root, url, **options) for options in questions_about(root, drawn, 1)}
+    return {keeps_the_promise(root, url, **options) for options in questions_about(root, drawn, 1)}
 
 
 @pytest.mark.golden
 @pytest.mark.usefixtures("_few_bytes")
 @pytest.mark.parametrize("archive", ARCHIVES[::_STEP], ids=lambda archive: archive.name.split(".")[0])
-def test_a_look_up_in_a_damaged_store_is_its_scan(archive: Path, tmp_path: Path) -> None:
+def test_a_look_up_in_a_damaged_store_keeps_the_promise(archive: Path, tmp_path: Path) -> None:
     _look_up(archive, tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("_few_bytes")
-def test_a_look_up_in_any_damaged_store_is_its_scan(tmp_path: Path) -> None:
+def test_a_look_up_in_any_damaged_store_keeps_the_promise(tmp_path: Path) -> None:
     plans = {plan for archive in ARCHIVES for plan in _look_up(archive, tmp_path)}
 
     assert {"scan", "queues", "index", "position"} <= plans
@@ -166,4 +165,4 @@ def test_every_golden_store_is_looked_up(golden_store: UnpackedStore) -> None:
 def _check_golden(store: UnpackedStore, most: int) -> None:
     url, drawn = in_memory(store.root, "golden"), random.Random(store.golden.name)  # noqa: S311 -- reproducible
     for options in questions_about(store.root, drawn, most):
-        same_as_scan(store.root, url, release=store.golden.release, **options)
+        keeps_the_promise(store.root, url, release=store.golden.release, **options)

@@ -15,8 +15,7 @@ from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAcc
 from store_core.files import read_bytes
 from store_core.files.segment_source import Segment, open_pages, open_segment
 from tests.builders import LogBuilder
-from tests.store_core.store.read.index_stores import keyed_store, questions
-from tests.store_core.store.read.lookup_stores import OPTIONS, remembering, same_as_scan, small_store
+from tests.store_core.store.read.lookup_stores import OPTIONS, same_as_scan, small_store
 from tests.store_core.store.read.test_narrow_reads import MODES, damaged, outcome
 
 if TYPE_CHECKING:
@@ -82,16 +81,6 @@ def test_look_up_has_the_rows_of_a_scan(options: dict[str, Any], tmp_path: Path)
 
     assert plan.explanation.plan == "queues"
     assert all(part.segment.is_copied for part in plan.ranges)
-
-
-def test_what_was_proven_with_one_access_does_not_disturb_the_other(tmp_path: Path) -> None:
-    asked = questions(keyed_store(tmp_path))
-    with remembering():
-        for access in ("mapped", "read", "mapped", "read"):
-            for options in asked:
-                plan = same_as_scan(tmp_path, segment_access=access, **options)
-                assert plan.explanation.plan == "index"
-                assert all(part.segment.is_copied == (access == "read") for part in plan.ranges)
 
 
 @pytest.mark.parametrize("size", [0, 1000, SEGMENT - 1])
@@ -186,5 +175,5 @@ def test_dropped_bytes_are_read_again(tmp_path: Path) -> None:
 
 
 def test_other_values_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="segment_access"):
+    with pytest.raises(InvalidOptionError, match="option segmentAccess"):
         read_messages(tmp_path, segment_access="pread")  # type: ignore[arg-type]  # what is tested

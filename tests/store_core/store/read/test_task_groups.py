@@ -40,5 +40,11 @@ def test_each_scan_is_a_task() -> None:
     scans = [ReadRange(Segment(f"/{number}", 0, MIB), 0, MIB, MIB) for number in range(3)]
 
     assert sizes(*scans) == [1, 1, 1]
-    assert sizes(picked(0, 10), scans[0], picked(1, 10), picked(2, 10)) == [1, 1, 2]
     assert sizes() == []
+
+
+def test_what_a_look_up_scans_is_read_with_its_records_if_it_is_little() -> None:
+    little, much = (ReadRange(Segment("/0", 0, size), 0, size, size) for size in (MIB, 40 * MIB))
+
+    assert sizes(picked(0, 10), little, picked(1, 10), picked(2, 10)) == [4]
+    assert sizes(picked(0, 10), much, picked(1, 10), picked(2, 10)) == [1, 1, 2]

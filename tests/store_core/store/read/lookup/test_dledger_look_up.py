@@ -20,6 +20,7 @@ from tests.store_core.store.read.lookup_stores import (
     OPTIONS,
     ROLLBACK,
     UNIT,
+    keeps_the_promise,
     same_as_scan,
     small_dledger_store,
     write_queues,
@@ -43,7 +44,7 @@ def test_a_dledger_log_is_looked_up(store: Path, options: dict[str, Any]) -> Non
     plan = same_as_scan(store, **options)
 
     assert plan.explanation.plan == "queues"
-    assert all(part.picks is not None for part in plan.ranges)
+    assert all(part.picks is not None for part in plan.ranges[:-1])  # the log is scanned behind the last unit
 
 
 def test_the_columns_of_entries_are_those_of_the_scan(store: Path) -> None:
@@ -75,8 +76,7 @@ def test_an_entry_that_is_asked_for_is_checked_with_its_head(at: int, tmp_path: 
     shutil.rmtree(tmp_path / "dledger-n0")
     log.write(tmp_path)
 
-    plan = same_as_scan(tmp_path, topic="t1")
-    assert "there is not the record that a unit names" in plan.explanation.why
+    assert keeps_the_promise(tmp_path, topic="t1") == "queues"
     assert same_as_scan(tmp_path, topic="t2").explanation.plan == "queues"
 
 
@@ -126,7 +126,7 @@ def _lie(root: Path, drawn: random.Random) -> None:
 
 @budget(0.2)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
-def test_lying_queues_and_heads_change_no_row(
+def test_lying_queues_and_heads_give_sound_rows(
     tmp_path_factory: pytest.TempPathFactory, store: Path, seed: int, lies: int
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "lying-entries"
@@ -137,7 +137,7 @@ def test_lying_queues_and_heads_change_no_row(
         _lie(root, drawn)
 
     for options in drawn.sample(OPTIONS, 3):
-        same_as_scan(root, segment_access=drawn.choice(ACCESSES), **options)
+        keeps_the_promise(root, segment_access=drawn.choice(ACCESSES), **options)
 
 
 @pytest.mark.golden

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a look-up is asked, and what it found: records, and the parts of the log of which it has all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.errors import SegmentVanishedError
+from store_core.files.abort_file import ABORT_FILE
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import is_lock_held
+from store_core.format.columnar.chain import Place
+from store_core.format.record.framing import Framing, check_frame
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.store.read.picks import NO_QUEUE, Picks
+from store_core.store.read.ranges import first_wrong
+from store_core.store.read.segment_start import first_store_timestamp, load_frame
+from store_core.store.state.store_checkpoint import StoreCheckpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from store_core.files.segment_source import Segment
+    from store_core.snapshot.queues import QueueName
+    from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.opened_segments import OpenedSegments
+    from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.read_options import ReadOptions
+
+__all__ = ["EVERYTHING", "LookedUp", "Proven", "Question", "Unsuitable", "one_pick", "proven_record", "size_at"]
+
+EVERYTHING: Final = 2**63 - 1
+"""After all offsets."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is looked up, and where.
+
+    Attributes
+    ----------
+    root : Path
+        With queues or an index.
+    segments : sequence of Segment
+        All of the log, in order.
+    options : ReadOptions
+    costs : LookUpCosts
+    room : int
+        What the look-up may cost, in bytes of a scan.
+    opened : OpenedSegments
+    """
+
+    root: Path
+    segments: Sequence[Segment]
+    options: ReadOptions
+    costs: LookUpCosts
+    room: int
+    opened: OpenedSegments
+
+    @cached_property
+    def doubt(self) -> int:
+        """Physical offset from which the log is scanned, whatever queues and index hold; `EVERYTHING` for none.
+
+        After an unclean end, with nobody who holds the store, what was on disk of queues and index may be less than
+        what the log has. A recovery would make them again from the newest segment on that the checkpoint covers, by
+        its times and, where it has one, by its offset (RocketMQ: ``CommitLog.isMappedFileMatchedRecover``; each
+        release asks for one or both).
+        """
+        if not (self.root / ABORT_FILE).exists() or is_lock_held(self.root):
+            return EVERYTHING
+        checkpoint = StoreCheckpoint(self.root, OsFileSystem(), DEFAULT_RELEASE).load()
+        limit, flushed = checkpoint.min_timestamp, checkpoint.logics_physical_offset
+        for segment in reversed(self.segments):
+            stored = first_store_timestamp(segment)
+            if stored is not None and stored <= limit and (flushed <= 0 or segment.start_offset <= flushed):
+                return segment.start_offset
+        return 0
+
+    def record_at(self, start: int) -> Proven | None:
+        """Return the sound record at a physical offset; None if there is none."""
+        segment = next((each for each in self.segments if each.start_offset <= start < each.end_offset), None)
+        size = 0 if segment is None else size_at(segment, start, self.opened)
+        return proven_record(self, one_pick(start, size)) if size else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuitable:
+    """Why the log is scanned."""
+
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+class Proven(NamedTuple):
+    """A record that a unit or an entry names, and that is what this says.
+
+    Attributes
+    ----------
+    segment : Segment
+    start, end : int
+        Physical offsets.
+    """
+
+    segment: Segment
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """The records that queues or index lead to.
+
+    Attributes
+    ----------
+    plan : str
+        ``"queues"``, ``"index"`` or ``"position"``.
+    why : str
+    picked : Picks or None
+        The records; those that are not in `trusted` are found by the scan.
+    trusted : tuple of (int, int)
+        Ranges of physical offsets, ascending, that need no scan.
+    edges : frozenset of int
+        Those of their ends at which a record begins or ends, so that a scan can begin there.
+    furthest : Proven or None
+        The last record that is known: the search for the log's end begins after it.
+    units, entries : int
+        How many were read.
+    notes : tuple of str
+    """
+
+    plan: str
+    why: str
+    picked: Picks | None
+    trusted: tuple[tuple[int, int], ...] = ()
+    edges: frozenset[int] = frozenset()
+    furthest: Proven | None = None
+    units: int = 0
+    entries: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def reach(self) -> int:
+        """Physical offset up to which queues or index are trusted; 0 for a position, which they need not reach."""
+        return self.trusted[-1][1] if self.trusted and self.plan != "position" else 0
+
+    def known_place(self, segment: Segment) -> Place:
+        """Return up to where a segment's records are known; in a DLedger log an entry is checked with all before it."""
+        found = self.furthest
+        if found is None or found.segment != segment or segment.framing is not Framing.RECORDS:
+            return Place()
+        return Place(found.end - segment.start_offset, found.start - segment.start_offset)
+
+    def narrowed(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
+        """Return the picked records of trusted parts of ranges, and the other parts, to be scanned, in log order."""
+        return [piece for part in parts for piece in self._pieces(part)]
+
+    def _pieces(self, part: ReadRange) -> Iterator[ReadRange]:
+        at = part.begin
+        for begin, end in self.trusted:
+            if end <= at or begin >= part.end:
+                continue
+            if at < begin:
+                yield self._scanned(part, at, begin)
+            inner = replace(part, begin=max(at, begin), end=min(end, part.end))
+            picks = None if self.picked is None else self.picked.between(inner.begin, inner.end)
+            if picks is not None:
+                yield replace(inner, picks=picks, walk_start=self._walk_start(part, inner.begin))
+            at = inner.end
+        if at < part.end:
+            yield self._scanned(part, at, part.end)
+
+    def _scanned(self, part: ReadRange, begin: int, end: int) -> ReadRange:
+        return replace(part, begin=begin, end=end, walk_start=self._walk_start(part, begin))
+
+    def _walk_start(self, part: ReadRange, begin: int) -> int | None:
+        """Return from where records are walked to a place: from there, if a record, or what follows one, is there."""
+        is_known = begin in self.edges and begin > part.segment.start_offset
+        return begin if is_known and part.segment.framing is Framing.RECORDS else part.walk_start
+
+
+def one_pick(start: int, size: int, name: QueueName | None = None, queue_offset: int = 0) -> Picks:
+    """Return one record, with the queue that it has to be of."""
+    numbers = np.array([NO_QUEUE if name is None else 0], np.int32)
+    values = (np.array([value], np.int64) for value in (start, size, queue_offset))
+    starts, sizes, offsets = values
+    return Picks(starts, sizes, numbers, offsets, () if name is None else (name,))
+
+
+def size_at(segment: Segment, start: int, opened: OpenedSegments) -> int:
+    """Return the bytes of the record that may be at a physical offset, as it says itself; 0 if none fits there."""
+    at = start - segment.start_offset
+    if not 0 <= at <= segment.size - 4:
+        return 0
+    with opened.opened(segment) as pages:
+        load_frame(segment, pages, at - segment.framing.lead)
+        size = int.from_bytes(pages.raw[at : at + 4].tobytes(), "big", signed=True)
+    return size if 0 < size <= segment.size - at else 0
+
+
+def proven_record(question: Question, picks: Picks) -> Proven | None:
+    """Return the only one of some records if it is in the log, sound, and in its place of its queue; else None."""
+    start, size = int(picks.starts[0]), int(picks.sizes[0])
+    segment = next((each for each in question.segments if each.start_offset <= start < each.end_offset), None)
+    if segment is None:
+        return None
+    try:
+        with question.opened.opened(segment) as pages:
+            if first_wrong(picks, pages, segment, segment.end_offset) is not None:
+                return None
+            at = start - segment.start_offset - segment.framing.lead
+            check = check_frame(
+                pages.raw.data, at, segment.start_offset, segment.framing, verify_crc=question.options.verify_crc
+            )
+    except SegmentVanishedError:
+        return None
+    return Proven(segment, start, start + size) if check.reason is None else None

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding one record by its position: the queue that the record names itself has to have a unit that leads to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_kind import queue_database
+from store_core.format.record.framing import check_frame
+from store_core.format.record.record_head import head_reader
+from store_core.queue.queue_path import refusal_of
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+from store_core.snapshot.queues import DatabaseQueue, FileQueue, QueueDoubtError
+from store_core.store.read.lookup.index import last_entry_record
+from store_core.store.read.lookup.looked_up import LookedUp, Proven, one_pick
+from store_core.store.read.segment_start import load_frame
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from store_core.files.segment_source import Segment
+    from store_core.snapshot.queues import StoredQueue
+    from store_core.store.read.lookup.looked_up import Question
+    from store_core.store.read.picks import Picks
+
+__all__ = ["WALKED", "look_up_position"]
+
+_read_place: Final = head_reader("queue_id", "queue_offset")
+
+_PROVEN: Final = "the position is given, and the queue that the record names has a unit for it"
+WALKED: Final = LookedUp(
+    "position",
+    "the position is given; its segment is walked to it, because no unit of a queue proves the record",
+    None,
+)
+"""Nothing is known of the record."""
+
+
+def look_up_position(question: Question, resources: ExitStack) -> LookedUp:
+    """Find the record at the physical offset that options name; one that no unit proves is walked to.
+
+    Raises
+    ------
+    OSError
+        As raised by the system.
+    CorruptDatabaseError, UnsupportedStoreError
+        As of `RocksdbReader.open`.
+    """
+    segments, position = question.segments, question.options.position or 0
+    home = next((each for each in segments if each.start_offset <= position < each.end_offset), None)
+    picked = None if home is None else _proven(question, home, position, resources)
+    if home is None or picked is None:
+        return WALKED
+    furthest = Proven(home, position, position + int(picked.sizes[0]))
+    if home is segments[-1]:
+        known = last_entry_record(question)
+        furthest = known if known is not None and known.start > position else furthest
+    return LookedUp("position", _PROVEN, picked, ((position, position + 1),), furthest=furthest, units=1)
+
+
+def _proven(question: Question, segment: Segment, position: int, resources: ExitStack) -> Picks | None:
+    """Return the sound record at a position if the queue that it names has a unit that points back to it."""
+    at, framing = position - segment.start_offset, segment.framing
+    if at < framing.lead:
+        return None
+    with question.opened.opened(segment) as pages:
+        load_frame(segment, pages, at - framing.lead)
+        check = check_frame(pages.raw.data, at - framing.lead, segment.start_offset, framing)
+        if check.spans is None:
+            return None
+        queue_id, queue_offset = _read_place(pages.raw.data, at)
+        name = pages.raw[check.spans.topic_start : check.spans.topic_stop].tobytes()
+    topic, size = name.decode("utf-8", "surrogateescape"), check.size - framing.lead
+    if refusal_of(topic, queue_id) is not None or queue_offset < 0:
+        return None
+    database = queue_database(question.root, OsFileSystem())
+    queue: StoredQueue = FileQueue(question.root, topic, queue_id)
+    if database is not None:
+        if question.costs.per_database > question.room:
+            return None
+        queue = DatabaseQueue(resources.enter_context(RocksdbQueues.open(database)), (topic, queue_id))
+    try:
+        found = queue.unit_at(queue_offset)
+    except (QueueDoubtError, FileNotFoundError):
+        return None
+    return one_pick(position, size, (topic, queue_id), queue_offset) if found == (position, size) else None
