@@ -43,7 +43,7 @@ def check(arguments: Sequence[str] | None = None) -> int:
 
     options = CheckOptions(
         topic=given.topic,
-        release=given.release or DEFAULT_RELEASE,
+        release=given.release,
         broker_config=given.config,
         check_crc=not given.no_bodies,
     )
@@ -122,7 +122,7 @@ def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     if given.apply is not None:
         return repair_by(engine, given.store, given.apply)
     options = CheckOptions(
-        release=given.release or DEFAULT_RELEASE,
+        release=given.release,
         broker_config=given.config,
         store_path_commit_log=given.store_path_commit_log,
         hash_slot_num=given.hash_slot_num,
@@ -150,10 +150,9 @@ def salvage(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
-    """Add what says by whose rules a store is checked; None is the default release."""
-    parser.add_argument(
-        "--release", choices=RELEASES, help=f"RocketMQ that serves the store (default {DEFAULT_RELEASE})"
-    )
+    """Add what says by whose rules a store is checked; without a release, those that its files tell."""
+    shown = "RocketMQ that serves the store (default: the one that served it last, as far as its files tell)"
+    parser.add_argument("--release", choices=RELEASES, help=shown)
 
 
 def _new_file(path: str) -> str:

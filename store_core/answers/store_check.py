@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import numpy as np
 
 from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.checking.check_report import CheckFacts, CheckReport, digest_of
+from store_core.answers.checking.check_report import ASKED_FOR, CheckFacts, CheckReport, digest_of
 from store_core.answers.checking.checkpoint_times import LogReach, checkpoint_findings
 from store_core.answers.checking.config_files import ConfigFiles
 from store_core.answers.checking.finding import Finding, FindingKind
@@ -21,6 +21,7 @@ from store_core.answers.checking.judged_log import JudgedLog
 from store_core.answers.checking.log_loading import add_loading
 from store_core.answers.checking.restart import NOT_ASKED, dispatch_start
 from store_core.answers.checking.tally import Tally
+from store_core.answers.checking.told_release import ToldRelease
 from store_core.answers.local_engine import local_engine
 from store_core.answers.rebuild import configured_batch_topics
 from store_core.errors import CorruptRecordError, SegmentVanishedError
@@ -30,8 +31,10 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import list_segments, path_of
+from store_core.files.store_path import absolute_path_of, list_segments, path_of
+from store_core.format.counted import counted
 from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.store.configured_store import configured_store
 from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -50,6 +53,7 @@ from store_core.store.rebuild.wanted import check_wanted
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from pathlib import Path
 
     from store_core.answers.checking.check_report import Certificate
@@ -150,16 +154,34 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
         Whether the caller holds the store's lock, so that no broker is writing.
     """
     engine.expect(RebuildJob, ChainJob)
-    options = options or CheckOptions()
+    options, clock = options or CheckOptions(), clock or SystemClock()
     with explained_access(path_of(path)):
-        look = partial(_look, engine, path, options, clock or SystemClock())
         is_log_alone = not misses_all and _is_log_alone(path_of(path))
-        first = look(None, is_ours=is_ours, is_log_alone=is_log_alone)
-        if not (first.tally.counts and first.bounds.moment):
-            return first
-        # What only seems wrong because a broker was writing is not there when it is looked at again.
-        again = look(first.bounds.moment, is_ours=is_ours, is_log_alone=is_log_alone)
-        return again.seen_again(first)
+
+        def look(release: Release) -> CheckedStore:
+            given = partial(_look, engine, path, replace(options, release=release), clock)
+            first = given(None, is_ours=is_ours, is_log_alone=is_log_alone)
+            if not (first.tally.counts and first.bounds.moment):
+                return first
+            # What only seems wrong because a broker was writing is not there when it is looked at again.
+            return given(first.bounds.moment, is_ours=is_ours, is_log_alone=is_log_alone).seen_again(first)
+
+        if options.release is not None:
+            return look(cast("Release", options.release)).because(ASKED_FOR)
+        store = configured_store(path, options.broker_config, options.store_path_commit_log)
+        return _by_told_release(ToldRelease.of(absolute_path_of(store)), look)
+
+
+def _by_told_release(told: ToldRelease, look: Callable[[Release], CheckedStore]) -> CheckedStore:
+    """Check a store by the release that its files tell; where several may be, by the one that explains most."""
+    tried: list[CheckedStore] = []
+    for release in told.releases:
+        tried.append(look(release))
+        if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
+            break
+    best = min(tried, key=lambda each: each.finding_count)
+    others = [f"by the rules of {each.release} it has {counted(each.finding_count, 'finding')}" for each in tried]
+    return best.because("; ".join([told.why, *(others if best is not tried[0] else ())]))
 
 
 def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look saw
@@ -214,6 +236,21 @@ class CheckedStore:
     compared: RebuildReport
     tally: Tally
     index: tuple[IndexFile, ...]
+
+    @property
+    def release(self) -> Release:
+        """The release whose rules were followed."""
+        return self.plan.rules.queue_rules.release
+
+    @property
+    def finding_count(self) -> int:
+        """How many findings there are."""
+        return sum(count for _, count in self.tally.counts)
+
+    def because(self, why: str) -> Self:
+        """Return the check with a report that says why this release was followed."""
+        found = replace(self.report.found, release_why=why)
+        return replace(self, report=CheckReport.of_tally(found, self.tally, self.certificates))
 
     def seen_again(self, earlier: Self) -> Self:
         """Return the check with only those findings that an earlier one also has."""
@@ -285,6 +322,7 @@ class _Check:
         facts = CheckFacts(
             store=str(store),
             release=self.plan.rules.queue_rules.release,
+            release_why="",
             was_closed=not is_open,
             is_live=self.is_live,
             segments=len(compared.outcomes),
@@ -302,11 +340,11 @@ class _Check:
 
     def _bounds(self, *, is_open: bool) -> LogBounds:
         """Find where the log ends, whatever damage precedes it; of a live store, as of one moment."""
+        rules = self.plan.rules.queue_rules
         if self.is_live:
-            rules = self.plan.rules.queue_rules
             moment = LiveMoment.take(self.plan.store, rules, self.clock, self.earlier)
             return LogBounds(self.plan.min_offset, moment, moment.log_end, is_open=True)
-        options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=self.options.release)
+        options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
         end = plan_ranges(self.plan.store, options).end or FoundEnd()
         torn = (end.tails[0].begin, end.tails[-1].end) if end.tails else (0, 0)
         return LogBounds(self.plan.min_offset, None, end.end_offset, torn, is_open)

@@ -10,7 +10,7 @@ import click
 
 from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
-from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
+from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
 from store_core.command.storage_arguments import with_config
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ __all__ = ["check"]
 )
 @click.argument("store", metavar="STORE")
 @click.option("--topic", multiple=True, metavar="TOPIC", help="Only queues of this topic; can be repeated.")
-@with_release
+@click.option(
+    "--release",
+    type=release_choice(),
+    help="RocketMQ that serves the store.  [default: the one that served it last, as far as its files tell]",
+)
 @click.option("--bodies/--no-bodies", default=True, help="Check each body's checksum.  [default: bodies]")
 @click.option(
     "--certificate",
@@ -46,7 +50,7 @@ __all__ = ["check"]
 def check(  # noqa: PLR0913 -- the command's own options
     store: Store,
     topic: tuple[str, ...],
-    release: str,
+    release: str | None,
     config: str | None,
     bodies: bool,  # noqa: FBT001 -- click passes all by name
     certificate: Path | None,

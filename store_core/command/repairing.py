@@ -12,7 +12,6 @@ from store_core.command.examples import examples
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
 from store_core.command.storage_arguments import LOG_HELP
-from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode
@@ -44,7 +43,7 @@ __all__ = ["repair"]
 @click.option(
     "--release",
     type=release_choice(),
-    help=f"RocketMQ that serves the store; goes with a new plan.  [default: {DEFAULT_RELEASE}]",
+    help="RocketMQ that serves the store, for a new plan.  [default: the one that its files tell, as for check]",
 )
 @click.option("--config", metavar="FILE", help="The broker's configuration, for a new plan.")
 @click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)
@@ -97,7 +96,7 @@ def repair(  # noqa: PLR0913 -- the command's own options
         return output.put(report)
     check_new("--plan", plan)
     options = CheckOptions(
-        release=release or DEFAULT_RELEASE,
+        release=release,
         broker_config=config,
         store_path_commit_log=store_path_commit_log,
         hash_slot_num=hash_slot_num,

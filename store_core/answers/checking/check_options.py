@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.config.message_store_config import MessageStoreConfig
@@ -12,8 +12,6 @@ from store_core.store.rebuild.options import RebuildOptions
 
 if TYPE_CHECKING:
     import os
-
-    from store_core.format.releases.release import Release
 
 __all__ = ["CheckOptions"]
 
@@ -26,8 +24,9 @@ class CheckOptions:
     ----------
     topic : sequence of str, optional
         Check only queues of these topics; log, index and configuration are checked in any case.
-    release : str
-        RocketMQ release whose rules apply, one of `store_core.format.releases.release.RELEASES`.
+    release : str, optional
+        RocketMQ release whose rules apply, one of `store_core.format.releases.release.RELEASES`; by default the one
+        that served the store last, as far as its files tell.
     broker_config : path, optional
         The broker's configuration file, also for where the log is; without it, sizes and switches are inferred from
         the store's files.
@@ -45,7 +44,7 @@ class CheckOptions:
     """
 
     topic: tuple[str, ...] | list[str] | None = None
-    release: str = DEFAULT_RELEASE
+    release: str | None = None
     broker_config: str | os.PathLike[str] | None = None
     store_path_commit_log: str | os.PathLike[str] | None = None
     check_crc: bool = True
@@ -59,8 +58,7 @@ class CheckOptions:
         """Whether the broker keeps an index, so that one can be missing (RocketMQ: ``messageIndexEnable``)."""
         if self.broker_config is None:
             return True
-        release = cast("Release", self.release)
-        return MessageStoreConfig.from_properties(self.broker_config, release=release).message_index_enable
+        return MessageStoreConfig.from_properties(self.broker_config).message_index_enable
 
     @property
     def names_an_index(self) -> bool:
@@ -80,7 +78,7 @@ class CheckOptions:
             verify=True,
             with_index=self.is_index_checked,
             topic=self.topic,
-            release=self.release,
+            release=self.release or DEFAULT_RELEASE,
             broker_config=self.broker_config,
             store_path_commit_log=self.store_path_commit_log,
             check_crc=self.check_crc,

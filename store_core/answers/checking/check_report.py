@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from store_core.answers.checking.tally import Tally
     from store_core.answers.report_plots import Plot
 
-__all__ = ["CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport", "digest_of"]
+__all__ = ["ASKED_FOR", "CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport", "digest_of"]
+
+ASKED_FOR: Final = "it was asked for"
+"""Why a release's rules were followed."""
 
 _LONG: Final = pa.int64()
 _TEXT: Final = pa.string()
@@ -37,6 +40,7 @@ CHECK_SCHEMA: Final = ReportSchema(
     (
         Fact("store", "the store root"),
         Fact("release", "the RocketMQ release whose rules were followed"),
+        Fact("release_why", "why of that release: asked for, or told from the store's files"),
         Fact("was_closed", "whether the store was closed: no broker holds it, and there is no file `abort`"),
         Fact("is_live", "whether a broker holds the store's lock: it is compared as of one moment"),
         Fact("segments", "segment files that were read"),
@@ -121,6 +125,7 @@ class CheckFacts:
 
     store: str
     release: str
+    release_why: str
     was_closed: bool
     is_live: bool
     segments: int
@@ -189,6 +194,8 @@ class CheckReport(Report[CheckFacts]):
         state = "closed" if found.was_closed else not_closed
         yield found.store
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
+        if found.release_why != ASKED_FOR:
+            yield f"the release is told by the store: {found.release_why}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"
         yield f"{counted(found.records, 'record')} {bounds}, in {counted(found.segments, 'segment')}"
         if Check.QUEUES in found.coverage.checked:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 __all__ = ["Finding", "FindingKind"]
 
@@ -26,6 +26,11 @@ class FindingKind(StrEnum):
         member._value_ = value
         member.meaning = meaning
         return member
+
+    @property
+    def depends_on_release(self) -> bool:
+        """Whether another release may leave what this one would not."""
+        return self not in _BY_ANY_RELEASE
 
     # ---- the log
     LOG_LAYOUT = "log_layout", "the segment files do not form one log, or the release would not load them all"
@@ -65,6 +70,22 @@ class FindingKind(StrEnum):
     CHECKPOINT = "checkpoint", "a checkpoint that can't be right"
     CONFIG_UNREADABLE = "config_unreadable", "a configuration file that can't be read, nor its backup"
     CONFIG_OFFSET = "config_offset", "a consumer's or a delay level's offset that its queue can't have"
+
+
+_BY_ANY_RELEASE: Final = frozenset(
+    {
+        FindingKind.LOG_DAMAGE,
+        FindingKind.LOG_CRC,
+        FindingKind.LOG_RECORD_CRC,
+        FindingKind.LOG_BODY,
+        FindingKind.UNIT_WRONG_SIZE,
+        FindingKind.UNIT_WRONG_PLACE,
+        FindingKind.UNIT_DUPLICATE,
+        FindingKind.INDEX_CHAIN,
+        FindingKind.INDEX_HEADER,
+        FindingKind.INDEX_ORDER,
+    }
+)
 
 
 class Finding(NamedTuple):

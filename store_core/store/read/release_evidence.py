@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import OpenFile
     from store_core.files.segment_source import Segment
 
-__all__ = ["release_note"]
+__all__ = ["evidence_of_old_parser", "release_note"]
 
 _USUAL_SLOTS: Final = 5_000_000
 _USUAL_INDEX_SIZE: Final = INDEX_HEADER_SIZE + SLOT_SIZE * _USUAL_SLOTS + INDEX_DTYPE.itemsize * 20_000_000
@@ -89,15 +89,23 @@ def release_note(segments: Sequence[Segment], release: str) -> str | None:
     release : str
         Value of the option, one of `RELEASES`.
     """
-    directories = dict.fromkeys(Path(segment.path).parent for segment in segments)
-    roots = [directory.parent for directory in directories if directory.name == COMMIT_LOG]
-    later = next(_backups(roots), None)
+    later = next(_backups(_roots_of(segments)), None)
     if PropertyParser.of_release(release) is PropertyParser.EXACT_PAIR:
         return None if later is None else _note(later, "RocketMQ 5", release, DEFAULT_RELEASE)
     if later is not None:
         return None
-    earlier = next(_shared_slots(roots), None) or next(_repeated_records(segments), None)
+    earlier = evidence_of_old_parser(segments)
     return None if earlier is None else _note(earlier, "RocketMQ 4.9.0 or earlier", release, _LAST_OF_OLD_PARSER)
+
+
+def evidence_of_old_parser(segments: Sequence[Segment]) -> str | None:
+    """Return what shows that a log was last written by a release up to 4.9.0; None if nothing does."""
+    return next(_shared_slots(_roots_of(segments)), None) or next(_repeated_records(segments), None)
+
+
+def _roots_of(segments: Sequence[Segment]) -> list[Path]:
+    directories = dict.fromkeys(Path(segment.path).parent for segment in segments)
+    return [directory.parent for directory in directories if directory.name == COMMIT_LOG]
 
 
 def _note(evidence: str, writer: str, release: str, other: str) -> str:

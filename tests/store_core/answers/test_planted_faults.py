@@ -68,7 +68,9 @@ def plant_all(faults: Iterable[Fault], name: str, seed: int, golden: Golden, tar
     copy = StoreCopy(shutil.copytree(store.root, target), seed, store.golden.release)
     expected = [each for fault in faults for each in fault.plant(copy)]
 
-    assert_found(expected, check(target, CheckOptions(release=store.golden.release)))
+    assert_found(expected, check(target))
+    if store.golden.release != check(target).found.release:
+        assert_found(expected, check(target, CheckOptions(release=store.golden.release)))
 
 
 def test_there_are_many_kinds_of_different_names() -> None:
