@@ -57,14 +57,15 @@ def test_there_is_no_room_beyond_the_calendar(text: str) -> None:
     session_times(ending_timestamp=text).for_planning()
 
 
+@pytest.mark.parametrize("time", ["2024-05-01", "20240501000000"])
 @pytest.mark.parametrize(("name", "offset"), [("UTC", 0), ("Asia/Shanghai", 8), ("-18:00", -18)])
-def test_tasks_read_what_the_session_means(zone: dict[str, str], name: str, offset: int) -> None:
+def test_tasks_read_what_the_session_means(zone: dict[str, str], name: str, offset: int, time: str) -> None:
     zone["spark.sql.session.timeZone"] = name
-    times = session_times(starting_timestamp="2024-05-01", topic="orders")
+    times = session_times(starting_timestamp=time, topic="orders")
     options = pickle.loads(pickle.dumps(times)).for_task()  # noqa: S301 -- our own
 
     assert options.starting_timestamp == DAY - offset * HOURS
-    assert ReadOptions.parse(starting_timestamp="2024-05-01", topic="orders", time_zone=name) == options
+    assert ReadOptions.parse(starting_timestamp=time, topic="orders", time_zone=name) == options
 
 
 @pytest.mark.usefixtures("zone")

@@ -113,8 +113,9 @@ READ_OPTIONS: Final = (
         "startingTimestamp",
         "(none)",
         "rows",
-        "read messages stored at this time or later: ms since 1970, or ISO 8601 such as `2024-05-01T12:00:00+08:00`. A "
-        "time without an offset is in `timeZone`. This option takes precedence over `startingOffsets`",
+        "read messages stored at this time or later: ms since 1970, ISO 8601 such as `2024-05-01T12:00:00+08:00`, "
+        "or digits such as `20240501120000`. A time without an offset is in `timeZone`. This option takes precedence "
+        "over `startingOffsets`",
     ),
     Option(
         "endingTimestamp",

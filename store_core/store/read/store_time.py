@@ -22,6 +22,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _LONG: Final = 2**63 - 1
 _EXPECTED: Final = "ms since 1970, or a time in ISO 8601 such as 2024-05-01T12:00:00Z"
+_CALENDAR: Final = re.compile(
+    r"((?:19|20|21)[0-9]{2})([0-9]{2})([0-9]{2})(?:([0-9]{2})([0-9]{2})([0-9]{2})?([0-9]{3})?)?"
+)
+"""A time as RocketMQ's clients write ``consumeTimestamp``, also with ms as in its names of files, and without a time.
+
+As ms these are hours of 1970, minutes of 1976, or centuries that no store has seen.
+"""
+_WITH_SECONDS: Final = 14
 _SECONDS: Final = range(10**9, 10**10)
 """Ten-digit numbers: as seconds the years 2001 to 2286, as ms January to April 1970."""
 
@@ -50,7 +58,7 @@ def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
     name : str
         The option's name.
     value : object
-        ms, ISO 8601, a ``datetime`` or a ``date``, which means its midnight.
+        ms, ISO 8601, digits such as 20240501120000, a ``datetime`` or a ``date``, which means its midnight.
     zone : tzinfo, optional
         Zone of times that have none.
 
@@ -63,7 +71,7 @@ def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
     if local is None:
         return _milliseconds(name, value)
     if local.utcoffset() is None:
-        local = local.replace(tzinfo=_known_zone(name, value, zone))
+        local = local.replace(tzinfo=_known_zone(name, value, local, zone))
     return -((_EPOCH - local) // _MILLISECOND)
 
 
@@ -83,23 +91,37 @@ def check_calendar_time(name: str, value: int | None) -> None:
 
 
 def local_time(name: str, value: object) -> datetime | None:
-    """Return a time option as a ``datetime``, with or without a zone; None for a number.
+    """Return a time option as a ``datetime``, with or without a zone; None for a number of ms.
 
     Raises
     ------
     InvalidOptionError
-        If the value is text that is neither a number nor ISO 8601.
+        If the value is text that is neither a number nor ISO 8601, or digits that look like a time, and are none.
     """
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):
         return datetime.combine(value, time())
+    digits = _CALENDAR.fullmatch(str(value).strip())
+    if digits is not None:
+        return _calendar_time(name, digits)
     if not isinstance(value, str) or is_integer(value):
         return None
     try:
         return datetime.fromisoformat(value.strip())
     except ValueError:
         refuse_value(name, value, _EXPECTED)
+
+
+def _calendar_time(name: str, digits: re.Match[str]) -> datetime | None:
+    """Return the time that digits stand for; None for a few that are none, and so are ms."""
+    year, month, day, hour, minute, second, ms = (int(part or 0) for part in digits.groups())
+    try:
+        return datetime(year, month, day, hour, minute, second, ms * 1000)  # noqa: DTZ001 -- in the zone that is given
+    except ValueError:
+        if len(digits[0]) < _WITH_SECONDS:
+            return None
+        refuse_value(name, digits[0], f"{_EXPECTED}, or digits such as 20240501120000")
 
 
 def _milliseconds(name: str, value: object) -> int:
@@ -117,11 +139,12 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
 
 
-def _known_zone(name: str, value: object, zone: tzinfo | None) -> tzinfo:
+def _known_zone(name: str, value: object, local: datetime, zone: tzinfo | None) -> tzinfo:
     if zone is not None:
         return zone
     text = value.strip() if isinstance(value, str) else str(value)
-    text = text if ":" in text else f"{text}T00:00"
+    if ":" not in text:
+        text = local.isoformat(timespec="auto" if local.second or local.microsecond else "minutes")
     raise InvalidOptionError(
         f"{shown_option(name)}: {value!r} has no time zone. Write '{text}Z' for UTC or '{text}+08:00' for that offset, "
         f"or name its zone by {shown_option('time_zone')}, such as Asia/Shanghai"

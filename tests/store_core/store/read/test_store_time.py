@@ -53,6 +53,12 @@ def test_a_time_that_says_its_zone_needs_none(time: object, zone: tzinfo | None)
 @pytest.mark.parametrize(
     "time",
     [
+        "20240501000000",
+        20240501000000,
+        np.int64(20240501000000),
+        "20240501000000000",
+        "202405010000",
+        20240501,
         "2024-05-01",
         "2024-05-01T00:00",
         "2024-05-01 00:00:00",
@@ -203,3 +209,25 @@ def test_a_machine_without_zones_is_told_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr("store_core.store.read.store_time.available_timezones", set)
 
     assert "no database of time zones: pip install tzdata" in zone_refusal("Mars/Olympus")
+
+
+@pytest.mark.parametrize("time", ["20231105053000", 20231105053000, " 20231105053000 "])
+def test_digits_are_the_time_that_clients_of_rocketmq_write_with_them(time: object) -> None:
+    """As ms they would be in the year 2611, where no message is."""
+    assert store_time("starting_timestamp", time, SHANGHAI) == 1699133400000
+    assert "'2023-11-05T05:30Z' for UTC" in refusal(time)
+
+
+@pytest.mark.parametrize(
+    "digits", ["20231305053000", "20230230000000", "20231105245960", "20231105053060", "20231305053000123"]
+)
+def test_digits_that_look_like_a_time_and_are_none_are_refused(digits: str) -> None:
+    assert "digits such as 20240501120000" in refusal(digits, UTC)
+    assert "digits such as 20240501120000" in refusal(int(digits), UTC)
+
+
+@pytest.mark.parametrize(
+    "number", [0, 20240001, 20241301, 99999999, 202413010000, 99999999999999, 253339228800000, -20240501000000]
+)
+def test_other_numbers_are_ms(number: int) -> None:
+    assert store_time("starting_timestamp", number) == number == store_time("starting_timestamp", str(number))
