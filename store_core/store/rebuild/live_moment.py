@@ -82,15 +82,17 @@ class LiveMoment:
         """
         files = OsFileSystem()
         with StoredQueues(store, rules, files, clock) as queues:
-            reached = queues.reached()
+            reached, are_seen_late = queues.reached(), queues.is_in_rocksdb
         index = IndexFiles(store / INDEX_DIRECTORY, rules, files, clock, is_writable=False)
         index.load(last_exit_ok=True, index_msg_timestamp=0)
         indexed = max((file.end_physical_offset + 1 for file in index.files if file.header.index_count > 1), default=0)
         options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
         log_end = (plan_ranges(store, options).end or FoundEnd()).end_offset
-        dispatched = min(max(reached, indexed), log_end)
+        both = max(reached, indexed)  # a record with an entry has its units: they come first
+        dispatched = reached if are_seen_late else both
         has_moved = earlier is not None and indexed > earlier.index_end
-        return cls(store, dispatched, indexed, log_end, min(indexed, log_end) if has_moved else dispatched)
+        ends = dispatched, indexed, log_end, indexed if has_moved else both
+        return cls(store, *(min(end, log_end) for end in ends))
 
     def judges(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which physical offsets of units, read until now, can be judged: those that are not newer."""

@@ -74,6 +74,11 @@ class StoredQueues:
             self._opened.close()
             self._opened = None
 
+    @property
+    def is_in_rocksdb(self) -> bool:
+        """Whether they are in a RocksDB: what its broker has not flushed is not seen."""
+        return self._database is not None
+
     def names(self) -> set[tuple[str, int]]:
         """Return topic and id of the queues."""
         if self._database is None:
@@ -97,7 +102,7 @@ class StoredQueues:
                 return queue.max_physical_offset
         queues = self._in_rocksdb(self._database)
         last = queues.unit_from(topic, queue_id, queues.end_of(topic, queue_id) - 1)
-        return -1 if last is None else int(last.units["physical_offset"][0]) + int(last.units["size"][0])
+        return -1 if last is None else int(last.units["physical_offset"][0]) + int(last.units["store_size"][0])
 
     def _in_rocksdb(self, database: Path) -> RocksdbQueues:
         if self._opened is None:

@@ -13,6 +13,8 @@ from rocksdict import Options, Rdict
 from store_core.answers import check, plan_repair, repair
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.errors import UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, unit_key
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.answers.planting import plant
@@ -83,6 +85,25 @@ def test_each_wrong_unit_is_found_and_nothing_else(root: Path) -> None:
         ("unit_wrong_tags_code", *QUEUES[3], 4, fourth["physical_offset"][4]),
         ("unit_duplicate", *QUEUES[4], 6, fifth["physical_offset"][5]),
     } == {tuple(row[name] for name in ("kind", "topic", "queue_id", "queue_offset", "begin")) for row in rows}
+
+
+@pytest.mark.parametrize("name", [IN_REPOSITORY, "5.3.3/rocksdb-aged"])
+def test_a_store_that_a_broker_holds_has_no_findings_and_a_lost_unit_is_found(
+    name: str, golden_directory: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(stored(name, golden_directory), tmp_path / "store")
+    options = CheckOptions(release="5.5" if "5.5.0" in name else "5.3")
+    with RocksdbQueues.open(root / "consumequeue") as queues:
+        queue = max(queues.names, key=lambda each: queues.end_of(*each))
+        place = queues.end_of(*queue) - 5
+    with StoreLock(root, OsFileSystem()):
+        sound = check(root, options)
+        change(root, {}, (unit_key(*queue, place),))
+        broken = check(root, options)
+
+    assert sound.found.is_live
+    assert {} == sound.counts
+    assert {"unit_missing": 1} == broken.counts
 
 
 def test_a_repair_of_wrong_units_is_refused_by_name(root: Path) -> None:
