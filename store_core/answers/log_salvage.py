@@ -15,9 +15,8 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.salvage_report import SalvageFacts, SalvageReport
 from store_core.files.store_path import store_roots
 from store_core.store.salvage.grades import FoundBy, PropertyCrc
-from store_core.store.salvage.new_log import NewLog
 from store_core.store.salvage.salvage_format import SalvageFormat
-from store_core.store.salvage.salvage_output import PIECES, SalvageOutput, write_piece
+from store_core.store.salvage.salvage_output import PIECES, NewLog, SalvageOutput, write_piece
 from store_core.store.salvage.salvage_plan import plan_salvage, segment_size
 from store_core.store.salvage.segment_salvage import SalvagePart, SegmentSalvage
 from store_core.store.salvage.tile import Tile, TileKind

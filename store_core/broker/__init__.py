@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_filter_manager import ConsumerFilterManager
     from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, RegisteredSubscription
     from store_core.broker.consumer_loop import Waiting, follow
-    from store_core.broker.consumer_offset import ConsumerOffsetManager
+    from store_core.broker.consumer_offset import ConsumerOffsetManager, FlushConsumerOffsetService
     from store_core.broker.delay_offset import DelayOffsetTable
     from store_core.broker.expression_message_filter import SubscriptionData
-    from store_core.broker.flush_consumer_offset import FlushConsumerOffsetService
     from store_core.broker.pull_checks import PullChecks
     from store_core.broker.pull_message_processor import PullMessageProcessor
     from store_core.broker.pull_request import PullMessageRequest, PullMessageResponse, PullSysFlag
@@ -76,7 +75,7 @@ _HOMES: Final = {
     "ConsumerGroupInfo": "store_core.broker.consumer_group",
     "ConsumerOffsetManager": "store_core.broker.consumer_offset",
     "DelayOffsetTable": "store_core.broker.delay_offset",
-    "FlushConsumerOffsetService": "store_core.broker.flush_consumer_offset",
+    "FlushConsumerOffsetService": "store_core.broker.consumer_offset",
     "MessageModel": "store_core.broker.consumer_group",
     "Permission": "store_core.broker.topic_config",
     "PullChecks": "store_core.broker.pull_checks",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening and closing a store: its lock, its ``abort`` file and its services."""
+"""Opening and closing a store (its lock, its ``abort`` file, its services), and whether it accepts messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from store_core.files.store_lock import is_lock_held
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.checked_config import checked_config
 from store_core.store.recovery.recovery_report import RecoveryReport
-from store_core.store.store_condition import StoreCondition
 from store_core.store.store_layout import lock_of, log_place
 from store_core.store.store_services import StoreServices
 from store_core.store.store_setup import StoreSetup
@@ -30,8 +29,48 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.overlay_file_system import FileChange
     from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.put.commit_log import CommitLog
 
-__all__ = ["StoreLife", "dry_run"]
+__all__ = ["StoreCondition", "StoreLife", "dry_run"]
+
+
+_BUSY_LIMIT_MS: Final = 10_000_000
+"""A longer time is not an append but the time since 1970: no append is in progress."""
+
+
+class StoreCondition:
+    """The state that every put checks first; a `store_core.store.put.put_checks.StoreState`.
+
+    Parameters
+    ----------
+    setup : StoreSetup
+    commit_log : CommitLog
+
+    Attributes
+    ----------
+    is_shutdown : bool
+        Whether the store no longer accepts messages, or never did.
+    """
+
+    def __init__(self, setup: StoreSetup, commit_log: CommitLog) -> None:
+        self.is_shutdown = setup.is_read_only
+        self.is_batch_topic = setup.is_batch_topic
+        self.now_ms = setup.clock.now_ms
+        self._flags = commit_log.running_flags
+        self._commit_log = commit_log
+        self._busy_ms = setup.config.os_page_cache_busy_time_out_mills
+
+    @property
+    def is_writeable(self) -> bool:
+        """Whether its running flags allow puts."""
+        return self._flags.is_writeable
+
+    @property
+    def is_os_page_cache_busy(self) -> bool:
+        """Whether the current append has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
+        held = self.now_ms() - self._commit_log.begin_time_in_lock
+        return self._busy_ms < held < _BUSY_LIMIT_MS
+
 
 _log: Final = logging.getLogger("store_core")
 

@@ -21,10 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.write import row_encoder
-from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
-from pyspark_commitlog.write.row_encoder import RowEncoder
-from pyspark_commitlog.write.row_refusals import NULL_BODY
+from pyspark_commitlog.write.row_encoder import NULL_BODY, RowEncoder
+from pyspark_commitlog.write.writer import driver_process
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.path_checks import check_writable
-from pyspark_commitlog.write.driver_process import driver_process
 from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.spark_bases import DataSourceArrowWriter
 from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
@@ -19,6 +19,7 @@ from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.access import explained_access, naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.process_stat import ProcessStat
 from store_core.format.iso_time import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
@@ -38,7 +39,34 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.write.options import WriteOptions
 
-__all__ = ["CommitLogWriter", "commit_partitions", "discard_partitions", "plan_write", "staged_partitions"]
+__all__ = [
+    "CommitLogWriter",
+    "commit_partitions",
+    "discard_partitions",
+    "driver_process",
+    "plan_write",
+    "staged_partitions",
+]
+
+
+_JVM: Final = "java"
+
+
+def driver_process() -> int:
+    """Return the number of the driver: the nearest Java process above this one, else this process's parent.
+
+    Called beside the driver when a write is planned.
+    """
+    process = os.getppid()
+    while process > 1:
+        found = ProcessStat.of(process)
+        if found is None:
+            break
+        if found.name == _JVM:
+            return process
+        process = found.parent
+    return os.getppid()
+
 
 _LOG: Final = logging.getLogger("store_core")
 

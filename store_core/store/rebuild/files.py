@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing the queues and the index of a rebuild, each by one process into its own directory.
 
-Where queue offsets do not increase by one, records are missing, or a segment is duplicated.
+Where queue offsets do not increase by one, records are missing, or a segment is duplicated. A queue's files are
+truncated before the first unit of a record that will be put again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from store_core.files.access import naming
 from store_core.files.clock import WaitlessClock
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
@@ -20,9 +22,10 @@ from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_service import IndexService
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
+from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE
+from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 from store_core.store.rebuild.gap_filler import GapFiller
 from store_core.store.rebuild.kept_index import KeptIndex
-from store_core.store.rebuild.queue_cut import cut_queue
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -37,7 +40,53 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.gap_filler import FillBudget, MissingOffsets
     from store_core.store.rebuild.rules import RebuildRules
 
-__all__ = ["QUEUE_KINDS", "IndexReport", "IndexWriter", "QueueReport", "QueueWriter", "UnitGap", "UnitGaps"]
+__all__ = [
+    "QUEUE_KINDS",
+    "IndexReport",
+    "IndexWriter",
+    "QueueReport",
+    "QueueWriter",
+    "UnitGap",
+    "UnitGaps",
+    "cut_queue",
+]
+
+
+_BLANK_SIZE: Final = 2**31 - 1
+
+
+def cut_queue(directory: Path, since_offset: int, *, is_batch: bool) -> None:
+    """Zero everything after the units of records before `since_offset`, and delete files without any.
+
+    A queue's units are in log order, so the ones kept are at its beginning. A broker's own truncation
+    (``truncateDirtyLogicFiles``) is not usable here: it takes whatever a file begins with for a unit.
+
+    Parameters
+    ----------
+    directory : Path
+        The queue's directory, not in use.
+    since_offset : int
+        Physical offset.
+    is_batch : bool
+        Whether it is a batch queue.
+    """
+    dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+    is_over = False
+    for path in sorted(
+        (path for path in directory.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name)
+    ):
+        units = np.fromfile(path, dtype)
+        size = units["store_size"]
+        is_blank = (size == _BLANK_SIZE) & (units["physical_offset"] == 0)
+        is_kept = (size > 0) & (units["physical_offset"] >= 0) & (is_blank | (units["physical_offset"] < since_offset))
+        kept = 0 if is_over else len(units) if is_kept.all() else int(is_kept.argmin())
+        if not kept or is_blank[:kept].all():
+            path.unlink()
+        elif kept < len(units):
+            units[kept:] = np.zeros(1, dtype)
+            with naming(path), path.open("r+b") as file:
+                file.write(units.tobytes())
+        is_over |= kept < len(units)
 
 
 _KEPT: Final = 20

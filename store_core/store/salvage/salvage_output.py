@@ -1,30 +1,162 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where salvaged records go: files beside the target, which then appear there together, or not at all."""
+"""Where salvaged records go: files beside the target, which then appear there together, or not at all.
+
+In a new log they are complete again, one after the other, in segments closed by blank records.
+"""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core.files.access import naming
+from store_core.files.segment_source import Segment, open_segment
+from store_core.files.store_parts import COMMIT_LOG
+from store_core.format.columnar.chain import Chain
+from store_core.format.columnar.encoded_batch import EncodedBatch, complete_batch
+from store_core.format.columnar.records import Records
 from store_core.format.columns import arrow_schema
+from store_core.format.segment_room import blank_head, fill_segments
+from store_core.format.segment_view import SegmentView
+from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
+from store_core.store.salvage.grades import PropertyCrc, property_crcs
 from store_core.store.salvage.salvage_format import SalvageFormat
 from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from io import BufferedWriter
     from pathlib import Path
     from typing import Self
+
+    import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
     from store_core.store.salvage.segment_salvage import Salvaged
 
-__all__ = ["PIECES", "SALVAGED_SCHEMA", "SalvageOutput", "write_piece"]
+__all__ = ["PIECES", "SALVAGED_SCHEMA", "NewLog", "SalvageOutput", "write_piece"]
+
+
+_ROWS: Final = 1 << 14
+_V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+
+
+class NewLog:
+    """Writes the log of a new store, from offset 0 on.
+
+    Each record keeps its bytes, so its queue offset, times and hosts, except for its physical offset, and for its
+    property CRC, which covers that and is made anew where it was right.
+
+    Parameters
+    ----------
+    root : Path
+        The new store's root.
+    segment_size : int
+        Bytes of each segment.
+    """
+
+    def __init__(self, root: Path, segment_size: int) -> None:
+        self._directory = root / COMMIT_LOG
+        self._directory.mkdir()
+        self._segment_size = segment_size
+        self._offset = 0
+        self._file: BufferedWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            with naming(self._directory):
+                self._file.truncate(self._segment_size)  # a hole, as RocketMQ creates its files
+                self._file.close()
+
+    def append(self, piece: Path) -> None:
+        """Append the records of a file in which they follow one another.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a record does not fit into a segment.
+        OSError
+            If a system call fails.
+        """
+        size = piece.stat().st_size
+        if not size:
+            return
+        with open_segment(Segment(str(piece), 0, size)) as opened:
+            for run in Chain(SegmentView(opened.raw)).runs():
+                bounds = np.append(run.starts, run.stop)
+                for first in range(0, run.starts.size, _ROWS):
+                    self._append(opened.raw, bounds[first : first + _ROWS + 1])
+
+    def _append(self, raw: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]) -> None:
+        records = Records(raw, bounds[:-1], "", 0)
+        batch = _encoded(records, bounds)
+        times = records.heads.column("store_timestamp")
+        offsets = records.heads.leading("queue_offset")
+        kinds = [check is PropertyCrc.MATCH for check in property_crcs(records)]
+        room = -self._offset % self._segment_size if self._file is not None else 0
+        for number, rows in enumerate(fill_segments(batch.starts, room, self._segment_size)):
+            if number:
+                self._roll()
+            for has_crc, some in _alike(kinds, rows):
+                self._write(_complete(batch, some, self._offset, offsets, times, has_crc=has_crc))
+
+    def _roll(self) -> None:
+        """Close the segment with a blank record, and begin the next one."""
+        if self._file is not None:
+            self._write(memoryview(blank_head(-self._offset % self._segment_size)))
+            with naming(self._directory):
+                self._file.truncate(self._segment_size)
+                self._file.close()
+            self._offset += -self._offset % self._segment_size
+        self._file = (self._directory / f"{self._offset:020d}").open("xb")
+
+    def _write(self, data: memoryview) -> None:
+        if self._file is None:
+            raise AssertionError("no segment was begun")
+        with naming(self._directory):
+            self._file.write(data)
+        self._offset += len(data)
+
+
+def _encoded(records: Records, bounds: npt.NDArray[np.int64]) -> EncodedBatch:
+    """Return records as a batch to complete; it needs no queues, since the records have their offsets."""
+    rows = np.arange(len(records), dtype=np.int32)
+    data = records.raw[bounds[0] : bounds[-1]].copy()
+    v6_bits = (records.heads.leading("sys_flag") & _V6_BITS).astype(np.uint8)
+    return EncodedBatch(data, bounds - bounds[0], (), rows, np.zeros(rows.size, np.bool_), v6_bits)
+
+
+def _alike(kinds: Sequence[bool], rows: slice) -> Iterator[tuple[bool, slice]]:
+    """Split rows into stretches with, or without, a property CRC."""
+    for has_crc, numbers in groupby(range(rows.start, rows.stop), kinds.__getitem__):
+        listed = list(numbers)
+        yield has_crc, slice(listed[0], listed[-1] + 1)
+
+
+def _complete(  # noqa: PLR0913 -- a batch and what it is completed with
+    batch: EncodedBatch,
+    rows: slice,
+    physical_offset: int,
+    queue_offsets: npt.NDArray[np.int64],
+    times: npt.NDArray[np.int64],
+    *,
+    has_crc: bool,
+) -> memoryview:
+    kind = EncodedBatch(
+        batch.data, batch.starts, batch.queues, batch.queue_index, batch.is_queued, batch.v6_bits, has_crc
+    )
+    return complete_batch(kind, rows, physical_offset, queue_offsets, times)
+
 
 PIECES: Final = "pieces"
 """Directory of salvaged records on their way into a new store."""

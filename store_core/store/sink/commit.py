@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Committing an append job: either everything that its tasks have staged goes into the store, or nothing does."""
+"""Committing an append job: either everything that its tasks have staged goes into the store, or nothing does.
+
+Records that an append left out of the index are noted.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from store_core.errors import InvalidOptionError, StoreLockedError
 from store_core.files.abort_file import ABORT_FILE
+from store_core.files.file_system import write_all
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.store.message_store import DefaultMessageStore
@@ -20,7 +25,6 @@ from store_core.store.sink.job_owner import is_alive
 from store_core.store.sink.staged_append import Appended, append_staged
 from store_core.store.sink.store_sizes import batch_topics
 from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
-from store_core.store.sink.unindexed import Unindexed
 from store_core.store.store_layout import check_root, lock_of, log_paths
 
 if TYPE_CHECKING:
@@ -33,7 +37,78 @@ if TYPE_CHECKING:
     from store_core.store.sink.commit_ledger import Transaction
     from store_core.store.sink.staged_batch import StagedFile
 
-__all__ = ["CommitReport", "Rebuild", "SinkCommit", "check_lock"]
+__all__ = ["CommitReport", "Rebuild", "SinkCommit", "Unindexed", "check_lock"]
+
+
+_NAME: Final = "unindexed.json"
+_LARGEST: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """A file below a store's directory of append jobs: from where on records may not be in the index.
+
+    It is written before such an append is published, and removed when an append with an index has added their keys.
+
+    Parameters
+    ----------
+    directory : Path
+    file_system : FileSystem
+    """
+
+    directory: Path
+    file_system: FileSystem
+
+    def begin(self) -> int | None:
+        """Return the physical offset of the first such record; None if all may be in the index.
+
+        A note that can't be read stands for the whole log.
+        """
+        path = self.directory / _NAME
+        if self.file_system.status(path) is None:
+            return None
+        file = self.file_system.open(path, writable=False)
+        try:
+            fields: Any = json.loads(file.read(min(file.size(), _LARGEST), 0))
+            found = fields["begin"]
+        except (ValueError, RecursionError, KeyError, TypeError):
+            return 0
+        finally:
+            file.close()
+        return found if isinstance(found, int) and found >= 0 else 0
+
+    def note(self, begin: int) -> None:
+        """Note durably that records from an offset on may not be in the index, unless earlier ones are noted.
+
+        Raises
+        ------
+        OSError
+            If a system call fails.
+        """
+        if self.begin() is not None:
+            return
+        self.file_system.make_directories(self.directory)
+        partial = self.directory / f"{_NAME}.partial"
+        file = self.file_system.open(partial, create=True)
+        try:
+            file.truncate(0)
+            write_all(file, memoryview(json.dumps({"begin": begin}).encode()), 0)
+            file.sync()
+        finally:
+            file.close()
+        self.file_system.rename(partial, self.directory / _NAME)
+        self.file_system.sync_directory(self.directory)
+
+    def remove(self) -> None:
+        """Remove the note.
+
+        Raises
+        ------
+        OSError
+            If a system call fails.
+        """
+        self.file_system.remove(self.directory / _NAME)
+
 
 Rebuild: TypeAlias = Literal["all", "queues", "none"]
 
