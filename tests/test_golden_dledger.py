@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import read_messages, read_view
+from store_core.answers import check, diff
+from store_core.errors import UnsupportedStoreError
 from store_core.format.columns import COLUMNS
 from tests.golden_rows import table_rows
-from tests.golden_stores import stores_of_kind, unpack
+from tests.golden_stores import stores_of_kind, unpack, unpack_field_case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +90,53 @@ def test_the_log_ends_where_rocketmq_ends_it(store: UnpackedStore) -> None:
     assert store.info["maxPhyOffset"] == rows[-1]["data_end"]
     assert len(store.expected()) == sum(row["messages"] for row in rows)
     assert [False] * (len(rows) - 1) + [True] == [row["is_last"] for row in rows]
+
+
+# ---- a log in several directories
+
+
+@pytest.fixture
+def spread(tmp_path: Path) -> Path:
+    """Unpack a store of RocketMQ 4.9.7 whose DLedger log is in three directories, beside its configuration."""
+    root = unpack_field_case("dledger-multipath", tmp_path) / "store"
+    paths = ",".join(f"{root}/multi/{name}" for name in "abc")
+    (tmp_path / "broker.conf").write_text(
+        f"storePathRootDir={root}\nenableDLegerCommitLog=true\ndLegerSelfId=n0\nstorePathDLedgerCommitLog={paths}\n"
+    )
+    return root
+
+
+def test_a_dledger_log_in_several_directories_is_read_by_its_configuration(
+    spread: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = read_messages(spread, config=tmp_path / "broker.conf", columns=["queue_offset", "body"]).read_all()
+    topics = read_view(spread, "topics", config=tmp_path / "broker.conf", columns=["messages"]).read_all()
+
+    assert list(range(1000)) == rows["queue_offset"].to_pylist()
+    assert [1000] == topics["messages"].to_pylist()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("order", ["abc", "cab"])
+def test_a_dledger_log_in_several_directories_is_read_from_their_list(
+    spread: Path, tmp_path: Path, order: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = read_messages(spread, config=tmp_path / "broker.conf").read_all()
+    rows = read_messages([spread / "multi" / name for name in order]).read_all()
+
+    assert whole.equals(rows)
+    assert 1 == sum("which of its entries are committed is not known" in each.getMessage() for each in caplog.records)
+    assert (
+        read_messages(spread, store_path_commit_log=f"{spread}/multi/a,{spread}/multi/b,{spread}/multi/c")
+        .read_all()
+        .equals(whole)
+    )
+
+
+def test_a_dledger_log_in_several_directories_is_refused_by_name_where_it_is_not_read(
+    spread: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedStoreError, match="DLedger"):
+        check(spread, config=tmp_path / "broker.conf")
+    with pytest.raises(UnsupportedStoreError, match="DLedger"):
+        diff(spread / "multi" / "a", spread / "multi" / "b")

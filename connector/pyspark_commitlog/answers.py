@@ -14,7 +14,7 @@ Examples
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -22,17 +22,18 @@ from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.lake_tables import lake_table
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.replaying import replay_report
+from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.limits import MOST_MESSAGES, TOP
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
-from store_core.answers.message_trace import trace_by
+from store_core.answers.message_trace import TraceOptions, trace_by
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.report import Report
 from store_core.answers.store_bill import bill_by
 from store_core.answers.store_check import check_by
 from store_core.answers.store_dead_letters import dead_letters_by
-from store_core.answers.store_delays import delays_by
+from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
 from store_core.answers.store_producers import producers_by
@@ -43,7 +44,7 @@ from store_core.answers.store_retention import retention_by
 from store_core.answers.store_transactions import transactions_by
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.configured_store import config_of
+from store_core.store.configured_store import config_of, configured_paths, configured_store, told
 
 if TYPE_CHECKING:
     import os
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.billing.bill_report import BillReport
-    from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.exporting.export_report import ExportReport
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from store_core.answers.life.replay_report import ReplayReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
-    from store_core.answers.message_trace import TraceOptions
     from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.redacting.redact_report import RedactReport
@@ -74,7 +73,6 @@ if TYPE_CHECKING:
     from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_dead_letters import DeadLettersOptions
-    from store_core.answers.store_delays import DelaysOptions
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.store_transactions import TransactionsOptions
     from store_core.answers.verdict import Verdict
@@ -159,34 +157,60 @@ class Answer(Generic[AnyReport]):
         return self.report._repr_html_()
 
 
-def bill(spark: SparkSession, store: StorePaths, top: int = TOP) -> Answer[BillReport]:
+def bill(
+    spark: SparkSession, store: StorePaths, top: int = TOP, *, config: str | os.PathLike[str] | None = None
+) -> Answer[BillReport]:
     """Say who uses the disk; see `store_core.answers.bill`."""
+    store = configured_paths(store, config)
     with _engine(spark, "bill") as engine:
         return Answer(spark, bill_by(engine, store, top))
 
 
 def check(
-    spark: SparkSession, path: str | os.PathLike[str], options: CheckOptions | None = None
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    options: CheckOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[CheckReport]:
     """Check a store: commit log, consume queues and key index against each other; see `store_core.answers.check`."""
+    options = told(options or CheckOptions(), config)
     with _engine(spark, "check") as engine:
         return Answer(spark, check_by(engine, path, options))
 
 
-def diff(spark: SparkSession, a: StorePaths, b: StorePaths, options: DiffOptions | None = None) -> Answer[DiffReport]:
+def diff(
+    spark: SparkSession,
+    a: StorePaths,
+    b: StorePaths,
+    options: DiffOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+) -> Answer[DiffReport]:
     """Compare the logs of two stores; see `store_core.answers.diff`."""
+    a, b = configured_paths(a, config), configured_paths(b, config)
     with _engine(spark, "diff") as engine:
         return Answer(spark, diff_by(engine, a, b, options))
 
 
-def producers(spark: SparkSession, store: StorePaths, top: int = TOP) -> Answer[ProducersReport]:
+def producers(
+    spark: SparkSession, store: StorePaths, top: int = TOP, *, config: str | os.PathLike[str] | None = None
+) -> Answer[ProducersReport]:
     """Say what a broker can't tell of producers; see `store_core.answers.producers`."""
+    store = configured_paths(store, config)
     with _engine(spark, "producers") as engine:
         return Answer(spark, producers_by(engine, store, top))
 
 
-def lag(spark: SparkSession, store: StorePaths, options: LagOptions | None = None) -> Answer[LagReport]:
+def lag(
+    spark: SparkSession,
+    store: StorePaths,
+    options: LagOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+) -> Answer[LagReport]:
     """Say how far consumer groups are behind; see `store_core.answers.lag`. Ages need `now` in the options."""
+    store = configured_paths(store, config)
     with _engine(spark, "lag") as engine:
         return Answer(spark, lag_by(engine, store, options))
 
@@ -200,6 +224,7 @@ def export(  # noqa: PLR0913 -- as `store_core.answers.export`, and where to
     allow_loss: bool = False,
     kind: LakeFormat = "parquet",
     table: str | None = None,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[ExportReport]:
     """Export messages into a lake, each once; see `store_core.answers.export`. Every worker must see the directory.
 
@@ -219,20 +244,23 @@ def export(  # noqa: PLR0913 -- as `store_core.answers.export`, and where to
     UnsupportedStoreError
         If the session can't write such a table, saying what it lacks.
     """
+    store = configured_paths(store, config)
     lake = lake_table(spark, kind, Path(into), table)
     with _engine(spark, "export") as engine:
         return Answer(spark, export_by(engine, store, into, topic, allow_loss=allow_loss, table=lake))
 
 
-def prove(
+def prove(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     spark: SparkSession,
     store: StorePaths,
     into: str | os.PathLike[str],
     *,
     kind: LakeFormat = "parquet",
     table: str | None = None,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[ProofReport]:
     """Compare what was exported with the log again; see `store_core.answers.prove`, and `export`."""
+    store = configured_paths(store, config)
     lake = lake_table(spark, kind, Path(into), table)
     with _engine(spark, "prove") as engine:
         return Answer(spark, prove_by(engine, store, into, lake))
@@ -247,23 +275,33 @@ def redact(  # noqa: PLR0913 -- as `store_core.answers.redact`
     text: str | None = None,
     key: str | None = None,
     topic: Sequence[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[RedactReport]:
     """Copy a store without what must not be in it; see `store_core.answers.redact`. Every worker must see the copy."""
+    store = configured_store(store, config)
     redaction = Redaction.of(pattern, text, key, topic)
     with _engine(spark, "redact") as engine:
         return Answer(spark, redact_by(engine, store, into, redaction))
 
 
-def retention(spark: SparkSession, store: StorePaths, options: RetentionOptions) -> Answer[RetentionReport]:
+def retention(
+    spark: SparkSession, store: StorePaths, options: RetentionOptions, *, config: str | os.PathLike[str] | None = None
+) -> Answer[RetentionReport]:
     """Say which files a broker will delete, and when; see `store_core.answers.retention`."""
+    options = options if config is None else replace(options, config=config_of(config, release=options.config.release))
     with _engine(spark, "retention") as engine:
         return Answer(spark, retention_by(engine, store, options))
 
 
 def plan_repair(
-    spark: SparkSession, path: str | os.PathLike[str], options: CheckOptions | None = None
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    options: CheckOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[RepairPlan]:
     """Plan the least that makes the queues and index of a store right; see `store_core.answers.plan_repair`."""
+    options = told(options or CheckOptions(), config)
     with _engine(spark, "plan_repair") as engine:
         return Answer(spark, plan_repair_by(engine, path, options))
 
@@ -290,42 +328,71 @@ def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.Pat
 
 
 def salvage(
-    spark: SparkSession, source: StorePaths, into: str | os.PathLike[str] | None = None, kind: str = "store"
+    spark: SparkSession,
+    source: StorePaths,
+    into: str | os.PathLike[str] | None = None,
+    kind: str = "store",
+    *,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[SalvageReport]:
     """Take every message of a damaged log that proves itself; see `store_core.answers.salvage`.
 
     The target's directory must be seen by every worker, too.
     """
+    source = configured_paths(source, config)
     with _engine(spark, "salvage") as engine:
         return Answer(spark, salvage_by(engine, source, into, kind))
 
 
 def transactions(
-    spark: SparkSession, paths: StorePaths, options: TransactionsOptions | None = None
+    spark: SparkSession,
+    paths: StorePaths,
+    options: TransactionsOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[TransactionsReport]:
     """Tell how the transactions of a store ended; see `store_core.answers.transactions`."""
+    paths = configured_paths(paths, config)
     with _engine(spark, "transactions") as engine:
         return Answer(spark, transactions_by(engine, paths, options))
 
 
-def delays(spark: SparkSession, paths: StorePaths, options: DelaysOptions | None = None) -> Answer[DelaysReport]:
+def delays(
+    spark: SparkSession,
+    paths: StorePaths,
+    options: DelaysOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
+) -> Answer[DelaysReport]:
     """Tell when the delayed messages of a store are due; see `store_core.answers.delays`."""
+    options = told(options or DelaysOptions(), config)
     with _engine(spark, "delays") as engine:
         return Answer(spark, delays_by(engine, paths, options))
 
 
 def trace(
-    spark: SparkSession, paths: StorePaths, what: str, options: TraceOptions | None = None
+    spark: SparkSession,
+    paths: StorePaths,
+    what: str,
+    options: TraceOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[TraceReport]:
     """Tell what happened to a message; see `store_core.answers.trace`."""
+    options = told(options or TraceOptions(), config)
     with _engine(spark, "trace") as engine:
         return Answer(spark, trace_by(engine, paths, what, options))
 
 
 def dead_letters(
-    spark: SparkSession, paths: StorePaths, options: DeadLettersOptions | None = None
+    spark: SparkSession,
+    paths: StorePaths,
+    options: DeadLettersOptions | None = None,
+    *,
+    config: str | os.PathLike[str] | None = None,
 ) -> Answer[DeadLettersReport]:
     """Tell which messages consumers gave up; see `store_core.answers.dead_letters`."""
+    paths = configured_paths(paths, config)
     with _engine(spark, "dead letters") as engine:
         return Answer(spark, dead_letters_by(engine, paths, options))
 

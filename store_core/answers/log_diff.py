@@ -9,6 +9,7 @@ import numpy as np
 
 from store_core.answers.diff_merge import merge, merge_records
 from store_core.answers.local_engine import local_engine
+from store_core.store.configured_store import configured_paths
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.diff.log_pair import LogPair
 from store_core.store.diff.record_digests import DIGESTED, Unmatched, digested_records, unmatched_records
@@ -16,6 +17,7 @@ from store_core.store.diff.segment_diff import DiffPart, DiffPartial, PartSide, 
 from store_core.store.least_value import check_least
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.answers.diff_report import DiffReport
@@ -125,11 +127,12 @@ def diff_by(engine: Engine, a: StorePaths, b: StorePaths, options: DiffOptions |
     return engine.run(job) if isinstance(job, DiffJob) else engine.run_grouped(job)
 
 
-def diff(
+def diff(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     a: StorePaths,
     b: StorePaths,
     options: DiffOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> DiffReport:
@@ -143,6 +146,8 @@ def diff(
     a, b : path or sequence of paths
         As of `store_core.read_messages`.
     options : DiffOptions, optional
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -166,5 +171,6 @@ def diff(
     >>> report = diff("/data/master", "/data/slave")  # doctest: +SKIP
     >>> print(report.to_text())  # doctest: +SKIP
     """
+    a, b = configured_paths(a, config), configured_paths(b, config)
     with local_engine(processes, on_progress) as engine:
         return diff_by(engine, a, b, options)

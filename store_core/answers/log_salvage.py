@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from store_core.answers.local_engine import local_engine
 from store_core.answers.salvage_report import SalvageFacts, SalvageReport
 from store_core.files.store_path import store_roots
+from store_core.store.configured_store import configured_paths
 from store_core.store.salvage.grades import FoundBy, PropertyCrc
 from store_core.store.salvage.salvage_format import SalvageFormat
 from store_core.store.salvage.salvage_output import PIECES, NewLog, SalvageOutput, write_piece
@@ -100,11 +101,12 @@ def salvage_by(
         return report
 
 
-def salvage(
+def salvage(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     source: StorePaths,
     into: str | os.PathLike[str] | None = None,
     kind: str = "store",
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> SalvageReport:
@@ -122,6 +124,8 @@ def salvage(
     kind : str
         ``"store"``: a store with a new log, whose records keep everything but their physical offset. ``"parquet"``: a
         directory with a file for each segment, a row per message with its grade.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -147,6 +151,7 @@ def salvage(
     >>> report = salvage("/data/store", "/data/salvaged")  # doctest: +SKIP
     >>> print(report.to_text())  # doctest: +SKIP
     """
+    source = configured_paths(source, config)
     with local_engine(processes, on_progress) as engine:
         return salvage_by(engine, source, into, kind)
 

@@ -28,6 +28,7 @@ from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
+from store_core.store.configured_store import configured_paths, told
 from store_core.store.read.one_message import meanings_of
 from store_core.store.read.option_values import ReadMode
 from store_core.views.store_root import root_of
@@ -67,11 +68,12 @@ class TraceOptions:
     release: Release = DEFAULT_RELEASE
 
 
-def trace(
+def trace(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     paths: StorePaths,
     what: str,
     options: TraceOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> TraceReport:
@@ -88,6 +90,8 @@ def trace(
     what : str
         A key, a unique key, an offset message id, or ``TOPIC/QUEUE/OFFSET``.
     options : TraceOptions, optional
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -106,6 +110,7 @@ def trace(
     >>> from store_core.answers import trace
     >>> print(trace("/data/store", "order-4711").to_text())  # doctest: +SKIP
     """
+    options = told(options or TraceOptions(), config)
     with local_engine(processes, on_progress) as engine:
         return trace_by(engine, paths, what, options)
 
@@ -113,6 +118,7 @@ def trace(
 def trace_by(engine: Engine, paths: StorePaths, what: str, options: TraceOptions | None = None) -> TraceReport:
     """Tell what happened to a message, on an engine; see `trace`."""
     chosen = options or TraceOptions()
+    paths = configured_paths(paths, chosen.broker_config)
     root = root_of(paths)
     return _Tracing(engine, paths, root, chosen).report(what)
 

@@ -19,9 +19,11 @@ from store_core.files.config_paths import TOPICS_FILE
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_path import list_segments, store_roots, usual_size
 from store_core.format.utc_day import iso_day
+from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
 
     from store_core.answers.scanning.group_table import GroupTable
@@ -97,7 +99,12 @@ def bill_by(engine: Engine, store: StorePaths, top: int = TOP) -> BillReport:
 
 
 def bill(
-    store: StorePaths, top: int = TOP, *, processes: int = 1, on_progress: ProgressSink | None = None
+    store: StorePaths,
+    top: int = TOP,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
 ) -> BillReport:
     """Total bytes and messages by topic, queue, tags, producer and day, and say which of them are dead.
 
@@ -111,6 +118,8 @@ def bill(
         As of `store_core.read_messages`.
     top : int
         Rows of each table, the largest; one more has the totals of all others.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -128,6 +137,7 @@ def bill(
     >>> report = bill("/data/store")  # doctest: +SKIP
     >>> report.tables["topics"].to_pylist()[0]["bytes"]  # doctest: +SKIP
     """
+    store = configured_paths(store, config)
     with local_engine(processes, on_progress) as engine:
         return bill_by(engine, store, top)
 

@@ -34,7 +34,7 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import absolute_path_of, list_segments, path_of
 from store_core.format.counted import counted
 from store_core.queue.index.index_files import INDEX_DIRECTORY
-from store_core.store.configured_store import configured_store
+from store_core.store.configured_store import configured_store, told
 from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -85,10 +85,11 @@ _NO_INDEX_FILE: Final = (
 )
 
 
-def check(
+def check(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     path: str | os.PathLike[str],
     options: CheckOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
     clock: Clock | None = None,
@@ -105,6 +106,8 @@ def check(
     path : path
         The store root.
     options : CheckOptions, optional
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         As for `store_core.rebuild_consume_queue`.
     on_progress : callable, optional
@@ -124,6 +127,7 @@ def check(
     >>> report = check(store)  # doctest: +SKIP
     >>> print(report.to_text())  # doctest: +SKIP
     """
+    options = told(options or CheckOptions(), config)
     with local_engine(processes, on_progress) as engine:
         return check_by(engine, path, options, clock=clock)
 

@@ -29,10 +29,12 @@ from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
 from store_core.format.near_name import did_you_mean, known_names
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
+from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -68,6 +70,7 @@ def dead_letters(
     paths: StorePaths,
     options: DeadLettersOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> DeadLettersReport:
@@ -81,6 +84,8 @@ def dead_letters(
     paths : path or sequence of paths
         As of `store_core.read_messages`.
     options : DeadLettersOptions, optional
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -97,6 +102,7 @@ def dead_letters(
     >>> from store_core.answers import dead_letters
     >>> print(dead_letters("/data/store").to_text())  # doctest: +SKIP
     """
+    paths = configured_paths(paths, config)
     with local_engine(processes, on_progress) as engine:
         return dead_letters_by(engine, paths, options)
 

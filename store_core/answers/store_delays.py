@@ -34,6 +34,7 @@ from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.format.table_time import table_time
+from store_core.store.configured_store import configured_paths, told
 from store_core.store.least_value import check_least
 from store_core.store.read.last_rows import last_rows
 from store_core.store.read.store_time import check_calendar_time
@@ -84,10 +85,11 @@ class DelaysOptions:
     release: Release = DEFAULT_RELEASE
 
 
-def delays(
+def delays(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     paths: StorePaths,
     options: DelaysOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
     clock: Clock | None = None,
@@ -102,6 +104,8 @@ def delays(
     paths : path or sequence of paths
         As of `store_core.read_messages`.
     options : DelaysOptions, optional
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -119,6 +123,7 @@ def delays(
     >>> from store_core.answers import delays
     >>> print(delays("/data/store").to_text())  # doctest: +SKIP
     """
+    options = told(options or DelaysOptions(), config)
     with local_engine(processes, on_progress) as engine:
         return delays_by(engine, paths, options, clock=clock)
 
@@ -131,6 +136,7 @@ def delays_by(
     check_calendar_time("at", chosen.at)
     check_least(0, late_after=chosen.late_after, most_rows=chosen.most_rows)
     levels = delay_levels(chosen.broker_config, chosen.release)
+    paths = configured_paths(paths, chosen.broker_config)
     root = root_of(paths)
     # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
     delivered, notes = delay_offsets(root, chosen.release)

@@ -24,6 +24,7 @@ from store_core.errors import (
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import store_roots
+from store_core.store.configured_store import configured_paths
 from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
 from store_core.store.export.segment_totals import totals_by_segment
 from store_core.store.outside import check_nothing_else, check_outside
@@ -113,6 +114,7 @@ def export(  # noqa: PLR0913 -- the options of an export
     topic: Sequence[str] | None = None,
     *,
     allow_loss: bool = False,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> ExportReport:
@@ -132,6 +134,8 @@ def export(  # noqa: PLR0913 -- the options of an export
         The only topics that are exported; the same for all exports into a directory.
     allow_loss : bool
         Whether to go on if something is gone that was not exported yet, as by retention; the report says how much.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes, on_progress
         As of `store_core.answers.bill`.
 
@@ -152,6 +156,7 @@ def export(  # noqa: PLR0913 -- the options of an export
     >>> export("/data/store", "/data/lake").found.messages  # doctest: +SKIP
     >>> prove("/data/store", "/data/lake").verdict  # doctest: +SKIP
     """
+    store = configured_paths(store, config)
     with local_engine(processes, on_progress) as engine:
         return export_by(engine, store, into, topic, allow_loss=allow_loss)
 
@@ -174,6 +179,7 @@ def prove(
     store: StorePaths,
     into: str | os.PathLike[str],
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> ProofReport:
@@ -186,6 +192,8 @@ def prove(
     ----------
     store, into
         As of `export`.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes, on_progress
         As of `store_core.answers.bill`.
 
@@ -194,6 +202,7 @@ def prove(
     StoreError
         If nothing was exported there, or the ledger is damaged.
     """
+    store = configured_paths(store, config)
     with local_engine(processes, on_progress) as engine:
         return prove_by(engine, store, into)
 

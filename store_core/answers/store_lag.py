@@ -22,6 +22,7 @@ from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
 from store_core.format.iso_time import iso_time
+from store_core.store.configured_store import configured_paths
 from store_core.store.read.read_plan import log_end_at
 from store_core.store.read.record_times import RecordTimes
 from store_core.views.bounds_finder import QueueSource
@@ -30,6 +31,7 @@ from store_core.views.queue_spans import QueueSpans
 from store_core.views.store_root import root_of, whole_log
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.answers.lagging.queue_lag import QueueLag
@@ -206,6 +208,7 @@ def lag(
     store: StorePaths,
     options: LagOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> LagReport:
@@ -222,6 +225,8 @@ def lag(
     store : path or sequence of paths
         The store's root, with the broker's ``config`` in it.
     options : LagOptions, optional
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -247,5 +252,6 @@ def lag(
     >>> report = lag("/data/store", LagOptions.of(group=["billing"], most_messages=10))  # doctest: +SKIP
     >>> print(report.to_text())  # doctest: +SKIP
     """
+    store = configured_paths(store, config)
     with local_engine(processes, on_progress) as engine:
         return lag_by(engine, store, options)

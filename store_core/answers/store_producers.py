@@ -21,10 +21,12 @@ from store_core.answers.producing.producers_report import ProducersFacts, Produc
 from store_core.answers.producing.send_scan import SendScan, SendTotals
 from store_core.answers.scanning.log_buckets import percentiles
 from store_core.answers.scanning.message_scan import Scanned
+from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
@@ -123,7 +125,12 @@ def producers_by(engine: Engine, store: StorePaths, top: int = TOP) -> Producers
 
 
 def producers(
-    store: StorePaths, top: int = TOP, *, processes: int = 1, on_progress: ProgressSink | None = None
+    store: StorePaths,
+    top: int = TOP,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
 ) -> ProducersReport:
     """Say what a broker can't tell of producers: skewed clocks, messages sent twice, wrong order, sizes.
 
@@ -138,6 +145,8 @@ def producers(
         As of `store_core.read_messages`.
     top : int
         Rows of each table.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes, on_progress
         As of `store_core.answers.bill`.
 
@@ -154,6 +163,7 @@ def producers(
     >>> report = producers("/data/store")  # doctest: +SKIP
     >>> report.found.duplicate_keys  # doctest: +SKIP
     """
+    store = configured_paths(store, config)
     with local_engine(processes, on_progress) as engine:
         return producers_by(engine, store, top)
 

@@ -20,6 +20,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
 from store_core.files.store_path import check_plain, list_segments
+from store_core.store.configured_store import configured_store
 from store_core.store.new_directory import NewDirectory, named_places, places_beside
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -83,6 +84,7 @@ def redact(  # noqa: PLR0913 -- what is redacted, one of four
     text: str | None = None,
     key: str | None = None,
     topic: Sequence[str] | None = None,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
 ) -> RedactReport:
@@ -108,6 +110,8 @@ def redact(  # noqa: PLR0913 -- what is redacted, one of four
         Messages with this key or unique key, whose whole bodies are replaced. Keys stay.
     topic : sequence of str
         Topics, all of whose bodies are replaced.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes, on_progress
         As of `store_core.answers.bill`.
 
@@ -129,6 +133,7 @@ def redact(  # noqa: PLR0913 -- what is redacted, one of four
     >>> report = redact("/data/store", "/data/clean", text="jane@example.org")  # doctest: +SKIP
     >>> report.found.digest  # doctest: +SKIP
     """
+    store = configured_store(store, config)
     redaction = Redaction.of(pattern, text, key, topic)
     with local_engine(processes, on_progress) as engine:
         return redact_by(engine, store, into, redaction)

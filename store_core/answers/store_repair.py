@@ -24,7 +24,7 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
 from store_core.files.store_path import path_of
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
-from store_core.store.configured_store import check_log_is_certain
+from store_core.store.configured_store import check_log_is_certain, told
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.output_directory import OutputDirectory
@@ -44,10 +44,11 @@ __all__ = ["plan_repair", "plan_repair_by", "repair", "repair_by"]
 _LOG_KINDS: Final = (FindingKind.LOG_LAYOUT, FindingKind.LOG_DAMAGE, FindingKind.LOG_CRC)
 
 
-def plan_repair(
+def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     path: str | os.PathLike[str],
     options: CheckOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
     clock: Clock | None = None,
@@ -60,6 +61,8 @@ def plan_repair(
         The store root.
     options : CheckOptions, optional
         Without `topic`: a repair is of the whole store.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         As for `store_core.rebuild_consume_queue`.
     on_progress : callable, optional
@@ -85,6 +88,7 @@ def plan_repair(
     >>> plan = plan_repair(store)  # doctest: +SKIP
     >>> print(plan.to_text())  # doctest: +SKIP
     """
+    options = told(options or CheckOptions(), config)
     with local_engine(processes, on_progress) as engine:
         return plan_repair_by(engine, path, options, clock=clock)
 

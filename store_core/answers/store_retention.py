@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
@@ -26,11 +26,13 @@ from store_core.format.iso_time import iso_time
 from store_core.format.table_time import table_time
 from store_core.format.utc_day import DAY_MS
 from store_core.store.clean.disk_space import DiskLimits
+from store_core.store.configured_store import config_of, configured_paths
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.segment_start import first_store_timestamp, has_record
 from store_core.views.store_root import root_of, whole_log
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
@@ -84,6 +86,7 @@ class RetentionJob:
     """
 
     def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
+        store = configured_paths(store, options.config)
         root = root_of(store, StoreUse.READ_QUEUES)
         self.options = options
         self.root = root
@@ -210,7 +213,12 @@ def retention_by(engine: Engine, store: StorePaths, options: RetentionOptions) -
 
 
 def retention(
-    store: StorePaths, options: RetentionOptions, *, processes: int = 1, on_progress: ProgressSink | None = None
+    store: StorePaths,
+    options: RetentionOptions,
+    *,
+    config: str | os.PathLike[str] | None = None,
+    processes: int = 1,
+    on_progress: ProgressSink | None = None,
 ) -> RetentionReport:
     """Say which files a broker will delete, when and why, and which messages nobody will have consumed by then.
 
@@ -225,6 +233,8 @@ def retention(
         The store's root; modification times have to be those of the broker's files.
     options : RetentionOptions
         With the present time: this package reads no clock here.
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -246,6 +256,7 @@ def retention(
     >>> options = RetentionOptions.of("2024-05-01T12:00:00Z", file_reserved_time=48)
     >>> print(retention("/data/store", options).to_text())  # doctest: +SKIP
     """
+    options = options if config is None else replace(options, config=config_of(config, release=options.config.release))
     with local_engine(processes, on_progress) as engine:
         return retention_by(engine, store, options)
 

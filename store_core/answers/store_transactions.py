@@ -36,11 +36,13 @@ from store_core.format.iso_time import iso_time
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.table_time import table_time
+from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.store.read.store_time import check_calendar_time
 from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
@@ -81,10 +83,11 @@ class TransactionsOptions:
     release: str = DEFAULT_RELEASE
 
 
-def transactions(
+def transactions(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     paths: StorePaths,
     options: TransactionsOptions | None = None,
     *,
+    config: str | os.PathLike[str] | None = None,
     processes: int = 1,
     on_progress: ProgressSink | None = None,
     clock: Clock | None = None,
@@ -99,6 +102,8 @@ def transactions(
     paths : path or sequence of paths
         As of `store_core.read_messages`.
     options : TransactionsOptions, optional
+    config : path, optional
+        The broker's configuration, as of option `config` of `store_core.read_messages`.
     processes : int
         1 is this process alone. More are started by ``spawn``, so a script has to call this below
         ``if __name__ == "__main__":``.
@@ -116,6 +121,7 @@ def transactions(
     >>> from store_core.answers import transactions
     >>> print(transactions("/data/store").to_text())  # doctest: +SKIP
     """
+    paths = configured_paths(paths, config)
     with local_engine(processes, on_progress) as engine:
         return transactions_by(engine, paths, options, clock=clock)
 

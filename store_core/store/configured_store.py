@@ -7,8 +7,9 @@ A path that is no root says by itself which log is meant, and so do several path
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import MEMBER_PREFIX, data_directory, dledger_logs
@@ -22,10 +23,14 @@ from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.store_layout import log_place
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
 
-__all__ = ["check_log_is_certain", "config_of", "configured_paths", "configured_store"]
+Options = TypeVar("Options", bound="DataclassInstance")
+
+__all__ = ["check_log_is_certain", "config_of", "configured_paths", "configured_store", "told"]
 
 
 def config_of(
@@ -48,6 +53,11 @@ def config_of(
         else:
             config = MessageStoreConfig.from_properties(config, release)
     return config if store_path_commit_log is None else config.with_log(store_path_commit_log)
+
+
+def told(options: Options, config: str | os.PathLike[str] | None) -> Options:
+    """Return options of an answer that have a broker's configuration with another one, if it is given."""
+    return options if config is None else replace(options, broker_config=config)
 
 
 def check_log_is_certain(

@@ -59,7 +59,7 @@ def is_small(source: AppendSource) -> bool:
     read = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
     if read.times is not None or any(parse_url(path, NO_SETTINGS) for path in read.paths):
         return False  # only a session has a time zone
-    listing = list_segments(read.paths, reads_entries=True, storage=NO_SETTINGS)
+    listing = list_segments(read.read.configured(read.paths), reads_entries=True, storage=NO_SETTINGS)
     return sum(segment.size for segment in listing.segments) <= _SMALL["store"]
 
 

@@ -70,7 +70,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             If the options are not those of a stream, or there is no log.
         """
         self._check()
-        TopicWatch.of(self._paths, self._options.common.read.named_topics).warn_before_read()
+        read = self._options.common.read
+        TopicWatch.of(read.configured(self._paths), read.named_topics).warn_before_read()
         return self._follower.initial(at_end=self._options.starts_at_end).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
