@@ -39,7 +39,7 @@ READ_OPTIONS: Final = (
         DEFAULT_RELEASE,
         "what",
         f"the RocketMQ that serves the store: {shown_releases()}; `4.3` stands for all up to 4.9.0. They read some "
-        "properties differently; a warning says so if the store seems to be of the other kind",
+        "properties differently; `commitlog check` tells which one served a store",
     ),
     Option(
         "storage",

@@ -44,7 +44,6 @@ from store_core.store.read.option_values import ReadMode
 from store_core.store.read.range_splits import with_picks
 from store_core.store.read.ranges import ReadRange
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.release_evidence import release_note
 from store_core.store.read.segment_start import first_store_timestamp, has_record
 from store_core.store.read.tail_end import find_tail_end
 
@@ -215,10 +214,6 @@ class _Planner:
             self._note_start()
             found, explanation = self._look_up.looked_up(self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
-        is_local = all(segment.is_plain for segment in self._segments)
-        contradiction = self._release_note() if ranges and is_local else None
-        if contradiction is not None:
-            self._note(contradiction)
         explanation = replace(explanation.for_ranges(ranges), planned=self._traffic.moved)
         _log.info("%s", explanation.line)
         missing = missing_ranges(self._segments)
@@ -300,9 +295,6 @@ class _Planner:
             if part.torn_end:
                 torn.insert(0, part)
         return torn
-
-    def _release_note(self) -> str | None:
-        return release_note(self._segments, self._options.release)
 
     def _up_to(self, part: ReadRange, end: SegmentEnd) -> ReadRange:
         """End a range where its segment's records end, or its torn tail, if that becomes rows."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store's files show about its release: noted where properties would be read differently, and never wrongly."""
+"""What a store's files show of a release that parsed properties as RocketMQ did up to 4.9.0, and never wrongly."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import ReadOptions, plan_ranges, read_messages
+from store_core.answers.checking.told_release import evidence_of_old_parser
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_path import list_segments
-from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.read.release_evidence import release_note
 from tests.builders import LogBuilder, blank_record
-from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.store_core.queue.index_builders import index_service, request, rules
 
 if TYPE_CHECKING:
@@ -32,29 +29,16 @@ SIZE = 1024
 USUAL = 40 + 4 * 5_000_000 + 20 * 20_000_000
 
 
-def note(path: Path, release: str = "5.3") -> str | None:
-    return release_note(list_segments(path).segments, release)
-
-
-def notes(path: Path, release: str) -> list[str]:
-    """Return the notes of a plan that are about releases."""
-    plan = plan_ranges(path, ReadOptions.parse(release=release, mode="PERMISSIVE"))
-    return [text for text in plan.notes if "the store looks as if" in text]
+def note(path: Path) -> str | None:
+    return evidence_of_old_parser(list_segments(path).segments)
 
 
 # ------------------------------------------------------------------------------------------------------- golden stores
 
 
 @pytest.mark.golden
-def test_a_store_is_noted_if_it_is_read_with_the_other_parser(golden_store: UnpackedStore) -> None:
-    found = {release: notes(golden_store.root, release) for release in ("4.3", "4.9", "5.3")}
-
-    noted = {release: len(texts) for release, texts in found.items() if texts}
-    release = golden_store.golden.release
-    told = {"4.3": {"4.9": 1, "5.3": 1}, "4.9": {}}.get(release, {"4.3": 1})
-    assert noted == told
-    other = "4.3" if release == "4.3" else DEFAULT_RELEASE
-    assert all(f"write release={other}." in text for texts in found.values() for text in texts)
+def test_a_store_tells_the_parser_of_its_release(golden_store: UnpackedStore) -> None:
+    assert (golden_store.golden.release == "4.3") is (note(golden_store.root) is not None)
 
 
 @pytest.mark.golden
@@ -62,37 +46,7 @@ def test_no_part_of_a_store_says_another_release(golden_store: UnpackedStore) ->
     """The log alone shows less, but correctly."""
     is_old = golden_store.golden.release == "4.3"
     for part in [golden_store.root / "commitlog", *golden_store.segments]:
-        segments = list_segments(part).segments
-        alone = [release_note(segments, release) for release in ("4.3", "5.3")]
-        assert alone[0] is None or golden_store.golden.release not in ("4.3", "4.9")
-        assert alone[1] is None or is_old
-
-
-@pytest.mark.golden
-@pytest.mark.parametrize(
-    "name", ["5.3.3/delay", *filter(newer_store, ("5.5.0/tx", "5.3.3/timer", "5.3.3/rocksdb-aged"))]
-)
-def test_stores_of_5_say_so(name: str, golden_directory: Path) -> None:
-    root = unpack(newer_store(name) or find_golden_store(name), golden_directory).root
-
-    assert note(root) is None
-    assert f"{root / 'abort.bak'} is there" in str(note(root, "4.3"))
-
-
-def test_one_warning_per_read_names_the_evidence_and_what_to_write(
-    golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
-) -> None:
-    root = golden("4.3.0/tx").root
-    index = max((root / "index").iterdir())
-
-    read_messages(root, columns="topic").read_all()
-
-    (text,) = [record.getMessage() for record in caplog.records]
-    assert text.startswith(f"the store looks as if RocketMQ 4.9.0 or earlier had written it: {index} counts ")
-    assert "a value that holds the byte 1" in text
-    assert text.endswith("write release=4.3.")
-    read_messages(root, columns="topic", release="4.3").read_all()
-    assert len(caplog.records) == 1
+        assert note(part) is None or is_old
 
 
 def test_a_closed_segment_tells_without_a_store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
@@ -125,7 +79,6 @@ def test_an_index_tells_by_its_counts(tmp_path: Path, release: str, entries: int
     indexed(tmp_path, release, entries=entries)
 
     assert is_noted is (note(tmp_path) is not None)
-    assert note(tmp_path, "4.3") is None
 
 
 @pytest.mark.parametrize("keys", [1, 2])
@@ -153,15 +106,6 @@ def test_an_empty_newest_index_file_leaves_the_word_to_the_one_before(tmp_path: 
     path.with_name("99991231235959999").write_bytes(bytes(path.stat().st_size))
 
     assert f"{path} counts 24 slots" in str(note(tmp_path))
-
-
-def test_a_store_that_a_later_release_opened_is_its_own(tmp_path: Path) -> None:
-    indexed(tmp_path, "4.3")
-    (tmp_path / "abort.bak").touch()
-
-    assert note(tmp_path) is None
-    assert f"{tmp_path / 'abort.bak'} is there" in str(note(tmp_path, "4.3"))
-    assert f"write release={DEFAULT_RELEASE}." in str(note(tmp_path, "4.3"))
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +176,6 @@ def test_a_blank_record_that_repeats_the_record_before_it_tells(tmp_path: Path) 
     path = closed(tmp_path, bytes)
 
     assert f"in {path} the bytes after the blank record" in str(note(tmp_path))
-    assert note(tmp_path, "4.3") is None
 
 
 def shifted(record: bytes) -> bytes:
