@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 __all__ = ["CheckedStore", "check", "check_by", "checked_by"]
 
 
+_MOST_LOOKS: Final = 6
+"""How often a live store is looked at before keys count as missing from an index that stands still."""
+
 _ATTEMPTS: Final = 100
 """How often a check begins again because a broker deleted a segment meanwhile; each time there is one less."""
 
@@ -164,11 +167,16 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
 
         def look(release: Release) -> CheckedStore:
             given = partial(_look, engine, path, replace(options, release=release), clock)
-            first = given(None, is_ours=is_ours, is_log_alone=is_log_alone)
+            first = found = given(None, is_ours=is_ours, is_log_alone=is_log_alone)
             if not (first.tally.counts and first.bounds.moment):
                 return first
             # What only seems wrong because a broker was writing is not there when it is looked at again.
-            return given(first.bounds.moment, is_ours=is_ours, is_log_alone=is_log_alone).seen_again(first)
+            for _ in range(_MOST_LOOKS - 1):
+                again = given(first.bounds.moment, is_ours=is_ours, is_log_alone=is_log_alone)
+                found = again.seen_again(found)
+                if not found.is_index_waited_for(first):
+                    break
+            return found
 
         if options.release is not None:
             return look(cast("Release", options.release)).because(ASKED_FOR)
@@ -255,6 +263,15 @@ class CheckedStore:
         """Return the check with a report that says why this release was followed."""
         found = replace(self.report.found, release_why=why)
         return replace(self, report=CheckReport.of_tally(found, self.tally, self.certificates))
+
+    def is_index_waited_for(self, first: Self) -> bool:
+        """Whether keys are missing from an index that stood still since a first look, while the log grew.
+
+        A writer may gather entries for some seconds, so that alone is no finding yet.
+        """
+        now, then = self.bounds.moment, first.bounds.moment
+        is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
+        return is_missing and now is not None and then is not None and now.is_index_behind(then)
 
     def seen_again(self, earlier: Self) -> Self:
         """Return the check with only those findings that an earlier one also has."""

@@ -41,6 +41,9 @@ _IDLE_SECONDS: Final = 0.1
 _GATHER_SECONDS: Final = 0.002
 """How long it lets records accumulate: the overhead of a batch equals some dozen records."""
 
+_WRITE_BACK_SECONDS: Final = 0.5
+"""How long keys may be missing from the index file, for readers of the disk, while there is always more to dispatch."""
+
 _LAZY_SECONDS: Final = 0.02
 """The same if there are no listeners: readers of this store dispatch what they need themselves, so puts go first."""
 
@@ -196,10 +199,14 @@ class ReputMessageService(ServiceThread):
         return StoredFile(np.frombuffer(view, np.uint8), file.file_from_offset, self._rules)
 
     def _reput_all(self, *, gather: bool) -> None:
+        written = self._clock.monotonic()
         while self.behind > 0:
             buffer = self._select()
             if buffer is None or not self._reput_buffer(buffer, gather=gather):
                 break
+            if not gather and self._clock.monotonic() - written > _WRITE_BACK_SECONDS:
+                self._dispatcher.write_back()
+                written = self._clock.monotonic()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

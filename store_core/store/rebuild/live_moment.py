@@ -94,6 +94,10 @@ class LiveMoment:
         ends = dispatched, indexed, log_end, indexed if has_moved else both
         return cls(store, *(min(end, log_end) for end in ends))
 
+    def is_index_behind(self, earlier: LiveMoment) -> bool:
+        """Return whether the index ends where it ended at an earlier moment, though the log has grown."""
+        return self.index_end == earlier.index_end and self.log_end > earlier.log_end
+
     def judges(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which physical offsets of units, read until now, can be judged: those that are not newer."""
         is_judged: npt.NDArray[np.bool_] = offsets < self.log_end

@@ -18,9 +18,12 @@ from store_core.answers.checking.tally import Tally
 from store_core.answers.store_check import check_by
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.queue.index.index_files import IndexFiles
+from store_core.queue.index.index_service import IndexService
 from store_core.store.parts import InProcess
 from store_core.store.read import read_plan
 from store_core.store.rebuild import live_moment
+from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
 from tests.golden_stores import golden_stores
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
+    from store_core.queue.queue_rules import QueueRules
     from store_core.store.read.read_plan import ReadPlan
     from tests.golden_stores import UnpackedStore
     from tests.store_core.answers.planting import Fault
@@ -147,6 +152,37 @@ def test_a_fault_is_found_in_a_store_that_a_broker_holds(
             report = check(tmp_path / "store", CheckOptions(release=release))
 
         assert counts_of(expected) == report.counts
+
+
+@pytest.mark.parametrize("gathers_until", [2, 4, None])
+def test_keys_are_missing_from_an_index_that_stands_still_only_after_many_looks(
+    gathers_until: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments: list[LiveMoment] = []
+    take = LiveMoment.take
+
+    def noted(store: Path, rules: QueueRules, clock: Clock, earlier: LiveMoment | None = None) -> LiveMoment:
+        moments.append(take(store, rules, clock, earlier))
+        return moments[-1]
+
+    def gathered(index: IndexService) -> None:
+        if gathers_until is not None and len(moments) >= gathers_until:
+            IndexFiles.write_back(index)
+
+    with DefaultMessageStore.open(tmp_path / "store", replace(CONFIG, max_index_num=20_000)) as store:
+        writer = Writer(store)
+        writer.write(201)
+        with monkeypatch.context() as patched:
+            patched.setattr(IndexService, "write_back", gathered)
+            patched.setattr(LiveMoment, "take", noted)
+            writer.write(20)
+            report = check_by(Writing(writer), tmp_path / "store")
+
+    if gathers_until is None:
+        assert ["index_missing"] == list(report.counts)
+    else:
+        assert {} == report.counts
+        assert gathers_until <= len(moments)
 
 
 # ---- an index file whose header is older than its slots

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,7 @@ from store_core.store.dispatch.reput import ReputMessageService
 from store_core.store.state.running_flags import RunningFlag
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.budgets import budget
-from tests.builders import Record, blank_record
+from tests.builders import LogBuilder, Record, blank_record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message
 
@@ -484,3 +485,36 @@ def test_checkpoint_is_written_when_it_has_changed(tmp_path: Path) -> None:
 
     assert 7 == StoreCheckpoint(tmp_path, disk).load().physic_msg_timestamp
     assert 1.0 == clock.seconds
+
+
+class Slow(Seen):
+    """A dispatcher that takes its time, and notes when it writes to the index file."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.written: list[float] = []
+
+    def dispatch_batch(self, batch: DispatchBatch, *, gather: bool) -> None:
+        super().dispatch_batch(batch, gather=gather)
+        self.clock.advance(0.2)
+
+    def write_back(self) -> None:
+        self.written.append(self.clock.seconds)
+
+
+def test_keys_reach_the_index_file_though_there_is_always_more_to_dispatch(tmp_path: Path) -> None:
+    """Who reads the disk finds what was dispatched half a second ago, however long a writer goes on."""
+    log = LogBuilder(SIZE)
+    for _ in range(20):
+        log.append(b"body")
+        log.roll()
+    root, clock = log.write(tmp_path), FakeClock()
+    queue = MappedFileQueue(SegmentPaths((root / "commitlog",)), SIZE, OsFileSystem(), clock)
+    queue.load("5.3")
+    slow = Slow(clock)
+    ReputMessageService(queue, slow, QueueRules(), clock, lambda: queue.max_offset).run_once()  # type: ignore[arg-type]  # as above
+
+    assert 20 == slow.dispatched
+    assert all(later - earlier < 0.9 for earlier, later in pairwise([0.0, *slow.written]))
+    assert slow.written[-1] == clock.seconds
