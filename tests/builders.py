@@ -44,6 +44,11 @@ def pack_properties(properties: Mapping[str, str]) -> bytes:
     return "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
 
 
+def in_batch(own: str, batch: str, key: str = "k") -> bytes:
+    """Return the properties of a message of a client's batch, as RocketMQ 4.8 to 5.4 stores them."""
+    return f"KEYS\x01{key}\x02UNIQ_KEY\x01{own}\x02WAIT\x01true\x02UNIQ_KEY\x01{batch}\x02".encode()
+
+
 def pack_host(ip: str, port: int) -> bytes:
     return ipaddress.ip_address(ip).packed + struct.pack(">i", port)
 

@@ -19,13 +19,12 @@ __all__ = ["message_rows", "table_rows"]
 _OF_RECORDS = (
     "_corrupt_record",
     "properties_string",
-    "store_timestamp_ms",
-    "born_timestamp_ms",
+    "uniq_msg_id",
     "dledger_index",
     "dledger_term",
     "dledger_committed",
 )
-"""What a decoded message does not have: bytes, times as stored, and what an entry of a DLedger log says."""
+"""What a decoded message does not have: bytes, and what an entry of a DLedger log says."""
 
 _PLAIN_COLUMNS = (
     "topic",

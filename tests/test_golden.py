@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,26 @@ def batch_rows(segment: Path, parser: PropertyParser, *, decompress: bool) -> li
     decoded.batch.validate(full=True)
     assert decoded.batch.column("_corrupt_record").null_count == len(decoded.positions)
     return table_rows(decoded.batch)
+
+
+def test_the_id_that_a_producer_got_is_the_first_unique_key(golden_store: UnpackedStore) -> None:
+    """The last one, which RocketMQ reads, is that of the batch in messages of a client's batch."""
+    first = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x01\x02]+)")
+    found = [first.search(packed) for packed in golden_store.raw_properties()]
+    columns = [
+        decode_batch(
+            np.fromfile(segment, np.uint8),
+            scan(np.fromfile(segment, np.uint8), start_offset=int(segment.name)).starts,
+            ["uniq_msg_id"],
+            segment=segment.name,
+            start_offset=int(segment.name),
+        )
+        .batch["uniq_msg_id"]
+        .to_pylist()
+        for segment in golden_store.segments
+    ]
+
+    assert list(chain.from_iterable(columns))[: len(found)] == [each and each[1].decode() for each in found]
 
 
 @pytest.mark.parametrize("decompress", [False, True])

@@ -167,9 +167,13 @@ class _Tracing:
         """Return the records of the messages that a word means, in log order."""
         for meaning in meanings_of(what, self.options.kind):
             rows, notes = self._read(self._as_asked(meaning))
-            if rows and "key" not in meaning:
+            is_of_batch = bool(rows) and _is_of_batch(rows[0]) and meaning.get("key") in (None, rows[0]["uniq_msg_id"])
+            if rows and ("key" not in meaning or is_of_batch):
+                asked = rows[0]["msg_id"]
                 rows, more = self._read(self._family(rows[0]))
                 notes = tuple(dict.fromkeys([*notes, *more]))
+                if is_of_batch:
+                    rows = next(those for _, those in _by_message(rows) if any(row["msg_id"] == asked for row in those))
             if rows:
                 return rows, notes
         missing = LogExtent.of(self.paths).missing_bytes
@@ -236,7 +240,7 @@ class _Message:
         """Return the message's row in the report."""
         first, last = self._rows[0], self._rows[-1]
         return {
-            "unique_key": first["unique_key"],
+            "unique_key": first["uniq_msg_id"],
             "keys": first["keys"],
             "topic": first["retry_topic"] or first["real_topic"] or first["topic"],
             "outcome": outcome_of(self.kinds),
@@ -275,13 +279,22 @@ _SHOWN: Final = (
 def _by_message(rows: Sequence[_Row]) -> Iterator[tuple[str, list[_Row]]]:
     """Yield the records of each message, those of the earliest message first."""
     found: dict[str, list[_Row]] = {}
+    of_batch = {row["msg_id"]: row["uniq_msg_id"] for row in rows if _is_of_batch(row)}
     for row in sorted(rows, key=lambda row: int(row["physical_offset"])):
-        found.setdefault(_message_of(row), []).append(row)
+        found.setdefault(_message_of(row, of_batch), []).append(row)
     yield from found.items()
 
 
-def _message_of(row: _Row) -> str:
-    """Return what the copies of a message have in common."""
+def _is_of_batch(row: _Row) -> bool:
+    """Return whether a record is of a client's batch, whose messages have one unique key in common."""
+    return bool(row["uniq_msg_id"] != row["unique_key"])
+
+
+def _message_of(row: _Row, of_batch: Mapping[str, str]) -> str:
+    """Return what the copies of a message have in common; those of a batch's message name it by its offset id."""
+    for name in ("msg_id", "origin_id", "replay_origin_id"):
+        if row.get(name) in of_batch:
+            return of_batch[row[name]]
     return str(row["unique_key"] or row.get("origin_id") or row.get("replay_origin_id") or row["msg_id"])
 
 
@@ -295,7 +308,16 @@ def _settles(row: _Row, half: _Row) -> bool:
 
 def _as_step(row: _Row, half: _Row) -> _Row:
     """Return an operation as a record of the message that it settles."""
-    names = ("unique_key", "origin_id", "replay_origin_id", "msg_id", "keys", "retry_topic", "real_topic")
+    names = (
+        "unique_key",
+        "uniq_msg_id",
+        "origin_id",
+        "replay_origin_id",
+        "msg_id",
+        "keys",
+        "retry_topic",
+        "real_topic",
+    )
     place = {name: row[name] for name in ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")}
     return (
         {name: half[name] for name in names}

@@ -122,6 +122,14 @@ COLUMNS: Final = (
         "unique_key", pa.string(), "property UNIQ_KEY: the id the producer's client made", nullable=True, default=False
     ),
     _column(
+        "uniq_msg_id",
+        pa.string(),
+        "the id that the producer's send returned: the first property UNIQ_KEY; in a client's batch `unique_key`, the "
+        "last one, is that of the batch",
+        nullable=True,
+        default=False,
+    ),
+    _column(
         "properties_string", pa.binary(), "properties exactly as stored: in their order, odd ones too", default=False
     ),
     _column("tags_code", pa.int64(), "Java hash of the tags, 0 without; what queue units hold", default=False),

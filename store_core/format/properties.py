@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from store_core.format.releases.release import rules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "KEYS",
@@ -22,6 +25,7 @@ __all__ = [
     "UNIQ_KEY",
     "PropertyParser",
     "decode_text",
+    "first_property",
     "parse_properties",
     "property_crc_digits",
     "split_keys",
@@ -85,9 +89,26 @@ def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SE
     >>> parse_properties("TAGS\x01TagA\x02KEYS\x01k1 k2")
     {'TAGS': 'TagA', 'KEYS': 'k1 k2'}
     """
+    return dict(_pairs(text, parser))
+
+
+def first_property(text: str, name: str, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> str | None:
+    r"""Return the first value of a property; None without any. `parse_properties` has the last.
+
+    Examples
+    --------
+    >>> first_property("UNIQ_KEY\x01A1\x02WAIT\x01true\x02UNIQ_KEY\x01B7\x02", "UNIQ_KEY")
+    'A1'
+    """
+    return next((value for each, value in _pairs(text, parser) if each == name), None)
+
+
+def _pairs(text: str, parser: PropertyParser) -> Iterator[tuple[str, str]]:
     split = _split_first if parser is PropertyParser.FIRST_SEPARATOR else _split_exact
-    pairs = (split(item) for item in text.split(PROPERTY_SEPARATOR))
-    return dict(pair for pair in pairs if pair is not None)
+    for item in text.split(PROPERTY_SEPARATOR):
+        pair = split(item)
+        if pair is not None:
+            yield pair
 
 
 def _split_first(item: str) -> tuple[str, str] | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TRACE_SCHEMA", "TraceFacts", "TraceReport"]
 
-_UNIQUE: Final = ReportColumn("unique_key", pa.string(), "the id that its producer gave it")
+_UNIQUE: Final = ReportColumn("unique_key", pa.string(), "the id that its producer got")
 
 TRACE_SCHEMA: Final = ReportSchema(
     "trace",

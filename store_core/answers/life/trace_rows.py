@@ -29,6 +29,7 @@ TRACE_COLUMNS: Final = (
     "prepared_transaction_offset",
     "msg_id",
     "unique_key",
+    "uniq_msg_id",
     "properties",
 )
 

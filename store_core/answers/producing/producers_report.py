@@ -88,7 +88,7 @@ PRODUCERS_SCHEMA: Final = ReportSchema(
             "duplicates",
             "Unique keys that were sent more than once",
             (
-                ReportColumn("unique_key", _TEXT, "property `UNIQ_KEY`: the id that the producer's client made"),
+                ReportColumn("unique_key", _TEXT, "the id that the producer got: the first property `UNIQ_KEY`"),
                 ReportColumn("sends", _LONG, "how often"),
                 ReportColumn("topic", _TEXT, "topic of the first"),
                 ReportColumn("physical_offset", _LONG, "place of the first in the log"),

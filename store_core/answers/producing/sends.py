@@ -14,6 +14,7 @@ from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columnar.property_columns import PropertyColumns
 from store_core.format.properties import UNIQ_KEY
 from store_core.format.property_string import REAL_TOPIC
+from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from typing import Self
@@ -32,9 +33,13 @@ SEND_COLUMNS: Final = (
     "born_timestamp",
     "born_host",
     "reconsume_times",
+    "sys_flag",
     "properties_string",
 )
 """Columns that batches need."""
+
+_END: Final = pa.scalar(int(MessageSysFlag.TRANSACTION_COMMIT_TYPE), pa.int32())
+"""The bit that commits and rollbacks have: records that end a transaction, and are copies of its half message."""
 
 _CHECKED: Final = "TRANSACTION_CHECK_TIMES"
 _SHARDING_KEY: Final = "__SHARDINGKEY"
@@ -56,7 +61,8 @@ class Sends:
     rows : pyarrow.Table
         Columns of `SEND_COLUMNS`.
     unique_keys, sharding_keys : pyarrow.StringArray
-        Of each row; null without.
+        Of each row; null without. The unique keys are those that producers got, as of column ``uniq_msg_id``: the
+        messages of a batch have the batch's in common.
     """
 
     rows: pa.Table
@@ -72,8 +78,9 @@ class Sends:
         is_copied = pc.or_(properties.value(REAL_TOPIC).is_valid(), properties.value(_CHECKED).is_valid())
         is_waiting = pc.and_(_of_kinds(topics, kinds, _WAITING), properties.value(_CHECKED).is_null())
         is_first = pc.and_(pc.or_(is_waiting, pc.invert(is_copied)), pc.equal(batch.column("reconsume_times"), 0))
-        mask = pc.and_(is_first, _of_kinds(topics, kinds, _SENT))
-        keys = (properties.value(UNIQ_KEY), properties.value(_SHARDING_KEY))
+        ends = pc.equal(pc.bit_wise_and(batch.column("sys_flag"), _END), _END)  # 5.5: without REAL_TOPIC
+        mask = pc.and_(pc.and_(is_first, pc.invert(ends)), _of_kinds(topics, kinds, _SENT))
+        keys = (properties.first(UNIQ_KEY), properties.value(_SHARDING_KEY))
         rows = pa.table([batch.column(name) for name in SEND_COLUMNS], list(SEND_COLUMNS))
         if not pc.all(mask).as_py():
             return cls(rows.filter(mask), *(each.filter(mask) for each in keys))

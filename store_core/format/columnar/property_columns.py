@@ -28,7 +28,7 @@ from store_core.format.columnar.arrow_slices import (
 from store_core.format.columnar.property_spans import PropertyLayout
 from store_core.format.columnar.true_positions import true_positions
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
-from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, parse_properties
+from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, first_property, parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,11 +135,13 @@ class PropertyColumns:
         The rule for rows that are not plain.
     """
 
-    __slots__ = ("_order", "_parsed", "_plain")
+    __slots__ = ("_odd", "_order", "_parsed", "_parser", "_plain")
 
     def __init__(self, packed: pa.BinaryArray, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> None:
         self._plain: AlikeProperties | _Pairs
+        self._odd: list[str] = []
         self._parsed: list[dict[str, str]] = []
+        self._parser = parser
         self._order: npt.NDArray[np.int64] | None = None
         alike = AlikeProperties.of(packed)
         if alike is None:
@@ -156,7 +158,8 @@ class PropertyColumns:
             rows = rows[~odd]
             pairs, odd = _cut(take_rows(packed, rows))
         self._plain = pairs
-        self._parsed = [parse_properties(decode_text(packed[row].as_py()), parser) for row in odd_rows.tolist()]
+        self._odd = [decode_text(packed[row].as_py()) for row in odd_rows.tolist()]
+        self._parsed = [parse_properties(text, parser) for text in self._odd]
         if self._parsed:
             self._order = np.argsort(np.concatenate([rows, odd_rows]))
 
@@ -173,6 +176,14 @@ class PropertyColumns:
         if self._order is None:
             return plain
         return self._merge(plain, pa.array([row.get(name) for row in self._parsed], pa.string()))
+
+    def first(self, name: str) -> pa.StringArray:
+        """Return the first value of a property of each row, where `value` has the last; null where it is absent."""
+        plain = self._plain.value(name)  # no name occurs twice in these
+        if self._order is None:
+            return plain
+        firsts = [first_property(text, name, self._parser) for text in self._odd]
+        return self._merge(plain, pa.array(firsts, pa.string()))
 
     def _merge(self, plain: pa.Array, parsed: pa.Array) -> pa.Array:
         """Merge plain and parsed rows in the order of the records."""

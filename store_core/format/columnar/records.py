@@ -287,6 +287,7 @@ _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
     "body": Records.body,
     "msg_id": lambda records: message_id_column(records.heads),
     "unique_key": lambda records: records.properties.value(UNIQ_KEY),
+    "uniq_msg_id": lambda records: records.properties.first(UNIQ_KEY),
     "properties_string": lambda records: records.packed_properties,
     "tags_code": lambda records: fixed_array(hash_codes(records.tags).astype(np.int64)),
     "segment": lambda records: repeat_text(records.segment, len(records)),

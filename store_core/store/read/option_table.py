@@ -75,9 +75,17 @@ READ_OPTIONS: Final = (
         "tags, written as consumers write them: `TagA \\|\\| TagB`, or `*` for all messages",
     ),
     Option(
-        "key", "(all)", "rows", "a key: one of the words in property KEYS, or the message's id in property UNIQ_KEY"
+        "key",
+        "(all)",
+        "rows",
+        "a key: one of the words in property KEYS, or the message's id in property UNIQ_KEY, as of `uniqueKey`",
     ),
-    Option("uniqueKey", "(all)", "rows", "the id that the producer's client gave the message: property UNIQ_KEY alone"),
+    Option(
+        "uniqueKey",
+        "(all)",
+        "rows",
+        "the id that the producer's client gave the message: property UNIQ_KEY alone, the first or the last",
+    ),
     Option(
         "msgId",
         "(all)",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.format.columnar.records import Records
     from store_core.format.filter.message_selector import MessageSelector
     from store_core.format.filter.sql92_expression import Sql92Expression
     from store_core.store.read.read_options import ReadOptions
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     _Mask = npt.NDArray[np.bool_]
     _Predicate = Callable[[pa.RecordBatch], _Mask]
 
-__all__ = ["RowFilter"]
+__all__ = ["RowFilter", "has_message_named"]
 
+_UNIQUE_KEYS: Final = ("unique_key", "uniq_msg_id")
 _FIRST: Final = np.iinfo(np.int64).min
 _LAST: Final = np.iinfo(np.int64).max
 
@@ -132,9 +134,9 @@ def _rules(options: ReadOptions, selector: MessageSelector | None) -> Iterator[t
 def _identity_rules(options: ReadOptions) -> Iterator[tuple[tuple[str, ...], _Predicate]]:
     """Yield the rules that name single messages."""
     if options.key is not None:
-        yield ("keys", "unique_key"), _has_key(options.key)
+        yield ("keys", *_UNIQUE_KEYS), _has_key(options.key)
     if options.unique_key is not None:
-        yield ("unique_key",), _one_of("unique_key", texts([options.unique_key]))
+        yield _UNIQUE_KEYS, _has_unique_key(options.unique_key)
     if options.msg_id is not None:
         yield ("msg_id",), _one_of("msg_id", texts([options.msg_id]))
     if options.physical_offset is not None:
@@ -170,16 +172,31 @@ def _topic_matches(pattern: re.Pattern[str]) -> _Predicate:
 
 def _has_key(key: str) -> _Predicate:
     """Make the rule that a message has a key, as RocketMQ indexes keys: each word of KEYS, and UNIQ_KEY."""
-    (wanted,) = texts([key])
+    unique, (wanted,) = _has_unique_key(key), texts([key])
 
     def rule(batch: pa.RecordBatch) -> _Mask:
-        mask = true_mask(pc.equal(batch.column("unique_key"), wanted))
+        mask = unique(batch)
         keys = batch.column("keys")
         hits = true_mask(pc.equal(pc.list_flatten(keys), wanted))
         mask[numbers(pc.list_parent_indices(keys))[hits]] = True
         return mask
 
     return rule
+
+
+def _has_unique_key(key: str) -> _Predicate:
+    """Make the rule that a message has a key as UNIQ_KEY: as the last one, or the first, in a client's batch."""
+    (wanted,) = texts([key])
+    return lambda batch: np.any([true_mask(pc.equal(batch.column(name), wanted)) for name in _UNIQUE_KEYS], axis=0)
+
+
+def has_message_named(records: Records, options: ReadOptions) -> bool:
+    """Return whether one of some sound records is named by the options that name single messages."""
+    for columns, rule in _identity_rules(options):
+        arrays = [records.column(name) for name in columns]
+        if rule(pa.RecordBatch.from_arrays(arrays, list(columns))).any():
+            return True
+    return False
 
 
 class _QueueBounds:

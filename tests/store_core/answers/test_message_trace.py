@@ -17,7 +17,7 @@ from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.word_kind import WordKind
-from tests.builders import MAGIC_AT
+from tests.builders import MAGIC_AT, in_batch
 from tests.golden_stores import golden_stores
 from tests.life_logs import BEGIN, LifeLog, message_id, write_config
 
@@ -141,6 +141,23 @@ def test_a_send_with_the_same_unique_key_is_a_duplicate(tmp_path: Path) -> None:
 
     assert (2, 1, Verdict.FINDINGS) == (report.found.messages, report.found.duplicates, report.verdict)
     assert [2, 1] == [row["sends"] for row in report.tables["messages"].to_pylist()]
+
+
+@pytest.mark.parametrize("what", ["own-1", "k1", "orders/0/1", "id"])
+def test_each_name_of_a_message_in_a_batch_leads_to_it_and_its_copies(what: str, tmp_path: Path) -> None:
+    """A retry keeps only the batch's unique key; it names the message by its offset id."""
+    log = LifeLog(1 << 16)
+    sent = [log.append(b"-", topic="orders", properties=in_batch(f"own-{n}", "batch", f"k{n}")) for n in range(3)]
+    origin = message_id(sent[1])
+    names = {"UNIQ_KEY": "batch", "KEYS": "k1", "ORIGIN_MESSAGE_ID": origin, "RETRY_TOPIC": "orders"}
+    log.append(b"-", topic="%RETRY%g", properties=names, reconsume_times=1)
+    report = trace(log.write(tmp_path), origin if what == "id" else what)
+    whole = trace(tmp_path, "batch")
+
+    assert (1, 0) == (report.found.messages, report.found.duplicates)
+    assert ["own-1"] == report.tables["messages"]["unique_key"].to_pylist()
+    assert ["send", "retry"] == report.tables["steps"]["step"].to_pylist()
+    assert (3, 4, 0) == (whole.found.messages, whole.found.records, whole.found.duplicates)
 
 
 def test_what_waits_says_until_when_and_whether_it_was_delivered(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from store_core.answers import producers, store_producers
 from store_core.answers.scanning import message_scan
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
-from tests.builders import SIZE_AT, LogBuilder, Record
+from tests.builders import SIZE_AT, LogBuilder, Record, in_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,6 +108,31 @@ def test_duplicates_and_inversions_are_those_of_a_plain_comparison(
     assert sum(row["ahead"] for row in report.tables["hosts"].to_pylist()) == report.found.ahead > 0
     assert Verdict.FINDINGS is report.verdict
     assert ["store"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_messages_of_a_batch_are_not_the_same_message(tmp_path: Path) -> None:
+    """But those of a batch that was sent again are."""
+    made = LogBuilder(4096)
+    for number in (0, 1, 2, 3, 4, 2):
+        made.append(b"", topic="orders", properties=in_batch(f"own-{number}", "batch"))
+    report = producers(made.write(tmp_path))
+
+    assert (6, 6) == (report.found.sends, report.found.unique_keys)
+    assert (1, 1) == (report.found.duplicate_keys, report.found.duplicate_sends)
+    assert ["own-2"] == report.tables["duplicates"]["unique_key"].to_pylist()
+
+
+def test_a_committed_transaction_without_its_topic_in_a_property_is_no_second_send(tmp_path: Path) -> None:
+    """RocketMQ 5.5 leaves REAL_TOPIC out of the message that it makes of a half message."""
+    made = LogBuilder(4096)
+    half = {"UNIQ_KEY": "K", "REAL_TOPIC": "orders", "TRAN_MSG": "true"}
+    first = made.append(b"", topic="RMQ_SYS_TRANS_HALF_TOPIC", properties=half)
+    made.append(
+        b"", topic="orders", sys_flag=8, prepared_transaction_offset=first.physical_offset, properties={"UNIQ_KEY": "K"}
+    )
+    found = producers(made.write(tmp_path)).found
+
+    assert (1, 0) == (found.sends, found.duplicate_sends)
 
 
 @pytest.mark.parametrize(

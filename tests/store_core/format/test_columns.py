@@ -39,6 +39,7 @@ ON_REQUEST = {
     "born_timestamp_ms": pa.int64(),
     "msg_id": pa.string(),
     "unique_key": pa.string(),
+    "uniq_msg_id": pa.string(),
     "properties_string": pa.binary(),
     "tags_code": pa.int64(),
     "segment": pa.string(),
@@ -70,7 +71,16 @@ def test_only_what_may_be_missing_is_nullable() -> None:
     nullable = {column.name for column in COLUMNS if column.nullable}
 
     of_entries = {"dledger_index", "dledger_term", "dledger_committed"}
-    assert nullable == {"tags", "keys", "unique_key", "compression", *_TIMES, *of_entries, "_corrupt_record"}
+    assert nullable == {
+        "tags",
+        "keys",
+        "unique_key",
+        "uniq_msg_id",
+        "compression",
+        *_TIMES,
+        *of_entries,
+        "_corrupt_record",
+    }
 
 
 def test_every_column_is_nullable_where_damage_has_rows() -> None:

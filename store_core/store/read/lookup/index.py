@@ -16,6 +16,7 @@ import numpy as np
 
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.format.columnar.records import Records
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
@@ -25,6 +26,7 @@ from store_core.store.config.index_listing import ListedIndexFile, index_paths
 from store_core.store.read.lookup.looked_up import LookedUp, Unsuitable, size_at
 from store_core.store.read.lookup.remote_costs import is_far, price_of_picks
 from store_core.store.read.picks import NO_QUEUE, Picks
+from store_core.store.read.row_filter import has_message_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,6 +47,9 @@ _MOST_LINKS: Final = 1 << 16
 
 _REQUESTS: Final = 8
 """Requests that an index file on another machine takes about: its header, a slot, and the chain from there."""
+
+_CLIENT_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+"""An id as RocketMQ's clients make it (``MessageClientIDSetter``), with an IPv4 or an IPv6 address."""
 
 _READ_IN_ANOTHER_WAY: Final = re.compile("[\x01\x02\ufffd\ud800-\udfff]")
 """Characters of a key that releases read differently, or that stand for malformed bytes."""
@@ -136,7 +141,7 @@ def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsui
     notes: list[str] = []
     covered: list[tuple[IndexHeader, Proven]] = []
     starts: set[int] = set()
-    entries = 0
+    hits: list[int] = []
     for file in _files(paths, notes):
         last = question.record_at(file.header.end_physical_offset)
         if last is None:
@@ -149,12 +154,15 @@ def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsui
         except _BrokenChainError as error:
             notes.append(f"index file {file.path} is not used: {error}")
             continue
-        entries += len(found)
+        hits += found
         # Of the first and the last record other entries may be in other files.
         starts.update((*found, file.header.begin_physical_offset, last.start))
         covered.append((file.header, last))
     if not covered:
         return Unsuitable("no index file can be used", tuple(notes))
+    if _may_be_of_batch(question.options) and not any(_is_named(offset, question) for offset in hits):
+        why = "no entry leads to a message of this id, and of a client's batch the index has only the last ids"
+        return Unsuitable(why, tuple(notes))
     picked = _picks(sorted(starts), question)
     if picked is not None and price_of_picks([picked], question.segments, question.costs) > question.room:
         return Unsuitable("the answer is a large part of the log", tuple(notes))
@@ -164,7 +172,28 @@ def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsui
     )
     edges = frozenset(last.end for _, last in covered)
     furthest = max((last for _, last in covered), key=lambda record: record.start)
-    return LookedUp("index", _WHY, picked, trusted, edges, furthest, entries=entries, notes=tuple(notes))
+    return LookedUp("index", _WHY, picked, trusted, edges, furthest, entries=len(hits), notes=tuple(notes))
+
+
+def _may_be_of_batch(options: ReadOptions) -> bool:
+    """Return whether a message of a client's batch may be asked for by the id that its producer got.
+
+    Such a message has two properties UNIQ_KEY: its own, and the batch's, which is the last one, and in the index. Ids
+    are unique: if an entry leads to a message of this id, there is no other. A key that clients do not make is none.
+    """
+    return options.unique_key is not None or (options.key is not None and _CLIENT_ID.fullmatch(options.key) is not None)
+
+
+def _is_named(start: int, question: Question) -> bool:
+    """Return whether the record at a physical offset has the key that is asked for: hashes are equal by chance, too."""
+    found = question.record_at(start)
+    if found is None:
+        return False
+    segment, parser = found.segment, question.options.property_parser
+    with question.opened.opened(segment) as pages:
+        at = np.array([start - segment.start_offset])
+        pages.load(start - segment.start_offset, found.end - segment.start_offset)
+        return has_message_named(Records(pages.raw, at, segment.name, segment.start_offset, parser), question.options)
 
 
 def _price(files: int, hashes: int, question: Question) -> int:

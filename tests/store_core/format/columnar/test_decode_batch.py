@@ -19,7 +19,7 @@ from store_core.format.columnar.lockstep import chain
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.layout import MagicCode
-from store_core.format.properties import PropertyParser
+from store_core.format.properties import PropertyParser, decode_text, first_property
 from store_core.format.record.decode import decode_message, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import CompressionType
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 ALL = tuple(column.name for column in COLUMNS)
 OF_ENTRIES = ("dledger_index", "dledger_term", "dledger_committed")
 STORED_TIMES = ("store_timestamp_ms", "born_timestamp_ms")
-OTHERS = {"segment", "compression", "_corrupt_record", "properties_string", *OF_ENTRIES, *STORED_TIMES}
+OTHERS = {"segment", "compression", "_corrupt_record", "properties_string", "uniq_msg_id", *OF_ENTRIES, *STORED_TIMES}
 SHARED = [name for name in ALL if name not in OTHERS]
 FILE = "00000000000000000000"
 parsers = st.sampled_from(PropertyParser)
@@ -90,6 +90,10 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
     if decompress:
         row["body"] = expanded(message) if is_whole(message) else None
     return row
+
+
+def first_unique_key(log: Log, start: int, parser: PropertyParser) -> str | None:
+    return first_property(decode_text(stored_properties(log, start)), "UNIQ_KEY", parser)
 
 
 def stored_properties(log: Log, start: int) -> bytes:
@@ -175,7 +179,7 @@ def assert_decodes_as_each(
     sound = [start for start, found in problems.items() if not found]
     rows = [
         scalar_row(readable_message(log, start, parser), decompress=how["decompress"])
-        | {"properties_string": stored_properties(log, start)}
+        | {"properties_string": stored_properties(log, start), "uniq_msg_id": first_unique_key(log, start, parser)}
         for start in sound
     ]
 

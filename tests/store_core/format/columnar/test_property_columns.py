@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar.property_columns import AlikeProperties, PropertyColumns, split_key_column
-from store_core.format.properties import PropertyParser, decode_text, parse_properties, split_keys
+from store_core.format.properties import PropertyParser, decode_text, first_property, parse_properties, split_keys
 from tests import strategies
 
 parsers = st.sampled_from(PropertyParser)
@@ -51,6 +51,8 @@ def test_a_property_equals_what_the_parser_makes_of_each_row(
     found.validate(full=True)
 
     assert found.to_pylist() == expected
+    firsts = [first_property(decode_text(row), name, parser) for row in rows]
+    assert columns(rows, parser).first(name).to_pylist() == firsts
 
 
 @pytest.mark.parametrize("parser", PropertyParser)

@@ -38,6 +38,26 @@ def test_keys_of_a_sound_store_are_looked_up(stores: tuple[Path, LogBuilder, Pat
         assert explained.plan == "index", explained
 
 
+def test_a_message_of_a_batch_is_found_by_either_unique_key(tmp_path: Path) -> None:
+    """The index has the batch's, which RocketMQ reads as the last one; for the producer's a scan is needed."""
+    log, ids = LogBuilder(2048), [f"{number:032X}" for number in range(40)]
+    for number, own in enumerate(ids):
+        batch = f"{number // 4:056X}"
+        packed = f"UNIQ_KEY\x01{own}\x02KEYS\x01k{number}\x02WAIT\x01true\x02UNIQ_KEY\x01{batch}\x02".encode()
+        log.append(b"x", topic="orders", properties=packed)
+    log.write(tmp_path)
+    write_queues(tmp_path, log.records)
+    write_index(tmp_path, log.records)
+
+    for name in ("key", "unique_key"):
+        for asked, rows, plan in ((ids[7], 1, "scan"), (f"{3:056X}", 4, "index")):
+            options: dict[str, Any] = {name: asked}
+            assert same_as_scan(tmp_path, **options).explanation.plan == plan
+            assert read_messages(tmp_path, **options).read_all().num_rows == rows
+    assert same_as_scan(tmp_path, key="absent").explanation.plan == "index"
+    assert read_messages(tmp_path, unique_key="k7").read_all().num_rows == 0
+
+
 def test_a_look_up_reads_only_records_that_may_have_the_key(stores: tuple[Path, LogBuilder, Path]) -> None:
     root, log, _ = stores
     named = [record for record in log.records if b"U21" in record.encode()]
@@ -111,7 +131,11 @@ def test_what_no_index_file_covers_is_scanned(tmp_path: Path) -> None:
     for path in (*files[:2], files[4]):
         path.unlink()
 
+    unnamed = {"unique_key": "U11"}  # of a client's batch, for all that the index says
+    assert same_as_scan(tmp_path, **unnamed).explanation.plan == "scan"
     for options in questions(log):
+        if options == unnamed:
+            continue
         plan = same_as_scan(tmp_path, **options)
         assert plan.explanation.plan == "index"
         scanned = [part for part in plan.ranges if part.picks is None]

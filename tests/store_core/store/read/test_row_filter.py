@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +56,7 @@ def test_a_key_is_one_of_the_keys_or_the_unique_key() -> None:
     keys = [["k1", "k2"], None, ["k1 k2"], [], ["k2"], None]
     unique = [None, "k2", None, None, "k2", "k3"]
 
-    assert selected({"keys": keys, "unique_key": unique}, key="k2") == [0, 1, 4]
+    assert selected({"keys": keys, "unique_key": unique, "uniq_msg_id": unique}, key="k2") == [0, 1, 4]
 
 
 NOT_TYPE, PREPARED, COMMIT, ROLLBACK = 0x00, 0x04, 0x08, 0x0C
@@ -123,4 +123,13 @@ def test_filters_add_up() -> None:
 
 
 def test_an_empty_batch_stays_empty() -> None:
-    assert selected({"keys": [], "unique_key": [], "topic": []}, key="k", topics_pattern="x") == []
+    nothing: dict[str, list[Any]] = {name: [] for name in ("keys", "unique_key", "uniq_msg_id", "topic")}
+
+    assert selected(nothing, key="k", topics_pattern="x") == []
+
+
+def test_a_unique_key_is_the_last_one_or_the_first() -> None:
+    columns = {"unique_key": ["B", "B", "A", None], "uniq_msg_id": ["A", "C", "A", None]}
+
+    assert selected(columns, unique_key="A") == [0, 2]
+    assert selected(columns, unique_key="B") == [0, 1]
