@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import zlib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -35,9 +35,15 @@ def tag(record: Record) -> str | None:
     return record.properties.get("TAGS")
 
 
-CASES: list[tuple[str, dict[str, str], Callable[[Record], bool]]] = [
+CASES: list[tuple[str, dict[str, Any], Callable[[Record], bool]]] = [
     ("one topic", {"topic": "orders"}, lambda r: r.topic == "orders"),
     ("topics", {"topic": "orders, Zahlungen-ü"}, lambda _: True),
+    ("a list of topics", {"topic": ["orders", "Zahlungen-ü"]}, lambda _: True),
+    (
+        "lists of queues and tags",
+        {"queueId": [1], "tag": ["A", "C"]},
+        lambda r: r.queue_id == 1 and tag(r) in ("A", "C"),
+    ),
     ("a topic that is not there", {"topic": "order"}, lambda _: False),
     ("topicsPattern", {"topicsPattern": "Zahlungen-."}, lambda r: r.topic == "Zahlungen-ü"),
     ("topicsPattern is for the whole topic", {"topicsPattern": "order"}, lambda _: False),

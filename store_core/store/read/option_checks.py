@@ -18,10 +18,19 @@ __all__ = [
     "check_filter_type",
     "check_order",
     "is_integer",
+    "listed",
     "parse_integer",
+    "refuse_list",
     "refuse_value",
     "shown_option",
 ]
+
+_ITEM: Final = r"""(?:'[^'\\]*'|"[^"\\]*"|[+-]?[0-9]+)"""
+_LIST: Final = re.compile(rf"[\[(]\s*(?:{_ITEM}\s*(?:,\s*{_ITEM}\s*)*,?\s*)?[\])]")
+"""A list or tuple as Python prints it, or a list in JSON, of numbers or of texts without escapes."""
+
+_COLLECTION: Final = re.compile(r"(?:\w+\()?[\[({].*['\"].*[\])}]\)?", re.DOTALL)
+"""Another collection of texts, as Python prints it."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _LOOKS_LIKE_SQL: Final = re.compile(r"[=<>']|\bIS\s+(?:NOT\s+)?NULL\b", re.IGNORECASE)
@@ -42,6 +51,43 @@ def refuse_value(name: str, value: object, expected: str, hint: str = "") -> NoR
         Always.
     """
     raise InvalidOptionError(f"{shown_option(name)}: expected {expected}, found {value!r}{hint}")
+
+
+def listed(name: str, value: object, expected: str) -> object:
+    """Return the list whose text an option has; any other value as it is.
+
+    Spark makes text of all values, of a list in Python that which Python prints.
+
+    Parameters
+    ----------
+    name : str
+    value : object
+    expected : str
+        What the list would have.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is the text of another collection, such as a set or an array of numpy.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    if _LIST.fullmatch(text) is not None:
+        return [item.strip("'\"") for item in re.findall(_ITEM, text)]
+    if _COLLECTION.fullmatch(text) is not None:
+        refuse_value(name, value, f"{expected}, or a list of them")
+    return value
+
+
+def refuse_list(name: str, value: object, expected: str) -> None:
+    """Refuse the text that Python prints for a list of texts, where one value is expected.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is one.
+    """
+    if isinstance(value, str) and "'" in value and _LIST.fullmatch(value.strip()) is not None:
+        refuse_value(name, value, f"{expected}, not a list")
 
 
 def is_integer(text: str) -> bool:

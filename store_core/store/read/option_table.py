@@ -65,9 +65,11 @@ READ_OPTIONS: Final = (
         "which log is meant, where a root has one and its configuration names another: the directory, or several, "
         "separated by commas",
     ),
-    Option("topic", "(all)", "rows", "topics, separated by commas. Not together with `topicsPattern`"),
+    Option(
+        "topic", "(all)", "rows", "topics, separated by commas, or a list of them. Not together with `topicsPattern`"
+    ),
     Option("topicsPattern", "(all)", "rows", "a Python regular expression that must match the whole topic"),
-    Option("queueId", "(all)", "rows", "queue ids, separated by commas"),
+    Option("queueId", "(all)", "rows", "queue ids, separated by commas, or a list of them"),
     Option(
         "tag",
         "(all)",

@@ -19,7 +19,7 @@ from store_core.format.filter.message_selector import FILTER_TYPES
 from store_core.format.near_name import hint_of
 from store_core.format.record.host import is_message_id
 from store_core.format.releases.release import RELEASES, release_hint
-from store_core.store.read.option_checks import parse_integer, refuse_value, shown_option
+from store_core.store.read.option_checks import listed, parse_integer, refuse_list, refuse_value, shown_option
 from store_core.store.read.store_time import parse_zone, store_time
 
 if TYPE_CHECKING:
@@ -69,13 +69,14 @@ class OffsetBound:
 
 
 def parse_names(name: str, value: object) -> tuple[str, ...]:
-    """Parse a comma-separated list, or accept a sequence of strings.
+    """Parse a comma-separated list, the text of a list, or accept a sequence of strings.
 
     Raises
     ------
     InvalidOptionError
         If it is neither, or a name is empty.
     """
+    value = listed(name, value, "names, separated by commas")
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         refuse_value(name, value, "names, separated by commas")
@@ -130,6 +131,7 @@ def _columns(name: str, value: object) -> tuple[str, ...]:
 
 def _pattern(name: str, value: object) -> str:
     text = value.pattern if isinstance(value, re.Pattern) else value
+    refuse_list(name, text, "a regular expression")
     if not isinstance(text, str):
         refuse_value(name, value, "a regular expression")
     try:
@@ -142,6 +144,7 @@ def _pattern(name: str, value: object) -> str:
 
 
 def _queue_ids(name: str, value: object) -> tuple[int, ...]:
+    value = listed(name, value, _QUEUE_IDS)
     items = value.split(",") if isinstance(value, str) else value
     items = [items] if isinstance(items, SupportsIndex) else items
     if not isinstance(items, list | tuple) or not items:
@@ -151,6 +154,9 @@ def _queue_ids(name: str, value: object) -> tuple[int, ...]:
 
 def _tags(name: str, value: object) -> tuple[str, ...]:
     """Parse a tag expression as consumers do (RocketMQ 4.x and 5.x: ``FilterAPI.buildSubscriptionData``)."""
+    if isinstance(value, str):
+        tags_of_list = listed(name, value, "a tag expression such as 'TagA || TagB'")
+        value = _TAG_SEPARATOR.join(tags_of_list) if isinstance(tags_of_list, list) else value
     if not isinstance(value, str):
         refuse_value(name, value, "a tag expression such as 'TagA || TagB'")
     tags = tuple(tag.strip() for tag in value.split(_TAG_SEPARATOR) if tag.strip())
@@ -161,6 +167,7 @@ def _tags(name: str, value: object) -> tuple[str, ...]:
 
 
 def _key(name: str, value: object) -> str:
+    refuse_list(name, value, "one key")
     if not isinstance(value, str) or not value:
         refuse_value(name, value, "one key")
     return checked_text(name, value)
@@ -201,6 +208,7 @@ def _is_path(text: str) -> bool:
 
 
 def _filter(name: str, value: object) -> str:
+    refuse_list(name, value, "a consumer's filter")
     if not isinstance(value, str):
         refuse_value(name, value, "a consumer's filter: tags such as 'TagA || TagB', or an SQL92 expression")
     return checked_text(name, value)

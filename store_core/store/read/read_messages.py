@@ -132,6 +132,6 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     )
     path = options.configured(path)
     plan, mapped = plan_and_walk(path, options, by_tail=True)
-    watch = TopicWatch.of(path, options.named_topics)
+    watch = TopicWatch.of(path, options)
     batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, mapped, watch))
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns, nullable=options.is_permissive), batches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from store_core.errors import InvalidOptionError
 from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
@@ -29,10 +29,24 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
 
-__all__ = ["ReadOptions"]
+__all__ = ["AskedQueue", "ReadOptions"]
 
 _WHOLE_LOG: Final = OffsetBound()
 _TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")
+
+
+class AskedQueue(NamedTuple):
+    """A queue that is asked for.
+
+    Attributes
+    ----------
+    topics : tuple of str
+        One of which has it; empty for any topic.
+    queue_id : int
+    """
+
+    topics: tuple[str, ...]
+    queue_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +227,13 @@ class ReadOptions:
         """The topics that are asked for by name: as `topic`, and with queue offsets."""
         bounds = (*self.start.queues, *self.end.queues)
         return tuple(dict.fromkeys([*self.topic, *(topic for topic, _, _ in bounds)]))
+
+    @property
+    def asked_queues(self) -> tuple[AskedQueue, ...]:
+        """The queues that are asked for by their ids: as `queue_id`, and with queue offsets."""
+        bounds = (*self.start.queues, *self.end.queues)
+        by_id = [AskedQueue(self.topic, queue_id) for queue_id in self.queue_id]
+        return tuple(dict.fromkeys([*by_id, *(AskedQueue((topic,), queue_id) for topic, queue_id, _ in bounds)]))
 
     @property
     def copies_segments(self) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics that a store knows outside its log, and warnings about requested topics it does not know."""
+"""The topics and queues that a store knows outside its log, and warnings about requested ones it does not know."""
 
 from __future__ import annotations
 
@@ -20,20 +20,28 @@ from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import located, store_roots
 from store_core.format.columnar.arrow_slices import texts
 from store_core.format.near_name import did_you_mean, known_names
+from store_core.queue.queue_path import refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.files.store_path import StorePaths
+    from store_core.store.read.read_options import AskedQueue, ReadOptions
 
-__all__ = ["TopicWatch", "hint_of", "stored_topics"]
+__all__ = ["TopicWatch", "hint_of", "stored_queues", "stored_topics", "unknown_queues"]
 
 _log: Final = logging.getLogger("store_core")
 
 _MOST_NAMES: Final = 1 << 20
 """How many directories are examined; a bound for hostile stores."""
 
+_COUNTS: Final = ("readQueueNums", "writeQueueNums")
+_LONGEST_ID: Final = 10
+"""Digits of the largest queue id."""
+
+_MOST_QUEUES: Final = 1 << 16
+_MOST_SHOWN: Final = 20
 _LARGEST_FILE: Final = 64 << 20
 """Maximum bytes of a ``topics.json`` that is read."""
 
@@ -49,6 +57,46 @@ def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
         Directories that may be the root of a store.
     """
     return frozenset(topic for root in roots for topic in _topics_of(root))
+
+
+def stored_queues(roots: Iterable[Path], topics: Iterable[str]) -> frozenset[int]:
+    """Return the ids of queues that some topics have as directories, or in ``config/topics.json``.
+
+    What can't be read is skipped.
+    """
+    return frozenset(number for root in roots for number in _queues_of(root, list(topics)))
+
+
+def _queues_of(root: Path, topics: Sequence[str]) -> Iterator[int]:
+    sound = [topic for topic in topics if refusal_of(topic, 0) is None]
+    for directory in (root / kind / topic for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) for topic in sound):
+        yield from (int(name) for name in _directories(directory) if name.isdecimal() and len(name) <= _LONGEST_ID)
+    table = _configured(root / CONFIG_DIRECTORY / TOPICS_FILE)
+    for fields in (table.get(topic) for topic in topics):
+        counts = [fields.get(name) for name in _COUNTS] if isinstance(fields, dict) else []
+        yield from range(min(max((count for count in counts if isinstance(count, int)), default=0), _MOST_QUEUES))
+
+
+def unknown_queues(roots: Sequence[Path], asked: Iterable[AskedQueue], known: frozenset[str]) -> Iterator[str]:
+    """Yield a sentence on each queue that topics were asked for and do not have, though they have others.
+
+    Parameters
+    ----------
+    roots : sequence of Path
+    asked : iterable of AskedQueue
+    known : frozenset of str
+        The topics of these stores.
+    """
+    for topics, number in asked:
+        ids = stored_queues(roots, topics or sorted(known))
+        if ids and number not in ids:
+            of_topics = f" of topic {', '.join(map(repr, topics))}" if topics else ""
+            places = ", ".join(map(str, roots))
+            shown = ", ".join(map(str, sorted(ids)[:_MOST_SHOWN])) + ", ..." * (len(ids) > _MOST_SHOWN)
+            yield (
+                f"queue {number}{of_topics}: neither the queues nor config/topics.json of {places} know it; the ids "
+                f"are {shown}"
+            )
 
 
 def _topics_of(root: Path) -> Iterator[str]:
@@ -67,8 +115,8 @@ def _directories(directory: Path) -> list[str]:
         return []
 
 
-def _configured(path: Path) -> list[str]:
-    """Return the topics of a broker's topic table (RocketMQ: ``TopicConfigManager.configFilePath``)."""
+def _configured(path: Path) -> dict[str, object]:
+    """Return the topics of a broker's topic table, by name (RocketMQ: ``TopicConfigManager.configFilePath``)."""
     try:
         file = OsFileSystem().open(path, writable=False)  # refuses a named pipe, which would wait for its other end
         try:
@@ -77,8 +125,8 @@ def _configured(path: Path) -> list[str]:
             file.close()
         table = json.loads(text)["topicConfigTable"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return []
-    return list(table) if isinstance(table, dict) else []
+        return {}
+    return table if isinstance(table, dict) else {}
 
 
 def hint_of(topic: str, known: Collection[str]) -> str:
@@ -88,7 +136,7 @@ def hint_of(topic: str, known: Collection[str]) -> str:
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Watches a read for requested topics that the store does not know outside its log.
+    """Watches a read for requested topics and queues that the store does not know outside its log.
 
     Attributes
     ----------
@@ -98,21 +146,24 @@ class TopicWatch:
         Where the store may have queues and configuration.
     known : frozenset of str
         Topics that the store knows.
+    queues : tuple of AskedQueue
+        Queues that are asked for by their ids.
     """
 
     unseen: set[str]
     roots: tuple[Path, ...]
     known: frozenset[str]
+    queues: tuple[AskedQueue, ...]
 
     @classmethod
-    def of(cls, paths: StorePaths, topics: Iterable[str]) -> TopicWatch:
-        """Look up topics in the stores of some paths; without topics nothing is read."""
-        asked = set(topics)
+    def of(cls, paths: StorePaths, options: ReadOptions) -> TopicWatch:
+        """Look up the topics and queues of options in the stores of some paths; if there are none, nothing is read."""
+        asked, queues = set(options.named_topics), options.asked_queues
         places = located(paths)
         is_local = places is paths and not isinstance(paths, UrlPath)
-        roots = store_roots(paths) if asked and is_local else ()
+        roots = store_roots(paths) if (asked or queues) and is_local else ()
         known = stored_topics(roots)
-        return cls(asked - known, roots, known)
+        return cls(asked - known, roots, known, queues)
 
     def see(self, topics: pa.Array) -> None:
         """Note the topics of records."""
@@ -123,13 +174,20 @@ class TopicWatch:
     def to_end(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pass batches through, and at the end warn of topics found nowhere."""
         yield from batches
+        self.warn_of_queues()
         for topic in sorted(self.unseen):
             _log.warning("topic %r: no record of it was read, and %s", topic, self._beside(topic))
 
     def warn_before_read(self) -> None:
-        """Warn of topics that only the log can still have, if the store knows any topics outside its log."""
+        """Warn of topics and queues that only the log can still have, if the store knows others outside its log."""
+        self.warn_of_queues()
         for topic in sorted(self.unseen) if self.known else ():
             _log.warning("topic %r has rows only if the log still has records of it: %s", topic, self._beside(topic))
+
+    def warn_of_queues(self) -> None:
+        """Warn of queues that topics do not have outside the log, though they have others there."""
+        for told in unknown_queues(self.roots, self.queues, self.known):
+            _log.warning("%s", told)
 
     def _beside(self, topic: str) -> str:
         if not self.roots:

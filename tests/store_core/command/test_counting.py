@@ -111,3 +111,16 @@ def test_an_unknown_topic_is_wrong_usage_and_counts_nothing(store: Path) -> None
     called = call("count", store, "--topic=order", "--by=tags", "--format=csv")
 
     assert (ExitCode.USAGE, "tags,messages,bytes\n") == (called.code, called.text)
+
+
+@pytest.mark.parametrize("has_queues", [False, True])
+@pytest.mark.parametrize("command", ["count", "cat", "head", "explain"])
+def test_an_unknown_queue_is_wrong_usage_too(store: Path, command: str, has_queues: bool) -> None:
+    if has_queues:
+        (store / "consumequeue" / "orders" / "0").mkdir(parents=True, exist_ok=True)
+    called = call(command, store, "--queue-id=99")
+
+    assert ExitCode.USAGE == called.code
+    assert "queue 99: " in called.errors
+    assert "the ids are 0" in called.errors
+    assert ExitCode.DONE == call(command, store, "--queue-id=0").code

@@ -304,3 +304,36 @@ def test_a_topic_of_a_directory_that_is_not_utf_8_is_accepted_but_no_record_has_
     assert ("a", "\udcff") == options.topic
     with pytest.raises(InvalidOptionError, match="option topic: expected characters, found"):
         RowFilter(options)
+
+
+@pytest.mark.parametrize("text", ["['orders', 'a_b']", "('orders', 'a_b')", '["orders","a_b"]', "[ 'orders','a_b' ]"])
+def test_the_text_of_a_list_is_a_list_as_spark_makes_it_of_one_in_python(text: str) -> None:
+    columns = ReadOptions.parse(columns=text.replace("orders", "topic").replace("a_b", "body")).columns
+
+    assert ("orders", "a_b") == ReadOptions.parse(topic=text).topic == ReadOptions.parse(tag=text).tag
+    assert ("topic", "body") == columns
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "(1, 2)", "['1', '2']", "1,2"])
+def test_the_text_of_a_list_of_numbers_is_one_of_queues(text: str) -> None:
+    assert (1, 2) == ReadOptions.parse(queue_id=text).queue_id
+
+
+@pytest.mark.parametrize(
+    "text", ["{'orders', 'a_b'}", "['orders' 'a_b']", "dict_keys(['orders', 'a_b'])", "['a\\n']", "[]"]
+)
+@pytest.mark.parametrize("name", ["topic", "columns", "tag"])
+def test_the_text_of_another_collection_is_refused(name: str, text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=f"option {name}"):
+        ReadOptions.parse(**{name: text})
+
+
+@pytest.mark.parametrize("name", ["key", "unique_key", "topics_pattern", "filter"])
+def test_a_list_where_one_value_is_expected_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match=", not a list, found"):
+        ReadOptions.parse(**{name: "['orders', 'a_b']"})
+
+
+@pytest.mark.parametrize("key", ["[a]", '["a","b"]', "it's", "(1)"])
+def test_a_key_may_look_like_anything_else(key: str) -> None:
+    assert key == ReadOptions.parse(key=key).key

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -86,3 +86,36 @@ def test_a_broken_configuration_names_no_topic(tmp_path: Path, content: bytes) -
     (tmp_path / "config" / "topics.json").write_bytes(content)
 
     assert frozenset() == stored_topics([tmp_path, tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"queue_id": 99}, "queue 99: "),
+        ({"queue_id": "99", "topic": "logged,queued"}, "queue 99 of topic 'logged', 'queued': "),
+        ({"starting_offsets": {"queued": {"5": 1}}}, "queue 5 of topic 'queued': "),
+        ({"ending_offsets": '{"planned": {"3": 1}}'}, "queue 3 of topic 'planned': "),
+    ],
+)
+def test_a_queue_that_its_topic_does_not_have_is_warned_of_with_those_that_it_has(
+    store: Path, options: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = {"topicConfigTable": {"planned": {"readQueueNums": 2, "writeQueueNums": 3}, "odd": {"readQueueNums": "x"}}}
+    (store / "config" / "topics.json").write_text(json.dumps(table))
+    read_messages(store, **options).read_all()
+    ids = "0" if "queued" in told else "0, 1, 2"
+
+    assert [f"{told}neither the queues nor config/topics.json of {store} know it; the ids are {ids}"] == warnings(
+        caplog
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{"queue_id": 0}, {"starting_offsets": {"queued": {"0": 1}}}, {"queue_id": 7, "topic": "planned"}]
+)
+def test_a_queue_that_exists_or_of_which_nothing_says_so_is_not_warned_of(
+    store: Path, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    read_messages(store, **options).read_all()
+
+    assert not warnings(caplog)
