@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.remote.storage_settings import SETTING_PREFIX
+from store_core.store.configured_store import config_of
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
@@ -140,6 +141,9 @@ def _refuse_option(name: str) -> None:
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     paths = ([given["path"]] if "path" in given else []) + _listed_paths(given.get("paths", "[]"))
+    if not paths and "config" in given:
+        root = config_of(given["config"]).store_path_root_dir
+        paths = [] if root is None else [root]
     if not paths:
         raise InvalidOptionError(
             "no path is given: load('/path/to/store') or, in SQL, CREATE TEMPORARY VIEW name USING commitlog "

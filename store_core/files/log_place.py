@@ -80,10 +80,11 @@ class LogPlace:
         file_system : FileSystem
         """
         own = root / COMMIT_LOG
-        if not configured.paths:
+        is_among = _real(own) in map(_real, configured.all_paths)
+        if not configured.paths and not is_among:
             return cls._without_log(own, configured, broker_root)
-        if _real(own) in map(_real, configured.all_paths):
-            return cls(configured)
+        if is_among:
+            return cls(configured if configured.paths else replace(configured, paths=(own,)))
         names = ", ".join(map(str, configured.paths))
         if names_in(own, file_system):
             found = f"{root} has a commit log of its own, and the configuration names another (storePathCommitLog)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
 from tools.options_document import markdown_document
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HANDLED_HERE = {"path", "paths", "view"}
 PARSED = [option for option in READ_OPTIONS if option.name not in HANDLED_HERE]
@@ -151,6 +155,14 @@ def test_the_view_of_messages_can_be_named() -> None:
 )
 def test_paths_are_kept_as_given(options: dict[str, str], paths: tuple[str, ...]) -> None:
     assert paths == CommitLogOptions.from_spark(options).paths
+
+
+def test_without_a_path_the_root_is_that_of_the_configuration(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("storePathRootDir=/data/rocketmq/store\n")
+
+    assert ("/data/rocketmq/store",) == CommitLogOptions.from_spark({"config": str(conf)}).paths
+    assert ("/copy",) == CommitLogOptions.from_spark({"config": str(conf), "path": "/copy"}).paths
 
 
 @pytest.mark.parametrize("options", [{}, {"paths": "[]"}])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,6 +87,7 @@ def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[Spark
 
 def _locate(given: argparse.Namespace) -> None:
     """Replace stores by paths that know the settings of ``--storage``, and where ``--config`` says that the log is."""
+    from store_core.files.configured_root import notes_of  # noqa: PLC0415 -- as below
     from store_core.store.read.store_at import store_at  # noqa: PLC0415 -- usage errors need not wait for numpy
 
     places = given.config, given.store_path_commit_log
@@ -93,6 +95,8 @@ def _locate(given: argparse.Namespace) -> None:
         if option in given:
             store = store_at(getattr(given, option), getattr(given, "storage", None), *places)
             setattr(given, option, store)
+            for note in notes_of(store):
+                sys.stderr.write(f"warning: {note}\n")
 
 
 def _run(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> ExitCode:

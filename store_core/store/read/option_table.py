@@ -16,7 +16,7 @@ READ_OPTIONS: Final = (
         "(required)",
         "what",
         "the store: its root, its `commitlog` directory, one segment file, or an archive of a store: `.tar`, `.tar.gz` "
-        "(`.tgz`), `.tar.zst` or `.tar.lz4`. `load(path)` sets it",
+        "(`.tgz`), `.tar.zst` or `.tar.lz4`. `load(path)` sets it; without it, it is `storePathRootDir` of `config`",
     ),
     Option(
         "paths",
