@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parts of a store are on disk, and the services that create and measure its files."""
+"""Where the parts of a store are on disk, and whether a store can be there."""
 
 from __future__ import annotations
 
@@ -7,25 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store_core.errors import UnsupportedStoreError
-from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.log_place import ChosenPaths, LogPlace, lock_places
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_lock import StoreLock
-from store_core.files.store_parts import CONSUME_QUEUE, check_is_root, check_parts, is_root_of
-from store_core.files.transient_store_pool import TransientStorePool
-from store_core.store.clean.disk_space import DiskSpace
+from store_core.files.store_parts import check_is_root, check_parts, is_root_of
 from store_core.store.outside import check_nothing_else
-from store_core.store.put.log_flusher import uses_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.config.message_store_config import MessageStoreConfig
 
-__all__ = ["allocate_service", "check_root", "disk_space", "lock_of", "log_paths", "log_place"]
+__all__ = ["check_root", "lock_of", "log_paths", "log_place"]
 
 
 def _none_full() -> Collection[Path]:
@@ -122,21 +117,3 @@ def _check_nothing_else(root: Path, log_paths: Collection[Path], file_system: Fi
     inside = [path for path in log_paths if path.absolute().is_relative_to(root.absolute())]
     if not any(file_system.status(path) is not None for path in inside):
         check_nothing_else(root, "store", is_root_of, file_system)
-
-
-def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:
-    """Create the `DiskSpace` that measures the disks of commit log and queues."""
-    return DiskSpace(config, log_paths(root, config, file_system).paths, root / CONSUME_QUEUE, file_system)
-
-
-def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:
-    """Create the service that preallocates segments, with write buffers if configured."""
-    size = config.mapped_file_size_commit_log
-    pool = TransientStorePool(config.transient_store_pool_size, size) if uses_pool(config) else None
-    return AllocateMappedFileService(
-        file_system,
-        clock,
-        pool,
-        fail_fast_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
-        reserve_from_size=size if config.warm_maped_file_enable else None,
-    )

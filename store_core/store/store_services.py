@@ -5,17 +5,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store_core.files.allocate import AllocateMappedFileService
+from store_core.files.store_parts import CONSUME_QUEUE
+from store_core.files.transient_store_pool import TransientStorePool
+from store_core.store.clean.disk_space import DiskSpace
 from store_core.store.clean.services import CleanServices
 from store_core.store.derived import DerivedStructures
 from store_core.store.put.commit_log import CommitLog
+from store_core.store.put.log_flusher import uses_pool
 from store_core.store.state.store_checkpoint import StoreCheckpoint
-from store_core.store.store_layout import allocate_service, disk_space, log_paths
+from store_core.store.store_layout import log_paths
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.recovery.recovery_report import RecoveryReport
     from store_core.store.store_setup import StoreSetup
 
-__all__ = ["StoreServices"]
+__all__ = ["StoreServices", "disk_space"]
 
 
 class StoreServices:
@@ -109,3 +119,21 @@ class StoreServices:
         self.checkpoint.close()
         self.derived.close()
         self.commit_log.close()
+
+
+def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:
+    """Create the `DiskSpace` that measures the disks of commit log and queues."""
+    return DiskSpace(config, log_paths(root, config, file_system).paths, root / CONSUME_QUEUE, file_system)
+
+
+def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:
+    """Create the service that preallocates segments, with write buffers if configured."""
+    size = config.mapped_file_size_commit_log
+    pool = TransientStorePool(config.transient_store_pool_size, size) if uses_pool(config) else None
+    return AllocateMappedFileService(
+        file_system,
+        clock,
+        pool,
+        fail_fast_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
+        reserve_from_size=size if config.warm_maped_file_enable else None,
+    )
