@@ -58,6 +58,10 @@ class MappedFileQueue:
     store_timestamp : int
         Store time of the last record before the last thorough flush, ms: what the checkpoint may claim; 0 before the
         first such flush.
+    loaded_files : tuple of MappedFile
+        The files that were there, as RocketMQ orders them: with those of zeros whose twins have the data.
+    takes_twins : bool
+        Whether loading takes a file of zeros whose twin in another directory has the data: not where it may be written.
     create_error : OSError or None
         Why the last file could not be created.
     """
@@ -88,6 +92,8 @@ class MappedFileQueue:
         # Replaced, never changed: whoever holds it sees one state of the queue.
         self._files: tuple[MappedFile, ...] = ()
         self._lock = RLock()
+        self.loaded_files: tuple[MappedFile, ...] = ()
+        self.takes_twins = False
 
     @property
     def mapped_files(self) -> tuple[MappedFile, ...]:
@@ -109,12 +115,15 @@ class MappedFileQueue:
         OSError
             As the system reports.
         """
-        listing = list_for_loading(self.paths.all_paths, self.file_size, self._file_system, release)
+        listing = list_for_loading(
+            self.paths.all_paths, self.file_size, self._file_system, release, takes_twins=self.takes_twins
+        )
         if listing.empty_last is not None and self.writable:
             self._file_system.remove(listing.empty_last)
         files = [self._opened(path) for path in listing.paths]
+        self.loaded_files = (*self.loaded_files, *files)
         with self._lock:
-            self._files = (*self._files, *files)
+            self._files = (*self._files, *(file for file in files if file.path not in listing.twins))
         return listing.notes
 
     def _opened(self, path: Path) -> MappedFile:
@@ -381,7 +390,7 @@ class MappedFileQueue:
 
     def close(self) -> None:
         """Close all files; they stay on disk. Nothing is committed or flushed."""
-        for file in self._files:
+        for file in {*self._files, *self.loaded_files}:
             file.close()
 
     def destroy(self) -> None:

@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.packed_name import TO_EXPAND, is_compressed_segment
 from store_core.files.segment_file import offset_of
+from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from store_core.files.file_system import FileStatus, FileSystem
 
-__all__ = ["LoadList", "list_for_loading"]
+__all__ = ["LoadList", "list_for_loading", "twin_note"]
+
+_CHUNK: Final = 1 << 20
 
 
 class LoadList(NamedTuple):
@@ -25,20 +29,28 @@ class LoadList(NamedTuple):
     Attributes
     ----------
     paths : tuple of Path
-        Files of the right size, in order.
+        Files of the right size, in order; with `twins` among them.
     notes : tuple of str
         What was left out, and why.
     empty_last : Path or None
         An empty last file, as a crash leaves it between creating and extending it; to be deleted.
+    twins : mapping of Path to Path
+        Files that are all zeros -> that of the same name in another directory, which has the data.
     """
 
     paths: tuple[Path, ...]
     notes: tuple[str, ...]
     empty_last: Path | None
+    twins: Mapping[Path, Path] = MappingProxyType({})
 
 
 def list_for_loading(
-    directories: Iterable[Path], file_size: int, file_system: FileSystem, release: str = DEFAULT_RELEASE
+    directories: Iterable[Path],
+    file_size: int,
+    file_system: FileSystem,
+    release: str = DEFAULT_RELEASE,
+    *,
+    takes_twins: bool = False,
 ) -> LoadList:
     """Choose the files to load, as ``MappedFileQueue.load`` does.
 
@@ -53,7 +65,9 @@ def list_for_loading(
     ========  ======================  ==============================  ==========================
 
     A file of the right size whose name is not a number is refused by all releases. Two files of the same name, in two
-    directories, are refused here; RocketMQ loads both. So is a compressed segment by the rules of ``4.3``, too: a log
+    directories, are refused here, unless the caller takes a file of zeros beside its twin with the data: RocketMQ loads
+    both, in the order in which a ``HashSet`` has the directories, and a recovery ends the log at the zeros. So is a
+    compressed segment by the rules of ``4.3``, too: a log
     that ends there would be written over.
 
     Raises
@@ -62,10 +76,13 @@ def list_for_loading(
         For anything that the table or the rules after it refuse.
     """
     features = rules_of(release)
-    entries = [(directory / name) for directory in directories for name in file_system.names(directory)]
+    given = {str(directory): directory for directory in directories}
+    ordered = [given[name] for name in hash_map_order(tuple(given), hash_map_capacity(tuple(given)))]
+    entries = [(directory / name) for directory in ordered for name in file_system.names(directory)]
     entries.sort(key=lambda path: path.name)
     paths: list[Path] = []
     notes: list[str] = []
+    twins: dict[Path, Path] = {}
     for position, path in enumerate(entries):
         status = file_system.status(path)
         if status is None:
@@ -73,7 +90,12 @@ def list_for_loading(
         if status.is_directory and features.passes_over_directories:
             notes.append(f"skipped the directory {path}")
         elif not status.is_directory and status.size == file_size:
-            paths.append(_right_sized(path, paths))
+            offset_of(path)
+            if paths and paths[-1].name == path.name:
+                zeros, data = _told_apart(paths[-1], path, file_system, takes_twins=takes_twins)
+                twins[zeros] = data
+                notes.append(twin_note(zeros, data))
+            paths.append(path)
         elif is_compressed_segment(path.name):
             does = "would end the log there" if features.ends_loading_at_odd_file else "refuses to load such a store"
             raise SegmentLayoutError(f"{_wrong(path, status, file_size)}. RocketMQ {release} {does}. {TO_EXPAND}")
@@ -83,24 +105,47 @@ def list_for_loading(
             break
         elif status.size == 0 and position == len(entries) - 1 and features.deletes_empty_last_file:
             notes.append(f"{path} has no bytes: it was being made when the process ended")
-            return LoadList(tuple(paths), tuple(notes), path)
+            return LoadList(tuple(paths), tuple(notes), path, twins)
         else:
             raise SegmentLayoutError(
                 f"{_wrong(path, status, file_size)}. RocketMQ {release} refuses to load such a store: open it "
                 f"with the sizes it was made with (MessageStoreConfig.from_properties takes them from broker.conf), or "
                 f"move what does not belong there elsewhere"
             )
-    return LoadList(tuple(paths), tuple(notes), None)
+    return LoadList(tuple(paths), tuple(notes), None, twins)
 
 
-def _right_sized(path: Path, before: list[Path]) -> Path:
-    offset_of(path)
-    if before and before[-1].name == path.name:
-        raise SegmentLayoutError(
-            f"two files claim offset {path.name}: {before[-1]} and {path}. One was made ahead when the process ended, "
-            f"and is all zeros: move that one elsewhere"
-        )
-    return path
+def twin_note(zeros: object, data: object) -> str:
+    """Return what is said of a file of zeros whose twin in another directory has the data."""
+    return (
+        f"{zeros} is all zeros, and {data} of the same offset has the data, which is read. RocketMQ loads both: "
+        f"move the file of zeros elsewhere"
+    )
+
+
+def _told_apart(one: Path, other: Path, file_system: FileSystem, *, takes_twins: bool) -> tuple[Path, Path]:
+    """Return of two files of the same name the one that is all zeros, and the other one."""
+    for zeros, data in ((other, one), (one, other)) if takes_twins else ():
+        if _is_all_zeros(zeros, file_system):
+            return zeros, data
+    raise SegmentLayoutError(
+        f"two files claim offset {one.name}: {one} and {other}. One was made ahead when the process ended, "
+        f"and is all zeros: move that one elsewhere"
+    )
+
+
+def _is_all_zeros(path: Path, file_system: FileSystem) -> bool:
+    file = file_system.open(path, writable=False)
+    try:
+        at = 0
+        while (data := file.next_data(at)) is not None:
+            for begin in range(data[0], data[1], _CHUNK):
+                if file.read(min(_CHUNK, data[1] - begin), begin).strip(b"\0"):
+                    return False
+            at = data[1]
+        return True
+    finally:
+        file.close()
 
 
 def _wrong(path: Path, status: FileStatus, file_size: int) -> str:

@@ -37,7 +37,9 @@ from store_core.files.packed_name import archive_error, compressed_error
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath
+from store_core.files.segment_listing import twin_note
 from store_core.files.segment_names import NAME_RULE
+from store_core.files.segment_source import open_pages
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind, has_queues
 from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, check_is_no_url, path_exists
 from store_core.format.columnar.entries import EntryLog
@@ -78,6 +80,7 @@ _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.
 _MULTI_PATH_SPLITTER: Final = ","
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
+_CHUNK: Final = 1 << 20
 _HIGHEST: Final = 3
 """Directories above a file of a queue, up to the root of its store."""
 
@@ -521,13 +524,18 @@ def check_plain(segments: Iterable[Segment]) -> None:
 
 
 def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
-    """Drop a file that was given twice; refuse two files that claim the same offset."""
+    """Drop a file that was given twice, and one of zeros whose twin has the data; refuse others of the same offset."""
     kept: list[Segment] = []
     for segment in segments:
         if not kept or kept[-1].start_offset != segment.start_offset:
             kept.append(segment)
         elif _is_same(kept[-1], segment):
             notes.append(f"{segment.path} is given twice, and read once.")
+        elif _is_all_zeros(segment):
+            notes.append(f"{twin_note(segment.path, kept[-1].path)}.")
+        elif _is_all_zeros(kept[-1]):
+            notes.append(f"{twin_note(kept[-1].path, segment.path)}.")
+            kept[-1] = segment
         else:
             raise SegmentLayoutError(
                 f"two files claim offset {segment.start_offset}: {kept[-1].path} ({kept[-1].size} bytes) and "
@@ -535,6 +543,21 @@ def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segmen
                 f"wrong copy elsewhere; logs of several brokers are read one by one."
             )
     return kept
+
+
+def _is_all_zeros(segment: Segment) -> bool:
+    """Return whether a file has no data; of one on another machine only the beginning is looked at."""
+    if segment.codec is not None or segment.archive:
+        return False
+    end = segment.size if segment.is_mapped else min(segment.size, _CHUNK)
+    with open_pages(segment) as opened:
+        at = 0
+        while (at := opened.next_data(at)) < end:
+            opened.load(at, min(_CHUNK, end - at))
+            if opened.raw[at : min(at + _CHUNK, end)].any():
+                return False
+            at = min(at + _CHUNK, end)
+    return True
 
 
 def _with_expanded_sizes(segments: list[Segment]) -> list[Segment]:

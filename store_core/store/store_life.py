@@ -132,6 +132,7 @@ class StoreLife:
     def try_out(self) -> RecoveryReport:
         """Load a read-only store, release it and report; if the store is refused, the report says why."""
         self.services.derived.recovery.is_live = is_lock_held(self.setup.path)
+        self.services.derived.recovery.is_prediction = True
         try:
             self._load()
         except StoreError as error:

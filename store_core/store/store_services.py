@@ -65,6 +65,7 @@ class StoreServices:
             replicas=setup.replicas,
             is_batch_topic=setup.is_batch_topic,
         )
+        self.commit_log.mapped_file_queue.takes_twins = setup.is_read_only
         self.derived = DerivedStructures(
             path,
             self.commit_log,

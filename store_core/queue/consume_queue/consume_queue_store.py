@@ -105,6 +105,7 @@ class ConsumeQueueStore:
     ) -> None:
         self.notes: list[str] = []
         self.refused: list[RefusedUnit] = []
+        self.stopped_at: RefusedUnit | None = None
         self.refused_count = 0
         self._rules = rules
         self._on_put = on_put
@@ -238,6 +239,8 @@ class ConsumeQueueStore:
 
     def _refuse(self, unit: RefusedUnit) -> None:
         self.refused_count += 1
+        if unit.stops_broker and self.stopped_at is None:
+            self.stopped_at = unit
         if len(self.refused) < _REFUSED_KEPT:
             self.refused.append(unit)
             _LOG.warning("the record at %d is not indexed: %s", unit.physical_offset, unit.reason)

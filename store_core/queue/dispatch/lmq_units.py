@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_request import DispatchRequest
     from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["LMQ_PREFIX", "LmqUnit", "UnfitListsError", "has_lists", "is_light", "lmq_units", "split_names"]
+__all__ = [
+    "LMQ_PREFIX",
+    "LmqUnit",
+    "UnfitListsError",
+    "UnreadableIndexError",
+    "has_lists",
+    "is_light",
+    "lmq_units",
+    "split_names",
+]
 
 LMQ_PREFIX: Final = "%LMQ%"
 """Prefix of the names of light queues (RocketMQ: ``MixAll.LMQ_PREFIX``); their queue id is 0."""
@@ -25,6 +34,10 @@ _NOT_LIGHT: Final = ("%RETRY%", "rmq_sys_")
 
 class UnfitListsError(ValueError):
     """The two lists of a record don't match, or hold something that is not a number; `lmq_units` explains."""
+
+
+class UnreadableIndexError(UnfitListsError):
+    """An index of a record in its light queues is no number (Java: ``NumberFormatException``)."""
 
 
 class LmqUnit(NamedTuple):
@@ -71,10 +84,12 @@ def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
     Raises
     ------
     UnfitListsError
-        If the lists differ in length, or an index is not a number: then no such queue gets the record. RocketMQ does
-        the same for different lengths, for example when a plain name comes last in a list of light ones. If a plain
-        name comes before a light one, there is an empty index, which RocketMQ can't read: 5.3.3 then dispatches nothing
-        more from the log, and 4.9.7 does not load after a crash.
+        If the lists differ in length: then no such queue gets the record, as with RocketMQ, for example when a plain
+        name comes last in a list of light ones.
+    UnreadableIndexError
+        If an index is not a number, such as the empty one of a plain name that comes before a light one. No such queue
+        gets the record here. RocketMQ fails where it dispatches it: while it loads, or 4.9 after a clean exit for ever
+        before it is up.
     """
     if not (rules.is_multi_dispatch_enabled and has_lists(request.topic, rules.features)):
         return []
@@ -88,7 +103,7 @@ def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
     try:
         numbers = [parse_java_int(offset, LONG_BITS) for offset in offsets]
     except ValueError as error:
-        raise UnfitListsError(f"{INNER_MULTI_QUEUE_OFFSET}: {error}") from None
+        raise UnreadableIndexError(f"{INNER_MULTI_QUEUE_OFFSET}: {error}") from None
     return [
         LmqUnit(name, 0 if rules.is_lmq_enabled and is_light(name) else request.queue_id, number)
         for name, number in zip(names, numbers, strict=True)

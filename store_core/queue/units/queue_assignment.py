@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from store_core.queue.dispatch.lmq_units import UnfitListsError, lmq_units
+from store_core.queue.dispatch.lmq_units import UnfitListsError, UnreadableIndexError, lmq_units
 from store_core.queue.dispatch.queue_numbering import QueueNumbering
 from store_core.queue.queue_path import refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_per_file
@@ -165,7 +165,8 @@ def _with_light(own: AssignedUnit, request: DispatchRequest, rules: QueueRules) 
     try:
         light = [AssignedUnit(*unit, is_light=True) for unit in lmq_units(request, rules)]
     except UnfitListsError as error:
-        return Assignment((own,), (_refused(own, request, str(error)),))
+        unfit = _refused(own, request, str(error))
+        return Assignment((own,), (unfit._replace(stops_broker=isinstance(error, UnreadableIndexError)),))
     reasons = [_light_refusal(unit, rules) for unit in light]
     units = [unit for unit, reason in zip(light, reasons, strict=True) if reason is None]
     refused = [_refused(unit, request, reason) for unit, reason in zip(light, reasons, strict=True) if reason]

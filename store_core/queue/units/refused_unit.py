@@ -18,9 +18,12 @@ class RefusedUnit(NamedTuple):
     physical_offset : int
         Position of the record.
     reason : str
+    stops_broker : bool
+        Whether RocketMQ can't go on dispatching there: it does not load, or never comes up.
     """
 
     topic: str
     queue_id: int
     physical_offset: int
     reason: str
+    stops_broker: bool = False

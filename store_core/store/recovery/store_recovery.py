@@ -35,7 +35,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import SegmentLayoutError
+from store_core.errors import SegmentLayoutError, UnsupportedStoreError
 from store_core.format.counted import counted
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
@@ -87,6 +87,8 @@ class StoreRecovery:
     is_live : bool
         Whether a broker is writing the store, and this only shows what a restart would do. Then everything is as of the
         moment at which the log was followed: what it appends meanwhile is neither damage nor cut.
+    is_prediction : bool
+        Whether this says what RocketMQ would do: then a record that it can't dispatch is a reason to refuse the store.
     """
 
     def __init__(  # noqa: PLR0913 -- everything to be made consistent
@@ -110,6 +112,7 @@ class StoreRecovery:
         self._has_nameless = False
         self.report = RecoveryReport(release=rules.release)
         self.is_live = False
+        self.is_prediction = False
 
     def run(self, *, last_exit_ok: bool) -> RecoveryReport:
         """Load and recover.
@@ -149,7 +152,17 @@ class StoreRecovery:
         self._recover_queue_offsets()
         if self._rules.features.loads_delay_levels_after_recovery:
             self._make_schedule_queues()
+        self._refuse_what_stops_a_broker("fails to load such a store")
         return self.finish()
+
+    def _refuse_what_stops_a_broker(self, what: str) -> None:
+        unit = self._queues.stopped_at
+        if self.is_prediction and unit is not None:
+            raise UnsupportedStoreError(
+                f"RocketMQ {self._rules.release} {what}: it can't dispatch the record at {unit.physical_offset}, in "
+                f"queue {unit.queue_id} of topic {unit.topic[:100]!r}: {unit.reason}. It can with "
+                f"enableMultiDispatch=false"
+            )
 
     def catch_up(self, reput: ReputMessageService) -> RecoveryReport:
         """Set where dispatching continues, and dispatch what a release dispatches before it is up.
@@ -182,6 +195,7 @@ class StoreRecovery:
             why = f"the queues covered the log up to {start}, and release {release} dispatches the rest before it is up"
             self._decide(f"dispatched {counted(count, 'record')} from {start} to {end}", "consumequeue", why)
             self._note(caught_up=end - start)
+            self._refuse_what_stops_a_broker("never comes up with such a store")
         self._recover_queue_offsets()
         return self.finish(reput.reput_from_offset)
 
@@ -267,15 +281,17 @@ class StoreRecovery:
 
     def _recover_log(self, cover: int, *, last_exit_ok: bool) -> None:
         queue = self._log.mapped_file_queue
-        files = queue.mapped_files
-        start = self._start_file(files, cover, last_exit_ok=last_exit_ok)
-        self._tell_start(files[start.number], start)
-        gap = None if last_exit_ok else close_index_gap(self._index, files, start.number, self._rules)
+        files, loaded = queue.mapped_files, queue.loaded_files or queue.mapped_files
+        start = self._start_file(loaded, cover, last_exit_ok=last_exit_ok)
+        first = loaded[start.number]
+        self._tell_start(first, start)
+        before = sum(file.file_from_offset < first.file_from_offset for file in files)
+        gap = None if last_exit_ok else close_index_gap(self._index, files, before, self._rules)
         if gap is not None:
             self._decide(gap.what, gap.where, gap.why)
         confirmed = self._log.confirm_offset
         found, chains = find_end_of_files(files, verify_crc=self._rules.check_crc)
-        end = self._scan(files[start.number :], cover, chains, last_exit_ok=last_exit_ok)
+        end = self._scan(loaded[start.number :], cover, chains, last_exit_ok=last_exit_ok)
         del chains  # they are views of the files that are truncated below
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         if self.is_live:
@@ -283,7 +299,7 @@ class StoreRecovery:
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.features.keeps_confirmed_offset:
-            self._confirm(end, files[start.number].file_from_offset, confirmed, last_exit_ok=last_exit_ok)
+            self._confirm(end, first.file_from_offset, confirmed, last_exit_ok=last_exit_ok)
         if self._rules.features.cuts_queues_by_new_cover:
             cover = self._queues.max_physical_offset
         limit = files[-1].end_offset if self.is_live else end.end_offset  # units of newer records are right
@@ -349,7 +365,11 @@ class StoreRecovery:
         """Truncate the log, and record that as a decision if more than its unwritten rest is cut."""
         queue = self._log.mapped_file_queue
         before = queue.mapped_files
-        if end.reason is None or end.reason.is_damage:
+        if end.path is not None and end.path not in [file.path for file in before]:
+            self._is_cut = True
+            why = "it is all zeros; RocketMQ loads it beside its twin with the data, and takes it for the log's end"
+            self._decide(f"ended the log at {end.end_offset}", end.path, why)
+        elif end.reason is None or end.reason.is_damage:
             self._is_cut = True
             self._decide(f"ended the log at {end.end_offset}", end.path, end.why)
         queue.truncate_dirty_files(end.end_offset, clear_tail=True)
