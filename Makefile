@@ -20,8 +20,15 @@ venv: .venv/.made ## the virtual environment .venv, from pinned and hashed packa
 	@tools/make_venv.sh .venv-lowest requirements/lowest.lock
 	@touch $@
 
-demo: venv ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
-	@$(VENV_PYTHON) -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
+# The whole environment takes minutes to install; where there is one, the demo uses it.
+DEMO_VENV := $(if $(wildcard .venv/.made),.venv,.venv-demo)
+
+.venv-demo/.made: $(VENV_INPUTS) requirements/demo.lock
+	@tools/make_venv.sh .venv-demo requirements/demo.lock
+	@touch $@
+
+demo: $(DEMO_VENV)/.made ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
+	@$(DEMO_VENV)/bin/python -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
 
 test: venv ## every check: format, lint, types, imports, docs, tests, notebooks, lowest, wheel, bench
 	@$(VENV_PYTHON) tools/run_checks.py
@@ -91,4 +98,4 @@ lock: ## update requirements/*.lock to the newest versions
 	@tools/lock.sh
 
 clean: ## remove environments, caches and built files
-	@rm -rf .cache .venv .venv-lowest .venv-lock .venv-release dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .cache .venv .venv-demo .venv-lowest .venv-lock .venv-release dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

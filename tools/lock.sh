@@ -15,6 +15,8 @@ compile() {
         --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 }
 compile dev pyproject.toml --extra spark --group dev
+# What `make demo` installs, in the versions of the whole environment.
+compile demo pyproject.toml --extra spark --constraints requirements/dev.lock
 # What `make release` runs, in an environment of its own.
 compile release --group release
 # What `make fuzz-coverage` puts beside it.

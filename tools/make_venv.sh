@@ -38,15 +38,30 @@ if [ "${java_release:-0}" -lt 17 ]; then
     missing "Spark needs Java 17 or newer, and '$java' is ${java_release:+Java }${java_release:-not there}. Install a JDK or JRE 17 (openjdk-17-jre-headless), or set JAVA_HOME."
 fi
 
-# pip shows its progress only on a terminal: a log needs only results.
-quiet=--quiet
-if [ -t 1 ]; then quiet=; fi
 unset PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say "$venv: $("$python" --version), Java $java_release"
 "$python" -m venv "$venv"
-install() { "$venv/bin/python" -m pip install $quiet "$@"; }
+# pip shows its progress on a terminal; elsewhere there is a line for each package, so that nobody waits in silence.
+# Python compiles the modules that are used, when they are.
+pip() { "$venv/bin/python" -m pip install --no-compile "$@"; }
+install() {
+    if [ -t 1 ]; then
+        pip "$@"
+        return
+    fi
+    { pip --progress-bar off "$@" || echo "pip failed"; } | {
+        failed=0
+        while read -r line; do
+            case $line in
+                Collecting* | Building* | Installing*) echo "    ${line%% (from*}" ;;
+                "pip failed") failed=1 ;;
+            esac
+        done
+        exit $failed
+    }
+}
 # The build tools come first, so that no build fetches anything that is not pinned.
 say "installing the build tools of requirements/build.lock"
 install --require-hashes -r requirements/build.lock

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["CommitLogReader"]
+
+_LARGE: Final = 4 << 30
+"""Bytes of a log from which on a scan of all of it is worth a hint."""
+
+_HINTED: Final[set[str]] = set()
+"""The hint, once this process has given it."""
+
+_LOG = logging.getLogger(__name__)
 
 
 class CommitLogReader(DataSourceReader):
@@ -81,6 +90,8 @@ class CommitLogReader(DataSourceReader):
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None
+        if not (self._options.selects_rows or self._times or self._is_followed):
+            _hint_at_scan(sum(part.end - part.begin for part in plan.ranges))
         return [CommitLogPartition(group) for group in task_groups(plan.ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -116,3 +127,14 @@ class CommitLogReader(DataSourceReader):
         if self._times is not None:
             found = replace(self._times.for_task(), columns=self._options.columns)
         return replace(found, starting_timestamp=None) if self._is_followed else found
+
+
+def _hint_at_scan(size: int) -> None:
+    """Say once that a query reads all of a large log, whatever it filters: Spark keeps that to itself."""
+    text = (
+        "hint: this query reads the whole log, %.1f GiB. WHERE and where(...) filter rows that were read; options such "
+        "as topic, key, startingTimestamp and columns narrow what is read: docs/guides/read.md"
+    )
+    if size >= _LARGE and text not in _HINTED:
+        _HINTED.add(text)
+        _LOG.warning(text, size / (1 << 30))

@@ -77,6 +77,29 @@ def test_the_minimum_of_pyspark_is_the_one_that_the_extra_brings() -> None:
     assert bound == pyspark_commitlog.MINIMUM_PYSPARK
 
 
+def test_readme_and_start_have_one_table_of_the_extras() -> None:
+    tables = [
+        re.findall(r"^\| `pip install .*", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+        for page in ("README.md", "docs/start.md")
+    ]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert [line.replace("(docs/", "(") for line in tables[0]] == tables[1]
+    assert {"", *extras} == {
+        name for line in tables[1] for name in re.findall(r"^\| `pip install '?\.(?:\[(\w+)\]')?`", line)
+    }
+
+
+def test_what_the_demo_installs_are_versions_of_the_whole_environment() -> None:
+    locked = {
+        name: dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements" / f"{name}.lock").read_text(), re.MULTILINE))
+        for name in ("demo", "dev")
+    }
+
+    assert {"click", "numpy", "py4j", "pyarrow", "pyspark"} == locked["demo"].keys()
+    assert locked["demo"].items() <= locked["dev"].items()
+
+
 def test_the_core_s_dependencies_are_numpy_and_pyarrow_alone() -> None:
     dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
-from pyspark_commitlog import CommitLogDataSource
+from pyspark_commitlog import CommitLogDataSource, reader
 from pyspark_commitlog.reader import CommitLogReader
 from store_core import plan_ranges, read_messages
 from store_core.errors import StoreError, StoreNotFoundError
@@ -153,3 +153,19 @@ def test_an_old_pyspark_is_refused_by_version(monkeypatch: pytest.MonkeyPatch, s
     needed = r"format 'commitlog' needs PySpark 4\.1 or later, found 4\.0\.1; pip install 'pyspark>=4\.1'"
     with pytest.raises(StoreError, match=needed):
         source(store.root).schema()
+
+
+def test_a_scan_of_a_large_log_is_hinted_at_once_unless_an_option_narrows_it(
+    store: WrittenStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reader, "_HINTED", set())
+
+    def hints(**options: str) -> int:
+        caplog.clear()
+        make_reader(store.root, **options).partitions()
+        return sum(record.getMessage().startswith("hint: this query reads the whole log") for record in caplog.records)
+
+    assert 0 == hints()
+    monkeypatch.setattr(reader, "_LARGE", 1)
+    assert 0 == hints(topic="orders") + hints(startingTimestamp="1") + hints(key="k") + hints(endingOffsets="100")
+    assert [1, 0, 0] == [hints(columns="topic", timeZone="UTC"), hints(), hints(mode="PERMISSIVE")]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -20,6 +20,7 @@ from store_core.format.record.host import position_of_message_id
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.configured_store import configured_paths
 from store_core.store.read.option_checks import check_filter, check_filter_type, check_order, shown_option
+from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
 from store_core.store.read.store_time import parse_zone, store_time
 
@@ -33,6 +34,12 @@ __all__ = ["AskedQueue", "ReadOptions"]
 
 _WHOLE_LOG: Final = OffsetBound()
 _TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")
+
+_NARROWING: Final = frozenset(option.field for option in READ_OPTIONS if option.scope == "rows") - {
+    "filter_type",
+    "time_zone",
+}
+"""Options that select rows: all that are about rows, but for what other ones mean."""
 
 
 class AskedQueue(NamedTuple):
@@ -196,6 +203,11 @@ class ReadOptions:
     def located(self, paths: StorePaths) -> StorePaths:
         """Return paths as the configuration and the settings of a storage say, see `store_core.files.store_path`."""
         return located(self.configured(paths), self.storage)
+
+    @property
+    def selects_rows(self) -> bool:
+        """Whether an option narrows what is read; without one the whole log is."""
+        return any(getattr(self, each.name) != each.default for each in fields(self) if each.name in _NARROWING)
 
     @property
     def is_permissive(self) -> bool:
