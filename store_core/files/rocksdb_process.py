@@ -31,7 +31,6 @@ FRAME: Final = {"found": b"F", "failed": b"E", "request": b"R"}
 _MOST_BYTES: Final = 8 << 20
 """Keys and values of one answer, after which the caller asks again."""
 
-_ESTIMATE: Final = "rocksdb.estimate-num-keys"
 _LARGEST_ENTRY: Final = 1 << 20
 _STEP: Final = 1 << 10
 """Entries that are taken before their sizes are looked at."""
@@ -122,8 +121,7 @@ class _Database:
         )
         self._families = {name: database.get_column_family(name) for name in families}
         tables = [Path(table["name"]).name for each in self._families.values() for table in each.live_files()]
-        counts = {name: each.property_int_value(_ESTIMATE) or 0 for name, each in self._families.items()}
-        self.description = {"families": families, "tables": tables, "counts": counts}
+        self.description = {"families": families, "tables": tables}
 
     def scan(self, family: str, lower: str, upper: str, limit: int) -> bytes:
         """Return entries from a key on, up to but not including another, both in hexadecimal digits.

@@ -26,7 +26,7 @@ from store_core.files.remote.url_path import UrlPath
 from store_core.files.rocksdb_process import FRAME, read_frame, write_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from types import TracebackType
 
     import numpy.typing as npt
@@ -125,8 +125,6 @@ class RocksdbReader:
         Names of the column families.
     tables : frozenset of str
         Names of the table files that the database consists of.
-    estimates : mapping of str to int
-        About how many entries each column family has, by what its tables say of themselves.
     """
 
     def __init__(self, directory: Path, links: Path) -> None:
@@ -150,7 +148,6 @@ class RocksdbReader:
             raise
         self.families = tuple(description["families"])
         self.tables = frozenset(description["tables"])
-        self.estimates: Mapping[str, int] = description["counts"]
 
     @classmethod
     def open(cls, directory: Path) -> Self:

@@ -99,10 +99,6 @@ class PickedBytes(RemoteBytes):
         self._memory.free(first, min(last, end))
         self._begins[:count], self._ends[:count] = ([end], [last]) if last > end else ([], [])
 
-    def drop_all(self) -> None:
-        """Return all memory to the system."""
-        self.drop(self._size)
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

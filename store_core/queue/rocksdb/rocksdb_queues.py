@@ -203,11 +203,6 @@ class RocksdbQueues:
     # ---- queues
 
     @property
-    def estimated_units(self) -> int:
-        """About how many units all queues have; the database counts those that it has marked as deleted, too."""
-        return max(self._reader.estimates.get(_UNITS, 0), 0)
-
-    @property
     def names(self) -> list[tuple[str, int]]:
         """Topic and id of the queues, sorted."""
         return sorted(self._ends)

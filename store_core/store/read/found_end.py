@@ -8,7 +8,7 @@ the remainder of a record that a crash interrupted, the *torn tail*.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from store_core.files.segment_source import open_segment
 from store_core.format.columnar.chain import Place
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["FoundEnd", "PlainEnd", "SegmentEnd", "TornTail", "find_end", "segment_end", "segment_ends"]
+__all__ = ["FoundEnd", "SegmentEnd", "TornTail", "find_end", "segment_end", "segment_ends"]
 
-PlainEnd: TypeAlias = "tuple[str, int, int, int, int, bool, bool]"
-"""A `SegmentEnd` in values that can be written as text."""
 
 _SEGMENT_START: Final = Place()
 
@@ -129,20 +127,6 @@ class SegmentEnd:
     def end_offset(self) -> int:
         """Physical offset one past the last record."""
         return self.segment.start_offset + self.found.position
-
-    @property
-    def plain(self) -> PlainEnd:
-        """The same without the segment, and without the chain that was followed, whose arrays are large."""
-        found = self.found
-        flags = found.is_unfinished, self.is_foreign
-        return found.reason.name, found.position, found.stale, found.covered, self.tail_end, *flags
-
-    @classmethod
-    def of_plain(cls, segment: Segment, plain: PlainEnd) -> Self:
-        """Return what `plain` stands for."""
-        reason, position, stale, covered, tail_end, is_unfinished, is_foreign = plain
-        found = LogEnd(position, StopReason[reason], stale, is_unfinished, covered)
-        return cls(segment, found, tail_end, is_foreign)
 
     @property
     def tail(self) -> TornTail | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import struct
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,6 @@ class MemoryReader:
 
     families: Mapping[str, Mapping[bytes, bytes]]
     directory: Path = Path("memory")
-    estimates: Mapping[str, int] = field(default_factory=dict)
     at_once: int = 5
 
     def entries(self, family: str, lower: bytes = b"", upper: bytes = b"", limit: int = 2**31) -> Iterator[Entries]:

@@ -182,11 +182,6 @@ def test_the_process_may_take_no_more_memory_than_a_sound_database_needs(databas
     assert int(most) == rocksdb_process._MOST_MEMORY + 2 * files
 
 
-def test_about_how_many_entries_there_are_is_known(database: Path) -> None:
-    with RocksdbReader.open(database) as reader:
-        assert {"default": len(ENTRIES), "offset": 1} == reader.estimates
-
-
 def test_a_named_pipe_among_the_files_is_not_waited_for(database: Path) -> None:
     os.mkfifo(database / "000099.log")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from store_core.store.read.picks import Picks
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["OPENING", "TrafficOf", "is_far", "moved_by", "price_of_picks", "price_of_proof"]
+__all__ = ["OPENING", "TrafficOf", "is_far", "moved_by", "price_of_picks"]
 
 OPENING: Final = 2
 """Requests that opening a file takes; as many see at the end whether it is still the same."""
@@ -40,11 +40,6 @@ _BLOCK: Final = 4 << 20
 def is_far(segments: Iterable[Segment]) -> bool:
     """Return whether segments are not on this machine."""
     return any(segment.remote is not None for segment in segments)
-
-
-def price_of_proof(segments: Sequence[Segment], costs: LookUpCosts) -> int:
-    """Return what it costs to read the end of each segment, after the last unit, in bytes of a scan."""
-    return (OPENING + 1) * len(segments) * costs.per_request if is_far(segments) else 0
 
 
 def price_of_picks(pieces: Sequence[Picks], segments: Sequence[Segment], costs: LookUpCosts) -> int:
