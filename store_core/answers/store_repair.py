@@ -97,6 +97,7 @@ def plan_repair_by(
     engine: Engine, path: str | os.PathLike[str], options: CheckOptions | None = None, *, clock: Clock | None = None
 ) -> RepairPlan:
     """Plan a repair as `plan_repair` does, with an engine that runs the parts."""
+    check_is_no_url(Path(path))
     store = path_of(path)
     if is_lock_held(store):
         raise StoreLockedError(
