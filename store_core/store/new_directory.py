@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.deferred_sync import sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_path import stores_near
 from store_core.store.outside import check_outside
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, P
     check_outside("into", target, source)
     if not _is_free(target):
         raise InvalidOptionError(
-            f"into: expected a path where nothing is, or an empty directory, found {into}: choose another"
+            f"into: expected a path where nothing is, or an empty directory, found {into}. Choose another."
+            f"{stores_near([target])}"
         )
     if not target.parent.is_dir():
         raise InvalidOptionError(f"into: there is no directory {target.parent}: create it")

@@ -63,7 +63,7 @@ def test_a_directory_with_other_files_is_refused_and_stays_as_it_is(
     assert before == every_file(place.parent)
 
 
-@pytest.mark.parametrize("entrance", STORES)
+@pytest.mark.parametrize("entrance", ENTRANCES)
 @pytest.mark.parametrize("below", ["b", "a/b"])
 def test_above_a_store_its_root_is_suggested(place: Path, entrance: str, below: str) -> None:
     ordinary_store(place / below)
