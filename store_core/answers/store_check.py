@@ -22,6 +22,7 @@ from store_core.answers.checking.log_loading import add_loading
 from store_core.answers.checking.restart import NOT_ASKED, dispatch_start
 from store_core.answers.checking.tally import Tally
 from store_core.answers.checking.told_release import ToldRelease
+from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
 from store_core.answers.rebuild import configured_batch_topics
 from store_core.errors import CorruptRecordError, SegmentVanishedError
@@ -329,6 +330,9 @@ class _Check:
         tally.add_all(config.findings)
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
         tally.add_all(config.impossible(ends, is_open=is_open))
+        stray = None if is_open else stray_timers(store, list_segments(store).segments, rules.release)
+        if stray is not None:
+            tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
         reach = self._reach(compared, bounds, index, tally)
         tally.add_all(checkpoint_findings(store, rules.release, reach, is_open=is_open))
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)

@@ -26,6 +26,7 @@ from store_core.answers.life.delay_states import (
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
+from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY, DELAY_OFFSET_FILE, TIMER_CHECK_FILE
@@ -159,7 +160,9 @@ def delays_by(
         "timer": timer_states(found.tables["timers"], timers),
     }
     notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), chosen.release)
-    missing_bytes = LogExtent.of(paths).missing_bytes
+    extent = LogExtent.of(paths)
+    missing_bytes, stray = extent.missing_bytes, stray_timers(root, extent.segments, chosen.release)
+    notes += () if stray is None else (stray.note,)
     return _Made(root, chosen, rules, known, judged, (*found.notes, *notes), missing_bytes).report()
 
 

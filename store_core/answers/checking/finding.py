@@ -70,6 +70,7 @@ class FindingKind(StrEnum):
     CHECKPOINT = "checkpoint", "a checkpoint that can't be right"
     CONFIG_UNREADABLE = "config_unreadable", "a configuration file that can't be read, nor its backup"
     CONFIG_OFFSET = "config_offset", "a consumer's or a delay level's offset that its queue can't have"
+    TIMER_UNIT = "timer_unit", "a pending timer whose place in the log holds no timer"
 
 
 _BY_ANY_RELEASE: Final = frozenset(
