@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from store_core.format.releases.release import RELEASES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -67,7 +69,7 @@ class GoldenStore:
     @property
     def release(self) -> str:
         """The value of option `release` for the store's RocketMQ."""
-        return ".".join(self.version.split(".")[:2])
+        return self.version if self.version in RELEASES else ".".join(self.version.split(".")[:2])
 
     @property
     def is_torn(self) -> bool:

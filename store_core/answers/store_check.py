@@ -179,7 +179,7 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
                     break
             return found
 
-        if options.release is not None:
+        if options.release:
             return look(cast("Release", options.release)).because(ASKED_FOR)
         store = configured_store(path, options.broker_config, options.store_path_commit_log)
         return _by_told_release(ToldRelease.of(absolute_path_of(store)), look)

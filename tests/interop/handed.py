@@ -40,8 +40,8 @@ _PULL_SIZE: Final = 32
 DERIVED: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
 """Directories of queues and index."""
 
-_STORES_OF: Final = {"5.4": "5.5"}
-"""The release whose golden stores are taken for one that wrote none."""
+_STORES_OF: Final = {"5.4": "5.5", "5.5.1": "5.5"}
+"""The release whose golden stores are taken for one that wrote none, or few."""
 
 QueueView = tuple[int, int, list[int]]
 """First index of a queue, its end, and the physical offsets of the served messages."""

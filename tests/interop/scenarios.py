@@ -33,12 +33,12 @@ __all__ = [
 SEGMENT_SIZE: Final = 16384
 """Bytes of a commit log file unless a scenario says otherwise."""
 
-ALL_RELEASES: Final = ("4.3", "4.9", "5.3", "5.4", "5.5")
+ALL_RELEASES: Final = ("4.3", "4.9", "5.3", "5.4", "5.5", "5.5.1")
 SLICE_RELEASES: Final = ("4.3", "4.9", "5.5")
 """The releases of the tests that run with all others; ``make interop`` runs the rest."""
 
-_SINCE_4_9: Final = ("4.9", "5.3", "5.4", "5.5")
-_SINCE_5_3: Final = ("5.3", "5.4", "5.5")
+_SINCE_4_9: Final = ("4.9", "5.3", "5.4", "5.5", "5.5.1")
+_SINCE_5_3: Final = ("5.3", "5.4", "5.5", "5.5.1")
 _BATCH_TOPIC: Final = "BQ"
 _LIGHT: Final = {"enableLmq": True, "enableMultiDispatch": True}
 _SMALL_LIMIT: Final = 8192

@@ -46,7 +46,7 @@ _NAMES: Final = {
 
 _SINCE_5_3: Final = ("mapperFileSizeBatchConsumeQueue", "enabledAppendPropCRC", "forceVerifyPropCRC")
 _SINCE_4_9: Final = ("enableLmq", "enableMultiDispatch")
-_UNKNOWN: Final = {"4.3": (*_SINCE_5_3, *_SINCE_4_9), "4.9": _SINCE_5_3, "5.3": (), "5.4": (), "5.5": ()}
+_UNKNOWN: Final = {"4.3": (*_SINCE_5_3, *_SINCE_4_9), "4.9": _SINCE_5_3, "5.3": (), "5.4": (), "5.5": (), "5.5.1": ()}
 
 # ---- recovered
 

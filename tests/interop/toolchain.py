@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command", "missing_tools"]
 
-RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3", "5.4": "5.4.0", "5.5": "5.5.0"}
+RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3", "5.4": "5.4.0", "5.5": "5.5.0", "5.5.1": "5.5.1"}
 """The RocketMQ version for each value of option `release`."""
 
-_SOURCES: Final = {"5.3.3": ("common", "5", "5.3.3"), "5.4.0": ("common", "5"), "5.5.0": ("common", "5")}
+_SOURCES: Final = {
+    "5.3.3": ("common", "5", "5.3.3"),
+    "5.4.0": ("common", "5"),
+    "5.5.0": ("common", "5"),
+    "5.5.1": ("common", "5"),
+}
 """Folders of the harness for a version, where they are not ``common`` and its own."""
 
 _HERE: Final = Path(__file__).parent

@@ -29,7 +29,7 @@ from store_core.files.store_path import list_segments
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
 from store_core.format.properties import TAGS, decode_text, parse_properties
-from store_core.format.releases.release import RELEASE_RULES, RELEASES
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
 from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
@@ -237,7 +237,7 @@ class _Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToldRelease:
-    """The releases that may have served a store last, newest first.
+    """The releases that may have served a store last: the default one first, if it may, and then newest first.
 
     Attributes
     ----------
@@ -255,7 +255,7 @@ class ToldRelease:
 
         Evidence of a later writer comes first. What contradicts it is of an earlier one, and does not count.
         """
-        releases: tuple[Release, ...] = tuple(reversed(RELEASES))
+        releases: tuple[Release, ...] = tuple(dict.fromkeys((DEFAULT_RELEASE, *reversed(RELEASES))))
         words: list[str] = []
         for evidence in _evidence(store):
             fitting = tuple(each for each in releases if _has(each, evidence.feature) is evidence.has)
@@ -263,8 +263,9 @@ class ToldRelease:
                 releases = fitting
                 words.append(evidence.words)
         if not words:
-            return cls(releases, "no file tells the release, and this is the newest one")
-        left = ["of the releases that are left this is the newest one"] * (len(releases) > 1)
+            return cls(releases, "no file tells the release, and this is the usual one")
+        which = "usual" if DEFAULT_RELEASE in releases else "newest"
+        left = [f"of the releases that are left this is the {which} one"] * (len(releases) > 1)
         return cls(releases, "; ".join([*words, *left]))
 
 

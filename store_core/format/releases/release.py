@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "release_hint", "rules_of", "shown_releases"]
 
-Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.4", "5.5"]
+Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.4", "5.5", "5.5.1"]
 """The release whose behaviour is followed: a name in `RELEASES`."""
 
 _4_3: Final = ReleaseRules(
@@ -229,12 +229,24 @@ _5_5: Final = replace(
     reads_config_strictly=True,
 )
 
+_5_5_1: Final = replace(
+    _5_5,
+    release="5.5.1",
+    judge="5.5.1",
+    # consume queues and index
+    refuses_negative_size=True,
+    resets_queue_without_files=True,
+    # files of the broker
+    writes_pull_offsets=False,
+)
+
 RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {
     "4.3": _4_3,
     "4.9": _4_9,
     "5.3": _5_3,
     "5.4": _5_4,
     "5.5": _5_5,
+    "5.5.1": _5_5_1,
 }
 """What each release does, oldest first."""
 

@@ -171,6 +171,10 @@ class RecordFeatures:
         "a queue's last unit covers the log to the end of its record; before, to its start",
         "ConsumeQueue.putMessagePositionInfo, 4.5.0",
     )
+    resets_queue_without_files: bool = _queue(
+        "a queue without files begins at 0 again when minimum offsets are corrected; before, it keeps its minimum",
+        "ConsumeQueue.correctMinOffset, 5.5.1",
+    )
     halves_queue_for_min_offset: bool = _queue(
         "a queue's first unit in the log is found by binary search in the first file; before, by reading all its units",
         "ConsumeQueue.correctMinOffset, 5.x",
@@ -186,6 +190,9 @@ class RecordFeatures:
     checks_record_fits_buffer: bool = _queue(
         "a size that exceeds the bytes left is refused first, even that of a blank record",
         "CommitLog.checkMessageAndReturnSize, 5.3.2",
+    )
+    refuses_negative_size: bool = _queue(
+        "a negative size is refused first, even that of a blank record", "CommitLog.checkMessageAndReturnSize, 5.5.1"
     )
     checks_dup_info: bool = _queue(
         "with `duplicationEnable` property DUP_INFO must have two parts", "CommitLog.checkMessageAndReturnSize, 5.0.0"

@@ -173,6 +173,9 @@ class ConsumeQueue(QueueReader):
         See `store_core.queue.consume_queue.consume_queue_bounds.first_live` for the rules of the releases.
         """
         queue, features = self.mapped_file_queue, self.rules.features
+        if features.resets_queue_without_files and queue.first_mapped_file is None:
+            self.min_logic_offset, self.max_physical_offset = 0, -1
+            return
         found = bounds.first_live(queue, self.min_logic_offset, min_physical_offset, features)
         if found is None:
             return

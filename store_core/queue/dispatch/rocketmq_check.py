@@ -124,10 +124,10 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
     Notes
     -----
     RocketMQ 4.3.0, 4.9.7 and 5.3.3: ``CommitLog.checkMessageAndReturnSize``. Differences: from 5.3.2 on a size beyond
-    the available bytes is refused first, even for a blank record; V2 is known from 5.1 on; 4.3.0 knows no IPv6 (4.6 and
-    later) and reads properties by `PropertyParser.EXACT_PAIR`; inner batches, DUP_INFO and the property CRC belong to
-    5.x. Where Java would allocate as many bytes as a broken size claims, and run out of memory, this check continues as
-    if the allocation had succeeded.
+    the available bytes is refused first, even for a blank record, and from 5.5.1 on a negative size; V2 is known from
+    5.1 on; 4.3.0 knows no IPv6 (4.6 and later) and reads properties by `PropertyParser.EXACT_PAIR`; inner batches,
+    DUP_INFO and the property CRC belong to 5.x. Where Java would allocate as many bytes as a broken size claims, and
+    run out of memory, this check continues as if the allocation had succeeded.
     """
     frame = _check_frame(view, position, stop, rules.features)
     if isinstance(frame, MessageCheck):
@@ -149,6 +149,8 @@ def _check_frame(
         return _UNREADABLE
     size, magic = read_frame(view, position)
     if features.checks_record_fits_buffer and room - _SIZE_WIDTH < wrap(size - _SIZE_WIDTH, INT_BITS):
+        return _UNREADABLE
+    if features.refuses_negative_size and size < 0:
         return _UNREADABLE
     if magic == MagicCode.BLANK:
         return MessageCheck(is_success=True, size=0, parsed=BLANK_SIZE)

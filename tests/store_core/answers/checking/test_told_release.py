@@ -74,4 +74,4 @@ def test_rules_that_explain_more_are_followed_if_no_file_tells_the_release(tmp_p
 
 
 def test_a_directory_that_is_no_store_tells_nothing(tmp_path: Path) -> None:
-    assert tuple(reversed(RELEASES)) == ToldRelease.of(tmp_path / "none").releases
+    assert sorted(RELEASES) == sorted(ToldRelease.of(tmp_path / "none").releases)

@@ -131,7 +131,7 @@ def test_releases_are_named_once_in_their_order() -> None:
     assert DEFAULT_RELEASE in RELEASES
     numbers = [tuple(map(int, rules.judge.split("."))) for rules in RELEASE_RULES.values()]
     assert all(older < newer for older, newer in pairwise(numbers))
-    assert all(rules.judge.startswith(f"{name}.") for name, rules in RELEASE_RULES.items())
+    assert all(f"{rules.judge}.".startswith(f"{name}.") for name, rules in RELEASE_RULES.items())
 
 
 # ---- asking for a release
