@@ -171,12 +171,21 @@ def _fits(table: npt.NDArray[np.int32], number: int, count: int) -> bool:
     slots = len(table) - _ENTRY_WORDS * number
     if slots <= 0 or count <= 1:
         return False
-    used = np.flatnonzero(table[:slots])
-    entries = table[used].astype(np.int64)
+    used, entries = _used(table, slots)
     if not len(used) or entries.min() < 1 or entries.max() >= count:
         return False
     hashes = table[slots + _ENTRY_WORDS * entries].astype(np.int64)
     return bool(((hashes >= 0) & (hashes % slots == used)).all())
+
+
+def _used(table: npt.NDArray[np.int32], slots: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the slots in use, and the entries that they lead to.
+
+    They are copied first: numpy fails if a broker uses another one while it looks.
+    """
+    leads = table[:slots].astype(np.int64)
+    used = np.flatnonzero(leads)
+    return used, leads[used]
 
 
 def _reached(table: npt.NDArray[np.int32], number: int) -> int:
@@ -190,6 +199,5 @@ def _reached(table: npt.NDArray[np.int32], number: int) -> int:
     own = np.abs(hashes) % slots
     later = np.flatnonzero((links > 0) & (links < np.arange(number)))
     later = later[own[links[later]] == own[later]]
-    used = np.flatnonzero(table[:slots])
-    reached = np.unique(np.concatenate((table[used].astype(np.int64), links[later])))
+    reached = np.unique(np.concatenate((_used(table, slots)[1], links[later])))
     return int(np.count_nonzero(hashes[reached]))
