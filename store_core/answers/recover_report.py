@@ -134,11 +134,6 @@ class RecoverReport(Report[RecoverFacts]):
     SCHEMA: ClassVar[ReportSchema] = RECOVER_SCHEMA
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def verdict(self) -> Verdict:
         """The most urgent one of all releases."""
         verdicts = set(self.tables["releases"]["verdict"].to_pylist())

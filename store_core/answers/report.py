@@ -56,9 +56,9 @@ class Report(ABC, Generic[Facts]):
         """What was found."""
 
     @property
-    @abstractmethod
     def subject(self) -> str:
-        """What was looked at, such as the path of a store."""
+        """What was looked at: the fact `store`, unless a report says otherwise."""
+        return str(self.facts["store"])
 
     @property
     def plots(self) -> Sequence[Plot]:

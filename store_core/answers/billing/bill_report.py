@@ -147,11 +147,6 @@ class BillReport(Report[BillFacts]):
         return Verdict.DAMAGED if self.found.damaged_ranges else Verdict.CLEAN
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """Bytes by topic and by day."""
         topics = tuple(_bars(self.tables["topics"], "topic"))

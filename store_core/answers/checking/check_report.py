@@ -176,11 +176,6 @@ class CheckReport(Report[CheckFacts]):
         return Verdict.FINDINGS if self.counts else Verdict.CLEAN
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """Where in the log findings are, and how complete queues are."""
         return tuple(check_plots(self.found.min_offset, self.found.end_offset, self.tables))

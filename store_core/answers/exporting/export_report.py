@@ -100,11 +100,6 @@ class ExportReport(Report[ExportFacts]):
         return Verdict.DAMAGED if is_less else Verdict.CLEAN
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """Bytes by segment."""
         rows = self.tables["segments"].to_pylist()

@@ -192,11 +192,6 @@ class LagReport(Report[LagFacts]):
         return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """Messages and ages by group."""
         rows = [row for row in self.tables["groups"].to_pylist() if row["messages"]]

@@ -124,11 +124,6 @@ class DeadLettersReport(Report[DeadLettersFacts]):
         return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
-    def subject(self) -> str:
-        """The store's root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """How many each group has, and whether their first messages are still there."""
         rows = self.tables["groups"].to_pylist()

@@ -160,11 +160,6 @@ class DelaysReport(Report[DelaysFacts]):
         return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
-    def subject(self) -> str:
-        """The store's root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """What became of messages, and a calendar of those that are not delivered."""
         counts = ((name, getattr(self.found, name), tone) for name, tone in _TONES.items())

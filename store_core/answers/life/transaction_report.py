@@ -134,11 +134,6 @@ class TransactionsReport(Report[TransactionsFacts]):
         return Verdict.of(has_findings=has_findings, is_damaged=bool(found.lost_bytes))
 
     @property
-    def subject(self) -> str:
-        """The store's root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """How transactions ended, and where in the log those are that did not."""
         counts = [(end, self.found.count(end)) for end in End]

@@ -150,11 +150,6 @@ class ProducersReport(Report[ProducersFacts]):
         return Verdict.FINDINGS if found.duplicate_keys or found.inversions or found.spread_keys else Verdict.CLEAN
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """The median skew of each host, and the median size of each topic."""
         hosts = (_bar(row, row["host"], "ms", Tone.BAD if row["ahead"] else Tone.PLAIN) for row in self._rows("hosts"))

@@ -102,11 +102,6 @@ class RedactReport(Report[RedactFacts]):
         return Verdict.REFUSED if self.found.refused else Verdict.CLEAN
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """Messages that were redacted, and that can't be."""
         found = self.found

@@ -241,11 +241,6 @@ class RepairPlan(Report[RepairPlanFacts]):
         """Findings if there is anything to do, or left."""
         return Verdict.FINDINGS if self.is_needed or self.tables["left"].num_rows else Verdict.CLEAN
 
-    @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
     def _lines(self) -> Iterator[str]:
         found, queues = self.found, self.tables["queues"]
         yield found.store

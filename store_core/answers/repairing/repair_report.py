@@ -67,11 +67,6 @@ class RepairReport(Report[RepairFacts]):
         """Findings if the store still has some, of other kinds."""
         return Verdict.FINDINGS if self.found.left else Verdict.CLEAN
 
-    @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
     def _lines(self) -> Iterator[str]:
         found, places = self.found, self.tables["places"].num_rows
         yield found.store

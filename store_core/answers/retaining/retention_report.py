@@ -163,11 +163,6 @@ class RetentionReport(Report[RetentionFacts]):
         return Verdict.FINDINGS if is_finding else Verdict.CLEAN
 
     @property
-    def subject(self) -> str:
-        """The store root."""
-        return self.found.store
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """The disk at the end of each day, beside its size."""
         rows = self.tables["days"].slice(0, _MOST_DAYS)
