@@ -96,8 +96,6 @@ def check_root(
     place = log_place(root, config, file_system)
     paths = place.paths.all_paths
     check_is_root(root, file_system, paths)
-    if writes:
-        place.check_is_certain()
     check_parts(root, file_system)
     check_store_kind(root, file_system, use)
     for path in paths:
@@ -108,6 +106,8 @@ def check_root(
             f"enableDLegerCommitLog is true: the store at {root} is a DLedger store, whose log has another format "
             f"(storePathDLedgerCommitLog says where it is), which is not supported. Expected false. Nothing was changed"
         )
+    if writes:
+        place.check_is_certain()
     if use is StoreUse.OPEN_QUEUES:
         _check_nothing_else(root, paths, file_system)
 

@@ -127,15 +127,15 @@ class ReadOptions:
     storage : StorageSettings
         Settings of the object store or file system, if the path is a URL; `parse` takes them as a mapping. They are
         never shown.
-    nearest_times : bool
-        No option: whether times that no table holds are the nearest that Arrow has, for what calculates with times.
-    told : set of str
-        No option: what this read has warned of in this process, once for all of its ranges.
     config : str or None
         The broker's configuration file, which says where the log of a root is.
     store_path_commit_log : str or None
         Which log is meant, where a root has one and its configuration names another: the directory, or several,
         separated by commas.
+    nearest_times : bool
+        No option: whether times that no table holds are the nearest that Arrow has, for what calculates with times.
+    told : set of str
+        No option: what this read has warned of in this process, once for all of its ranges.
     """
 
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -168,10 +168,10 @@ class ReadOptions:
     segment_access: str = "auto"
     release: str = DEFAULT_RELEASE
     storage: StorageSettings = NO_SETTINGS
-    nearest_times: bool = False
-    told: set[str] = field(default_factory=set, compare=False, repr=False)
     config: str | None = None
     store_path_commit_log: str | None = None
+    nearest_times: bool = False
+    told: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def parse(cls, **named: object) -> Self:
