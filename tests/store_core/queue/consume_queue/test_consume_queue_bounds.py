@@ -354,3 +354,12 @@ def test_an_empty_last_file_does_not_stop_the_search(tmp_path: Path, release: Re
     queue.correct_min_offset(1400)
 
     assert 4 == queue.min_offset_in_queue
+
+
+@pytest.mark.parametrize(("release", "begins"), [("5.5", 40), ("5.5.1", 0)])
+def test_a_queue_without_files_begins_at_0_again_from_5_5_1_on(release: Release, begins: int, tmp_path: Path) -> None:
+    queue = QueueMaker(tmp_path, release).new()
+    queue.min_logic_offset = 40
+    queue.correct_min_offset(1000)
+
+    assert begins == queue.min_logic_offset

@@ -100,6 +100,14 @@ def test_from_5_3_2_on_a_blank_record_must_fit_the_file(size: int, ends: bool) -
     assert check(data).is_blank == ends
 
 
+@pytest.mark.parametrize("size", [-1, -2_000_000_000])
+def test_from_5_5_1_on_a_blank_record_has_no_negative_size(size: int) -> None:
+    data = struct.pack(">i", size) + blank_record(50)[4:]
+
+    assert check(data, "5.5").is_blank
+    assert check(data, "5.5.1") == UNREADABLE
+
+
 @pytest.mark.parametrize("more", [1, 1000, (1 << 31) - 1 - 98])
 def test_a_record_longer_than_the_bytes_is_a_half_message_before_5_3_2_only(more: int) -> None:
     record = Record(b"x", topic="orders")
