@@ -28,7 +28,8 @@ from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY
 from store_core.files.store_path import list_segments
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
-from store_core.format.properties import TAGS, decode_text, parse_properties
+from store_core.format.properties import PROPERTY_CRC, TAGS, decode_text, parse_properties
+from store_core.format.property_string import CRC_RESERVED
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
 from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
 from store_core.queue.index.index_build import INDEX_DTYPE
@@ -280,6 +281,9 @@ def _evidence(store: Path) -> Iterator[_Evidence]:
     names = set(names_in(store, _FILES))
     with suppress(OSError, StoreError, ValueError):
         yield from _of_tags(store, segments)
+    if any(map(_begins_with_checksum, segments[: -_MOST_SEGMENTS - 1 : -1])):
+        words = f"its records carry {PROPERTY_CRC}, which brokers write since 5.2"
+        yield _Evidence("has_property_crc", has=True, words=words)
     with suppress(OSError, StoreError):
         if StoreCheckpoint(store, _FILES, _NEWEST).load().logics_physical_offset:
             yield _Evidence(
@@ -309,6 +313,12 @@ def _evidence(store: Path) -> Iterator[_Evidence]:
             yield _Evidence(
                 "counts_hash_slots_in_use", has=True, words="its index counts slots, and not entries, as since 4.7.1"
             )
+
+
+def _begins_with_checksum(segment: Segment) -> bool:
+    """Return whether the first record of a segment carries a checksum over all of it."""
+    size = int.from_bytes(_read(segment, 0, 4), "big")
+    return _read(segment, max(size - CRC_RESERVED, 0), CRC_RESERVED).startswith(f"{PROPERTY_CRC}\x01".encode())
 
 
 def _last_file(store: Path) -> Iterator[ListedIndexFile]:

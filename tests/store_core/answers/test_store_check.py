@@ -206,6 +206,14 @@ def test_damage_of_the_log_has_its_range_of_bytes(store: Path) -> None:
     assert "checksum" in found["found"]
 
 
+def test_a_record_that_differs_from_its_checksum_is_found_though_no_file_tells_the_release(
+    field: Callable[[str], Path],
+) -> None:
+    (found,) = check(field("propcrc") / "store").tables["findings"].to_pylist()
+
+    assert (FindingKind.LOG_RECORD_CRC, 1800) == (found["kind"], found["begin"])
+
+
 def test_bodies_that_no_consumer_can_expand_are_counted(field: Callable[[str], Path]) -> None:
     path = field("compress-odd") / "store"
     found = [
