@@ -3,7 +3,7 @@
 
 Usage: thermometer.py [--lower]
 
-The limits are in ``thermometer.json`` beside this file, and in ``docs/modules.md``. A figure beyond its limit is an
+The limits are in ``weight_limits.json`` beside this file, and in ``docs/modules.md``. A figure beyond its limit is an
 error, and so is a limit that was lower in an earlier commit. With --lower the figures become the limits, where they
 are lower; afterwards `make docs`.
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["limits_as_markdown"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-LIMITS: Final = Path(__file__).with_suffix(".json")
+LIMITS: Final = Path(__file__).with_name("weight_limits.json")
 PRODUCT: Final = ("store_core", "connector/pyspark_commitlog", "jobs")
 MODULES: Final = ("store_core", "pyspark_commitlog")
 """Packages whose modules a journey imports."""

@@ -14,7 +14,7 @@ from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem, write_all
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE, named_rules, rules_of
 
 if TYPE_CHECKING:
     import os
@@ -81,7 +81,7 @@ def read_config(
         As raised by the system.
     """
     broken: CorruptRecordError | None = None
-    features = None if release in (None, DEFAULT_RELEASE) else rules_of(release)
+    features = named_rules(release)
 
     def read(file: Path) -> bool:
         data = _bytes_of(file, file_system, largest)

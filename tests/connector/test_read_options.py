@@ -208,7 +208,7 @@ def test_bodies_are_decompressed_on_request(spark: SparkSession, read: Reader, t
     log.append(Record(b"plain"))
     root = log.write(tmp_path / "store")
     as_stored, expanded = (
-        spark.createDataFrame([("ZLIB", body), ("NONE", b"plain")], "compression string not null, body binary not null")
+        spark.createDataFrame([("ZLIB", body), ("NONE", b"plain")], "compression string, body binary not null")
         for body in (packed, b"a long body " * 50)
     )
 

@@ -278,14 +278,12 @@ def _one_of(name: str, text: str, *allowed: T) -> T:
     for value in allowed:
         if text.lower() == value:
             return value
-    raise _refuse(name, f"one of {', '.join(allowed)}", text, hint_of(text, allowed))
+    hint = release_hint(text) if name == "release" else hint_of(text, allowed)
+    raise _refuse(name, f"one of {', '.join(allowed)}", text, hint)
 
 
 def _release(text: str) -> Release:
-    try:
-        return _one_of("release", text, *RELEASES)
-    except InvalidOptionError as error:
-        raise InvalidOptionError(f"{error}{release_hint(text)}") from None
+    return _one_of("release", text, *RELEASES)
 
 
 def _boolean(name: str, text: str) -> bool:

@@ -18,7 +18,16 @@ from store_core.format.releases.release_rules import ReleaseRules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DEFAULT_RELEASE", "RELEASES", "RELEASE_RULES", "Release", "release_hint", "rules_of", "shown_releases"]
+__all__ = [
+    "DEFAULT_RELEASE",
+    "RELEASES",
+    "RELEASE_RULES",
+    "Release",
+    "named_rules",
+    "release_hint",
+    "rules_of",
+    "shown_releases",
+]
 
 Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.4", "5.5", "5.5.1"]
 """The release whose behaviour is followed: a name in `RELEASES`."""
@@ -274,6 +283,11 @@ def rules_of(release: str) -> ReleaseRules:
     except (KeyError, TypeError):
         hint = release_hint(str(release))
         raise InvalidOptionError(f"release: expected one of {', '.join(RELEASES)}, found {release!r}{hint}") from None
+
+
+def named_rules(release: str | None) -> ReleaseRules | None:
+    """Return the rules of a release that somebody named; None for the default, which may be any release."""
+    return None if release in {None, DEFAULT_RELEASE} else rules_of(str(release))
 
 
 def release_hint(found: str) -> str:

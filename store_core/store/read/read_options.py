@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["AskedQueue", "ReadOptions"]
 
 _WHOLE_LOG: Final = OffsetBound()
+_NO_OPTION: Final = {"is_option": False}
 _TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")
 
 _NARROWING: Final = frozenset(option.field for option in READ_OPTIONS if option.scope == "rows") - {
@@ -170,8 +171,8 @@ class ReadOptions:
     storage: StorageSettings = NO_SETTINGS
     config: str | None = None
     store_path_commit_log: str | None = None
-    nearest_times: bool = False
-    told: set[str] = field(default_factory=set, compare=False, repr=False)
+    nearest_times: bool = field(default=False, metadata=_NO_OPTION)
+    told: set[str] = field(default_factory=set, compare=False, repr=False, metadata=_NO_OPTION)
 
     @classmethod
     def parse(cls, **named: object) -> Self:

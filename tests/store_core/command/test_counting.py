@@ -64,14 +64,11 @@ def test_messages_are_counted_by_their_store_time(store: Path, unit: str, count:
 
 
 @pytest.mark.parametrize("unit", ["minute", "hour", "day"])
-def test_times_before_those_that_a_column_can_hold_are_in_its_first_group(
-    log: LogBuilder, tmp_path: Path, unit: str
-) -> None:
+def test_times_that_a_column_can_t_hold_are_in_a_group_of_their_own(log: LogBuilder, tmp_path: Path, unit: str) -> None:
     log.append(b"early", store_timestamp=-(2**62))
     rows = call("count", log.write(tmp_path), f"--by={unit}", "--format=jsonl").rows
 
-    assert rows[0][unit].startswith("-290308-12-2")
-    assert ":00" in rows[0][unit]
+    assert [1] == [row["messages"] for row in rows if row[unit] is None]
     assert 41 == sum(row["messages"] for row in rows)
 
 

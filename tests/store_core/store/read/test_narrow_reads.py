@@ -182,5 +182,5 @@ def test_reads_of_bodies_download_all_and_check_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["sometimes", "0", "-1", 0])
 def test_other_values_are_refused(value: object) -> None:
-    with pytest.raises(InvalidOptionError, match="skip_bodies"):
+    with pytest.raises(InvalidOptionError, match="option skipBodies"):
         read_messages("memory://narrow/none", skip_bodies=value)  # type: ignore[arg-type]  # what is tested
