@@ -56,6 +56,9 @@ _INTRODUCTION: Final = (
 )
 _EXPLANATION: Final = (
     "",
+    "Of 5.3.4 and 5.5.1 store and broker are published, and were run beside the other parts of 5.4.0 and 5.5.0. What",
+    "5.3.4 does in those parts (topics of retries, files in `config/`) is by its source and by what its broker calls.",
+    "",
     "The tables below list every rule on which these releases differ here. What is not listed is the same in all of",
     "them. If your broker is of another version, choose by the versions in the last column, which say when RocketMQ",
     "changed; `5.x` stands for some version from 5.0.0 on, `4.9.x` for one of 4.9. A patch release has a name of its",

@@ -33,6 +33,8 @@ def _row(record: dict[str, Any], segment_size: int) -> Row:
         "store_size": record["storeSize"],
         "store_timestamp": record["storeTimestamp"],
         "born_timestamp": record["bornTimestamp"],
+        "store_timestamp_ms": record["storeTimestamp"],
+        "born_timestamp_ms": record["bornTimestamp"],
         "store_host": _host(*record["storeHost"]),
         "born_host": _host(*record["bornHost"]),
         "tags": properties.get("TAGS"),

@@ -40,7 +40,7 @@ _PULL_SIZE: Final = 32
 DERIVED: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
 """Directories of queues and index."""
 
-_STORES_OF: Final = {"5.4": "5.5", "5.5.1": "5.5"}
+_STORES_OF: Final = {"5.3.4": "5.3", "5.4": "5.5", "5.5.1": "5.5"}
 """The release whose golden stores are taken for one that wrote none, or few."""
 
 QueueView = tuple[int, int, list[int]]

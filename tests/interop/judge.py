@@ -39,6 +39,7 @@ _SETTINGS_OF: Final[dict[str, dict[str, object]]] = {
     "4.3": {},
     "4.9": {},
     "5.3": {"timerWheelEnable": False},
+    "5.3.4": {"timerWheelEnable": False},
     "5.4": {"timerWheelEnable": False},
     "5.5": {"timerWheelEnable": False},
     "5.5.1": {"timerWheelEnable": False},

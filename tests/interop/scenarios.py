@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from store_core.format.releases.release import RELEASES
 from tests.interop.puts import Item, Put
 from tests.interop.random_puts import RandomPuts
 
@@ -33,12 +34,12 @@ __all__ = [
 SEGMENT_SIZE: Final = 16384
 """Bytes of a commit log file unless a scenario says otherwise."""
 
-ALL_RELEASES: Final = ("4.3", "4.9", "5.3", "5.4", "5.5", "5.5.1")
+ALL_RELEASES: Final = RELEASES
 SLICE_RELEASES: Final = ("4.3", "4.9", "5.5")
 """The releases of the tests that run with all others; ``make interop`` runs the rest."""
 
-_SINCE_4_9: Final = ("4.9", "5.3", "5.4", "5.5", "5.5.1")
-_SINCE_5_3: Final = ("5.3", "5.4", "5.5", "5.5.1")
+_SINCE_4_9: Final = RELEASES[1:]
+_SINCE_5_3: Final = RELEASES[2:]
 _BATCH_TOPIC: Final = "BQ"
 _LIGHT: Final = {"enableLmq": True, "enableMultiDispatch": True}
 _SMALL_LIMIT: Final = 8192

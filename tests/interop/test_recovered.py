@@ -46,7 +46,8 @@ _NAMES: Final = {
 
 _SINCE_5_3: Final = ("mapperFileSizeBatchConsumeQueue", "enabledAppendPropCRC", "forceVerifyPropCRC")
 _SINCE_4_9: Final = ("enableLmq", "enableMultiDispatch")
-_UNKNOWN: Final = {"4.3": (*_SINCE_5_3, *_SINCE_4_9), "4.9": _SINCE_5_3, "5.3": (), "5.4": (), "5.5": (), "5.5.1": ()}
+_UNKNOWN: Final = {"4.3": (*_SINCE_5_3, *_SINCE_4_9), "4.9": _SINCE_5_3}
+"""Settings that a release does not know."""
 
 # ---- recovered
 
@@ -54,7 +55,7 @@ _UNKNOWN: Final = {"4.3": (*_SINCE_5_3, *_SINCE_4_9), "4.9": _SINCE_5_3, "5.3": 
 def settings_of(conf: dict[str, str], release: str) -> Answer:
     given: Answer = {_NAMES[key]: json.loads(value) for key, value in conf.items() if key in _NAMES}
     given |= {key.removeprefix("set."): value == "true" for key, value in conf.items() if key.startswith("set.")}
-    known = {name: value for name, value in given.items() if name not in _UNKNOWN[release]}
+    known = {name: value for name, value in given.items() if name not in _UNKNOWN.get(release, ())}
     return known | {"batch_topics": batch_topics_of(conf)}
 
 

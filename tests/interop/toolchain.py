@@ -10,21 +10,27 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from store_core.format.releases.release import RELEASE_RULES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command", "missing_tools"]
 
-RELEASES: Final = {"4.3": "4.3.0", "4.9": "4.9.7", "5.3": "5.3.3", "5.4": "5.4.0", "5.5": "5.5.0", "5.5.1": "5.5.1"}
+RELEASES: Final[dict[str, str]] = {name: rules.judge for name, rules in RELEASE_RULES.items()}
 """The RocketMQ version for each value of option `release`."""
 
 _SOURCES: Final = {
     "5.3.3": ("common", "5", "5.3.3"),
+    "5.3.4": ("common", "5"),
     "5.4.0": ("common", "5"),
     "5.5.0": ("common", "5"),
     "5.5.1": ("common", "5"),
 }
 """Folders of the harness for a version, where they are not ``common`` and its own."""
+
+_BEHIND: Final = {"5.3.4": "5.3.3"}
+"""The version whose jars come after those of another: 5.3.4 needs one class that 5.4.0, of its other parts, dropped."""
 
 _HERE: Final = Path(__file__).parent
 _JAVA: Final = _HERE / "java"
@@ -79,13 +85,14 @@ def harness_command(version: str, *jvm_options: str) -> list[str]:
         )
     jars = _jars(version)
     classes = _classes(version, jars)
+    behind = [f"{jars.with_name(f'rocketmq-{_BEHIND[version]}')}/*"] if version in _BEHIND else []
     opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED_PACKAGES]
     settings = [f"-D{name}.configurationFile={_JAVA / 'logback.xml'}" for name in ("logback", "rmq.logback")]
     own = [f"-Duser.home={_CACHE / 'home'}", f"-Dinterop.version={version}"]
     return [
         _program("java"),
         *(*_JVM_OPTIONS, *jvm_options, *opened, *settings, *own),
-        *("-cp", f"{classes}:{jars}/*", "interop.Main"),
+        *("-cp", ":".join([str(classes), f"{jars}/*", *behind]), "interop.Main"),
     ]
 
 

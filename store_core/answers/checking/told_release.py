@@ -30,7 +30,7 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
 from store_core.format.properties import PROPERTY_CRC, TAGS, decode_text, parse_properties
 from store_core.format.property_string import CRC_RESERVED
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
+from store_core.format.releases.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES, RELEASES
 from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
 from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
@@ -238,7 +238,7 @@ class _Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToldRelease:
-    """The releases that may have served a store last: the default one first, if it may, and then newest first.
+    """The releases that may have served a store last, in the order of `LIKELIEST_FIRST`.
 
     Attributes
     ----------
@@ -256,7 +256,7 @@ class ToldRelease:
 
         Evidence of a later writer comes first. What contradicts it is of an earlier one, and does not count.
         """
-        releases: tuple[Release, ...] = tuple(dict.fromkeys((DEFAULT_RELEASE, *reversed(RELEASES))))
+        releases: tuple[Release, ...] = LIKELIEST_FIRST
         words: list[str] = []
         for evidence in _evidence(store):
             fitting = tuple(each for each in releases if _has(each, evidence.feature) is evidence.has)
@@ -265,8 +265,8 @@ class ToldRelease:
                 words.append(evidence.words)
         if not words:
             return cls(releases, "no file tells the release, and this is the usual one")
-        which = "usual" if DEFAULT_RELEASE in releases else "newest"
-        left = [f"of the releases that are left this is the {which} one"] * (len(releases) > 1)
+        which = "the usual one" if DEFAULT_RELEASE in releases else "the first of the newest series"
+        left = [f"of the releases that are left this is {which}"] * (len(releases) > 1)
         return cls(releases, "; ".join([*words, *left]))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_RELEASE",
+    "LIKELIEST_FIRST",
     "RELEASES",
     "RELEASE_RULES",
     "Release",
@@ -29,7 +30,7 @@ __all__ = [
     "shown_releases",
 ]
 
-Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.4", "5.5", "5.5.1"]
+Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.3.4", "5.4", "5.5", "5.5.1"]
 """The release whose behaviour is followed: a name in `RELEASES`."""
 
 _4_3: Final = ReleaseRules(
@@ -203,20 +204,29 @@ _5_3: Final = replace(
     notes_delay_offset_while_waiting=True,
 )
 
-_5_4: Final = replace(
+_5_3_4: Final = replace(
     _5_3,
+    release="5.3.4",
+    judge="5.3.4",
+    # records and properties
+    gives_members_batch_properties=False,
+    # putting
+    takes_long_retry_topics=True,
+    # recovery
+    recovers_from_sound_file=True,
+    cuts_queues_by_new_cover=True,
+)
+
+_5_4: Final = replace(
+    _5_3_4,
     release="5.4",
     judge="5.4.0",
     # records and properties
     cancels_timers_by_topic_and_key=False,
-    gives_members_batch_properties=False,
-    # putting
-    takes_long_retry_topics=True,
     # consume queues and index
     indexes_tags=True,
     # recovery
-    recovers_from_sound_file=True,
-    cuts_queues_by_new_cover=True,
+    limits_files_to_recover=True,
     # files of the broker
     breaks_lines_at_queue_ids=True,
     escapes_few_characters=True,
@@ -253,6 +263,7 @@ RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {
     "4.3": _4_3,
     "4.9": _4_9,
     "5.3": _5_3,
+    "5.3.4": _5_3_4,
     "5.4": _5_4,
     "5.5": _5_5,
     "5.5.1": _5_5_1,
@@ -262,10 +273,13 @@ RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {
 RELEASES: Final = tuple(RELEASE_RULES)
 """The names of all releases, oldest first."""
 
+LIKELIEST_FIRST: Final = tuple(sorted(RELEASES, key=lambda name: tuple(map(int, name.split(".")[:2])), reverse=True))
+"""The names of all releases, the newest series first, and of each series its patch releases last."""
+
 DEFAULT_RELEASE: Final[Release] = "5.5"
 """The release that is followed by default: the newest one that is judged like the others (ADR 0029)."""
 
-_VERSION: Final = re.compile(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)?")
+_VERSION: Final = re.compile(r"([0-9]+\.[0-9]+)(?:\.([0-9]+))?")
 _OF_TWO: Final = "4.9.0"
 """The version that parses properties by the rules of one release, and does other things by those of the next."""
 
@@ -299,12 +313,16 @@ def release_hint(found: str) -> str:
     --------
     >>> release_hint("5.3.3")
     '; RocketMQ 5.3.3 is served by the rules of 5.3, so give 5.3'
+    >>> release_hint("5.5.2")
+    '; RocketMQ 5.5.2 is served by the rules of 5.5.1, so give 5.5.1'
     """
     version = _VERSION.fullmatch(found.strip())
     if version is None or version[0] in RELEASES:
         return hint_of(found, RELEASES)
     if version[1] in RELEASES and version[0] != _OF_TWO:
-        return f"; RocketMQ {version[0]} is served by the rules of {version[1]}, so give {version[1]}"
+        patches = [name for name in RELEASES if name.startswith(f"{version[1]}.")]
+        serving = [version[1], *(name for name in patches if int(name.rpartition(".")[2]) <= int(version[2] or 0))][-1]
+        return f"; RocketMQ {version[0]} is served by the rules of {serving}, so give {serving}"
     return "; docs/releases.md says in which version each rule changed"
 
 

@@ -97,7 +97,7 @@ class RecordFeatures:
     )
     gives_members_batch_properties: bool = _record(
         "a batch's own properties follow those of each member",
-        "CommitLog.MessageExtBatchEncoder.encode, 4.8.0",
+        "CommitLog.MessageExtBatchEncoder.encode, 4.8.0 to 5.3.3",
     )
     has_message_version_2: bool = _record(
         "records with a two-byte topic length are read, and written for topics of over 127 characters",
@@ -242,7 +242,7 @@ class StoreFeatures:
     )
     takes_long_retry_topics: bool = _put(
         "clients may send to retry topics of up to 255 characters; before, of up to 127",
-        "TopicValidator.validateTopic, 5.4.0",
+        "TopicValidator.validateTopic, 5.3.4",
     )
     checks_page_cache_before_message: bool = _put(
         "a busy page cache is reported rather than an illegal message",
@@ -342,8 +342,12 @@ class StoreFeatures:
         "CommitLog.recoverNormally, 5.3.2",
     )
     recovers_from_sound_file: bool = _recovery(
-        "the file from which the log is checked must begin with a sound record, and is one of the last "
-        "`commitLogRecoverMaxNum`; before, its name and its first store time suffice, and it may be any",
+        "the file from which the log is checked must begin with a sound record; before, its name and its first store "
+        "time suffice",
+        "CommitLog.isMappedFileMatchedRecover, 5.3.4",
+    )
+    limits_files_to_recover: bool = _recovery(
+        "that file is one of the last `commitLogRecoverMaxNum`; before, it may be any",
         "CommitLog.recoverNormally, 5.4.0",
     )
     recovers_from_flushed_queues: bool = _recovery(
@@ -383,7 +387,7 @@ class StoreFeatures:
     )
     cuts_queues_by_new_cover: bool = _recovery(
         "whether queues reach past the log's end is decided after what the check found was dispatched; before, earlier",
-        "CommitLog.recoverNormally, 5.4.0",
+        "CommitLog.recoverNormally, 5.3.4",
     )
     cuts_queues_before_log: bool = _recovery(
         "queues are cut and flushed before the log is", "CommitLog.recoverNormally, 5.2.0"

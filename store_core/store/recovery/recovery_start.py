@@ -39,8 +39,8 @@ def normal_start(
     """Choose the file from which to check a log that was closed cleanly.
 
     Up to 5.3.1 that is the third last one. From 5.3.2 on it is the newest that starts at or before the offset up to
-    which the queues cover the log, or else the oldest; from 5.4 on the newest whose first record is sound and says that
-    it lies there. RocketMQ: ``CommitLog.recoverNormally``.
+    which the queues cover the log, or else the oldest; from 5.3.4 on the newest whose first record is sound and says
+    that it lies there. RocketMQ: ``CommitLog.recoverNormally``.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def normal_start(
     queues_cover : int
         Offset up to which the queues cover the log.
     max_num : int
-        ``commitLogRecoverMaxNum``, for releases with `ReleaseRules.recovers_from_sound_file`.
+        ``commitLogRecoverMaxNum``, for releases with `ReleaseRules.limits_files_to_recover`.
     """
     if not rules.features.recovers_from_queues_cover:
         return StartFile(max(0, len(files) - _LAST_FILES), "after a clean exit the last three files are checked")
@@ -84,9 +84,10 @@ def abnormal_start(
 ) -> StartFile:
     """Choose the file from which to check a log that was not closed cleanly.
 
-    That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest. From 5.4
-    on that record must be sound; from 5.5 on it must not lie, or have been stored, after what is flushed of the queues.
-    RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``. Parameters are those of `normal_start`.
+    That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest. From
+    5.3.4 on that record must be sound; from 5.5 on it must not lie, or have been stored, after what is flushed of the
+    queues. RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``. Parameters are those of
+    `normal_start`.
     """
     if rules.features.recovers_from_sound_file:
         by_flush = rules.features.recovers_from_flushed_queues
@@ -132,7 +133,8 @@ def _sound_start(  # noqa: PLR0913 -- what decides
     otherwise: str,
 ) -> StartFile:
     """Return the newest file whose first record is sound and fits, or else the oldest of those looked at."""
-    oldest = max(0, len(files) - (max_num if max_num > 0 else _RECOVER_MAX_NUM))
+    is_limited = rules.features.limits_files_to_recover
+    oldest = max(0, len(files) - (max_num if max_num > 0 else _RECOVER_MAX_NUM)) if is_limited else 0
     for index in range(len(files) - 1, oldest - 1, -1):
         first = _first_record(files[index], rules)
         if first is None or not first.store_timestamp:

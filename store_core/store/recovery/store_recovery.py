@@ -18,10 +18,10 @@ then dispatching starts at    the log's end                where the queues end,
 
 RocketMQ: ``DefaultMessageStore.load`` and ``recover``, ``CommitLog.recoverNormally`` and ``recoverAbnormally``.
 
-5.4 and 5.5 do as 5.3.3, except that the start file must begin with a sound record and is one of the last
-``commitLogRecoverMaxNum``, that it is chosen by what is flushed of the queues (5.5, after ``abort``), and that queues
-are cut by where they reach once everything found is dispatched. 5.4 and 5.5 so rebuild lost queues from these files
-only; `store_core.rebuild_consume_queue` rebuilds them whole.
+5.3.4, 5.4 and 5.5 do as 5.3.3, except that the start file must begin with a sound record and is one of the last
+``commitLogRecoverMaxNum`` (from 5.4 on), that it is chosen by what is flushed of the queues (5.5, after ``abort``), and
+that queues are cut by where they reach once everything found is dispatched. 5.4 and 5.5 so rebuild lost queues from
+these files only; `store_core.rebuild_consume_queue` rebuilds them whole.
 
 There are three differences. Bytes after the end of the log, or of a queue, in its last file are zeroed. RocketMQ leaves
 them, and the restart after next may take them for messages again. And where 4.3.0, after a crash, counts a record of

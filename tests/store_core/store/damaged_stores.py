@@ -17,6 +17,7 @@ from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OsFileSystem
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.record_head import read_frame
+from store_core.format.releases.release import RELEASE_RULES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.store.config.config_values import snake_case
 from store_core.store.derived import DerivedStructures
@@ -43,9 +44,7 @@ __all__ = [
     "unpack_damaged",
 ]
 
-RELEASES: Final[dict[str, Release]] = {
-    "4.3.0": "4.3", "4.9.7": "4.9", "5.3.3": "5.3", "5.4.0": "5.4", "5.5.0": "5.5", "5.5.1": "5.5.1"
-}  # fmt: skip
+RELEASES: Final[dict[str, Release]] = {rules.judge: name for name, rules in RELEASE_RULES.items()}
 
 _GOLDEN: Final = Path(__file__).parents[2] / "golden"
 _SHARED: Final = Path(__file__).parents[4] / "shared"

@@ -15,7 +15,14 @@ import pytest
 
 from store_core.errors import InvalidOptionError
 from store_core.format.record.encode import EncodeRules
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES, Release, rules_of
+from store_core.format.releases.release import (
+    DEFAULT_RELEASE,
+    LIKELIEST_FIRST,
+    RELEASE_RULES,
+    RELEASES,
+    Release,
+    rules_of,
+)
 from store_core.format.releases.release_rules import Feature, ReleaseRules, release_features
 from store_core.queue.queue_rules import QueueRules
 
@@ -134,6 +141,12 @@ def test_releases_are_named_once_in_their_order() -> None:
     assert all(f"{rules.judge}.".startswith(f"{name}.") for name, rules in RELEASE_RULES.items())
 
 
+def test_patch_releases_are_less_likely_than_others_of_their_series() -> None:
+    assert sorted(RELEASES) == sorted(LIKELIEST_FIRST)
+    assert LIKELIEST_FIRST[0] == DEFAULT_RELEASE
+    assert LIKELIEST_FIRST.index("5.4") < LIKELIEST_FIRST.index("5.3") < LIKELIEST_FIRST.index("5.3.4")
+
+
 # ---- asking for a release
 
 
@@ -148,6 +161,10 @@ def test_the_rules_of_a_release_are_found_by_its_name(name: Release) -> None:
     ("name", "hint"),
     [
         ("4.9.7", "; RocketMQ 4.9.7 is served by the rules of 4.9, so give 4.9"),
+        ("5.3.2", "; RocketMQ 5.3.2 is served by the rules of 5.3, so give 5.3"),
+        ("5.3.5", "; RocketMQ 5.3.5 is served by the rules of 5.3.4, so give 5.3.4"),
+        ("5.5.9", "; RocketMQ 5.5.9 is served by the rules of 5.5.1, so give 5.5.1"),
+        ("5.5.0", "; RocketMQ 5.5.0 is served by the rules of 5.5, so give 5.5"),
         ("4.9.0", "; docs/releases.md says in which version each rule changed"),
         ("5.2", "; docs/releases.md says in which version each rule changed"),
         ("v5.3", "; did you mean '5.3'?"),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from store_core.store.config.message_store_config import Release
     from tests.golden_stores import UnpackedStore
 
-RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3", "5.5"]
+RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3", "5.3.4", "5.5"]
 CONF: Final = {"cl-size": str(FILE_SIZE), "cq-size": "800", "slot-num": "100", "index-num": "400"}
 NOT_RECOVERYS: Final = ("abort", "abort.bak", "lock", "config/", "compaction/", "index/", "rocksdbstore/", "timer")
 """RocketMQ's files that recovery does not touch, or whose names are times."""
@@ -138,7 +138,8 @@ def test_release_4_3_leaves_queues_as_they_are_after_a_clean_exit_and_says_so(
 
 @pytest.mark.parametrize("last_exit_ok", [True, False])
 @pytest.mark.parametrize(
-    ("release", "most", "start"), [("5.3", 2, 0), ("5.4", 2, 2), ("5.4", 10, 0), ("5.4", 0, 0), ("5.5", 2, 2)]
+    ("release", "most", "start"),
+    [("5.3", 2, 0), ("5.3.4", 2, 0), ("5.4", 2, 2), ("5.4", 10, 0), ("5.4", 0, 0), ("5.5", 2, 2)],
 )
 def test_from_5_4_on_lost_queues_come_back_from_the_last_files_only(
     closed: Callable[[Release], MessageStoreConfig],
@@ -174,7 +175,7 @@ def test_after_a_crash_5_5_starts_where_queues_are_flushed(
     assert start * FILE_SIZE == DefaultMessageStore.dry_run(tmp_path, config).start_offset
 
 
-def test_from_5_4_on_a_file_whose_first_record_is_not_sound_is_passed_over(
+def test_from_5_3_4_on_a_file_whose_first_record_is_not_sound_is_passed_over(
     closed: Callable[[Release], MessageStoreConfig], tmp_path: Path
 ) -> None:
     starts = {}
@@ -185,7 +186,7 @@ def test_from_5_4_on_a_file_whose_first_record_is_not_sound_is_passed_over(
         shutil.rmtree(tmp_path)
         tmp_path.mkdir()
 
-    assert {"4.3": 1, "4.9": 1, "5.3": 3, "5.5": 2} == starts
+    assert {"4.3": 1, "4.9": 1, "5.3": 3, "5.3.4": 2, "5.5": 2} == starts
 
 
 @pytest.mark.parametrize(
