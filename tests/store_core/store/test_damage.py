@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged stores are recovered as in RocketMQ 4.3.0, 4.9.7, 5.3.3, 5.4.0 and 5.5.0.
+"""Damaged stores are recovered as in RocketMQ 4.3.0, 4.9.7, 5.3.3, 5.3.4, 5.4.0, 5.5.0 and 5.5.1.
 
 Each store is opened with an overlay in memory; some also on disk, to see that the result is the same.
 """
