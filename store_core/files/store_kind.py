@@ -40,7 +40,15 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["QUEUE_DIRECTORIES", "StoreUse", "check_log_place", "check_store_kind", "has_queues", "queue_database"]
+__all__ = [
+    "QUEUE_DIRECTORIES",
+    "StoreUse",
+    "check_log_place",
+    "check_store_kind",
+    "has_queues",
+    "queue_database",
+    "queue_databases",
+]
 
 _ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
 """``useSeparateStorePathForRocksdbCQ``, RocketMQ 5.5."""
@@ -95,7 +103,7 @@ def check_store_kind(
     notes = list(_log_notes(root, file_system))
     if use is StoreUse.READ_LOG:
         return tuple(notes)
-    databases = _databases(root, file_system)
+    databases = queue_databases(root, file_system)
     has_files = bool(databases) and _has_queue_files(root, file_system)
     if use is StoreUse.REPLACE_QUEUES and root / CONSUME_QUEUE in databases:
         raise _replacement_error(root, has_files=has_files)
@@ -110,8 +118,13 @@ def queue_database(root: Path, file_system: FileSystem) -> Path | None:
 
     Where a broker writes both (``rocksdbCQDoubleWriteEnable``), the files are what is read, as by the broker.
     """
-    databases = _databases(root, file_system)
+    databases = queue_databases(root, file_system)
     return databases[0] if databases and not _has_queue_files(root, file_system) else None
+
+
+def queue_databases(root: Path, file_system: FileSystem) -> list[Path]:
+    """Return the directories of every RocksDB with queues, also of such that are in files, too."""
+    return [place for place in (root / CONSUME_QUEUE, root / _ROCKSDB_QUEUES) if _is_rocksdb(place, file_system)]
 
 
 def has_queues(root: Path) -> bool:
@@ -158,10 +171,6 @@ def _names_of(place: Path) -> Iterator[tuple[Path, int]]:
 
 
 # ---- queues in RocksDB
-
-
-def _databases(root: Path, file_system: FileSystem) -> list[Path]:
-    return [place for place in (root / CONSUME_QUEUE, root / _ROCKSDB_QUEUES) if _is_rocksdb(place, file_system)]
 
 
 def _rocksdb_error(root: Path, database: Path) -> UnsupportedStoreError:

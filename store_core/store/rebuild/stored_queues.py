@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.store_kind import queue_database
+from store_core.files.file_system import names_in
+from store_core.files.store_kind import queue_database, queue_databases
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS
+from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
 from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.queue.units.batch_consume_queue_unit import readable_units
@@ -44,7 +46,7 @@ _BLANK_SIZE: Final = 2**31 - 1
 class StoredQueues:
     """Reads the queues of a directory as a broker finds them at its start; nothing is written.
 
-    Queues in a RocksDB are read from there; `close` closes it.
+    Queues in a RocksDB are read from there, also where only light queues are; `close` closes it.
 
     Parameters
     ----------
@@ -58,6 +60,7 @@ class StoredQueues:
         self._file_system = file_system
         self._clock = clock
         self._database = queue_database(root, file_system)
+        self._light_database = _light_database(root, file_system)
         self._opened: RocksdbQueues | None = None
 
     def __enter__(self) -> Self:
@@ -104,6 +107,9 @@ class StoredQueues:
         last = queues.unit_from(topic, queue_id, queues.end_of(topic, queue_id) - 1)
         return -1 if last is None else int(last.units["physical_offset"][0]) + int(last.units["store_size"][0])
 
+    def _database_of(self, topic: str) -> Path | None:
+        return self._light_database if self._database is None and is_light(topic) else self._database
+
     def _in_rocksdb(self, database: Path) -> RocksdbQueues:
         if self._opened is None:
             self._opened = RocksdbQueues.open(database)
@@ -117,8 +123,9 @@ class StoredQueues:
         SegmentLayoutError
             If the release would not load the queue.
         """
-        if self._database is not None:
-            for offsets, units in self._in_rocksdb(self._database).units(topic, queue_id):
+        database = self._database_of(topic)
+        if database is not None:
+            for offsets, units in self._in_rocksdb(database).units(topic, queue_id):
                 yield _live(offsets, plain_columns(units), min_offset)
             return
         with self._opened_queue(topic, queue_id) as queue:
@@ -140,7 +147,7 @@ class StoredQueues:
             If the release would not load the queue.
         """
         rules = self._rules
-        if self._database is not None or rules.is_ext_enabled or topic in rules.batch_topics:
+        if self._database_of(topic) is not None or rules.is_ext_enabled or topic in rules.batch_topics:
             return False
         with self._opened_queue(topic, queue_id) as queue:
             reached = plain.first
@@ -176,6 +183,16 @@ class StoredQueues:
         directory = queue_path(self._root / CONSUME_QUEUE, topic, queue_id)
         with_ext = ext if rules.is_ext_enabled else None
         return ConsumeQueue(topic, queue_id, directory, rules, files, clock, ext=with_ext, writable=False)
+
+
+def _light_database(root: Path, file_system: FileSystem) -> Path | None:
+    """Return the directory of the RocksDB that alone has the light queues, if no such queue has a directory of files.
+
+    A broker with ``combineCQUseRocksdbForLmq`` leaves them so beside other queues that are files.
+    """
+    databases = queue_databases(root, file_system)
+    names = names_in(root / CONSUME_QUEUE, file_system) if databases else ()
+    return None if any(map(is_light, names)) else next(iter(databases), None)
 
 
 def _stored(queue: Queue) -> Iterator[tuple[int, UnitArray]]:

@@ -64,6 +64,23 @@ def test_stores_of_rocketmq_have_no_findings(name: str, golden_directory: Path) 
     assert report.found.queues == report.found.complete_queues > 20
 
 
+@pytest.mark.parametrize("name", ["5.5.1/cqdouble-lite", "5.5.1/cqdouble-light"])
+def test_light_queues_beside_files_are_checked_where_they_are(
+    name: str, golden_directory: Path, tmp_path: Path
+) -> None:
+    """Written twice for a topic of light queues (``rocksdbCQSelectiveDoubleWriteEnable``), or only to the RocksDB."""
+    root = shutil.copytree(stored(name, golden_directory), tmp_path / "store")
+    options = CheckOptions(release="5.5.1")
+    sound = check(root, options)
+    change(root, {}, (unit_key("%LMQ%a", 0, 7),))
+    broken = check(root, options)
+
+    assert {} == sound.counts
+    assert sound.found.queues == sound.found.complete_queues == 7
+    is_in_files = root.joinpath("consumequeue", "%LMQ%a").is_dir()
+    assert ({} if is_in_files else {"unit_missing": 1}) == broken.counts
+
+
 def test_each_wrong_unit_is_found_and_nothing_else(root: Path) -> None:
     """Five queues have one wrong unit each, and each of these is wrong in another way."""
     with RocksdbQueues.open(root / "consumequeue") as queues:
