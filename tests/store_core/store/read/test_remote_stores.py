@@ -115,7 +115,7 @@ def test_planning_asks_for_little(server: ObjectStore, golden: Callable[[str], U
     url = server.upload(store.root, "planned")
     server.forget()
     plan = explain(url, storage=server.settings)
-    assert plan.why == "no option names topics or queues"
+    assert plan.why == "no option names topics, queues or a position"
     last = store.segments[-1].stat().st_size
     assert server.faults.lists <= 3
     assert server.faults.gets <= 3
