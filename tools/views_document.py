@@ -154,7 +154,7 @@ FROM consumer_offsets ORDER BY behind DESC""",
     ),
     "delay_offsets": _Example(
         "How far has each delay level been delivered?",
-        "SELECT * FROM delay_offsets",
+        "SELECT delay_level, offset FROM delay_offsets",
         """+-----------+------+
 |delay_level|offset|
 +-----------+------+

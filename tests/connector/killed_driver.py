@@ -55,7 +55,7 @@ def main(kind: str, store: str, source: str, checkpoint: str) -> None:
     """Write in a session of its own."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.host", "localhost").getOrCreate()
-    spark.range(10).selectExpr("'warm up' AS topic", "'' AS body").write.format("commitlog").mode("append").options(
+    spark.range(10).selectExpr("'warm-up' AS topic", "'' AS body").write.format("commitlog").mode("append").options(
         **SMALL
     ).save(f"{checkpoint}-warm-up")
     say("begin")

@@ -33,6 +33,7 @@ def log() -> LogBuilder:
 
 def test_check_ends_with_1_where_something_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(log().write(tmp_path / "store"))
+    (tmp_path / "store" / "consumequeue" / "other" / "0").mkdir(parents=True)
 
     assert 1 == check([store, "--no-bodies", "--json", str(tmp_path / "report.json"), "--html", str(tmp_path / "page")])
     assert "misplaced records: 0 of 1 queue" in capsys.readouterr().out

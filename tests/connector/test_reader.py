@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -15,9 +14,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 from pyspark_commitlog import CommitLogDataSource, reader
 from pyspark_commitlog.reader import CommitLogReader
-from store_core import plan_ranges, read_messages, read_range
+from store_core import ReadOptions, plan_ranges, read_messages, read_range
 from store_core.errors import StoreError, StoreNotFoundError
 from store_core.format.columns import arrow_schema
+from store_core.store.read.option_table import READ_OPTIONS
 from tests.builders import LogBuilder
 from tests.store_core.store.read.lookup_stores import ALWAYS, lie_in_queues, small_store
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader
 
     from tests.connector.stores import WrittenStore
+
+
+READ_NAMES = {option.field: option.name for option in READ_OPTIONS}
 
 
 def source(path: Path | str, **options: str) -> CommitLogDataSource:
@@ -89,14 +92,14 @@ def test_the_tasks_of_a_look_up_read_what_one_process_reads(
         lie_in_queues(tmp_path, drawn)
     monkeypatch.setattr("pyspark_commitlog.reader.plan_ranges", partial(plan_ranges, costs=ALWAYS))
 
-    for options in ({"topic": "t1"}, {"topicsPattern": "t[02]"}, {"topic": "t0", "queueId": "1"}):
-        made = make_reader(tmp_path, columns="physical_offset,topic,queue_id", **options)
+    for options in ({"topic": "t1"}, {"topics_pattern": "t[02]"}, {"topic": "t0", "queue_id": "1"}):
+        in_spark = {READ_NAMES[name]: value for name, value in options.items()}
+        made = make_reader(tmp_path, columns="physical_offset,topic,queue_id", **in_spark)
         parts = pickle.loads(pickle.dumps(made.partitions()))  # noqa: S301
-        plan = plan_ranges(tmp_path, replace(made._options, segment_access="read"), ALWAYS)
+        asked = ReadOptions.parse(columns="physical_offset,topic,queue_id", segment_access="read", **options)
+        plan = plan_ranges(tmp_path, asked, ALWAYS)
         rows = [row for part in parts for batch in batches(made, part) for row in batch.to_pylist()]
-        assert rows == [
-            row for part in plan.ranges for batch in read_range(part, made._options) for row in batch.to_pylist()
-        ]
+        assert rows == [row for part in plan.ranges for batch in read_range(part, asked) for row in batch.to_pylist()]
 
 
 def test_a_topic_without_queues_is_warned_of_once_when_a_read_is_planned(

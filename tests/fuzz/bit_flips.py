@@ -140,7 +140,7 @@ def flip_bits(segment: GoldenSegment, every: int = 1) -> tuple[Flips, list[tuple
                 segment.data[at] ^= mask
                 outcome, damage_begin, damage_end = segment.outcome(start, before)
                 if outcome == OWN_FIELD and _is_found_by_record_crc(segment, start):
-                    outcome = BY_RECORD_CRC
+                    outcome, damage_begin, damage_end = BY_RECORD_CRC, start, segment.ends[start]
                 if not number % 5:
                     shown.append((bit, damage_begin, damage_end, outcome))
                 segment.data[at] ^= mask

@@ -97,7 +97,7 @@ def test_whole_bodies_of_a_key_or_a_topic_become_filler(by: dict[str, Any], log:
         (Record(NAME, sys_flag=0x301), {"pattern": "jane@"}, "does not expand"),
         (Record(b"12," + NAME, "RMQ_SYS_TRANS_OP_HALF_TOPIC"), {"pattern": "jane@"}, "which transactions are settled"),
         (Record(NAME, sys_flag=0x80), {"pattern": "jane@"}, "a batch of messages"),
-        (Record(NAME, properties=b"__CRC32#\x010000000000\x02"), {"pattern": "jane@"}, "wrong already"),
+        (Record(NAME, properties=b"__CRC32#\x010000000000\x02"), {"pattern": "jane@"}, "are damaged"),
         (Record(b"abc"), {"pattern": "ab|[*]c"}, "still matches"),
         (Record(NAME), {"pattern": "jane@|[*]+"}, "of commitlog/00000000000000000000 matches"),
     ],
