@@ -15,19 +15,21 @@ from store_core.answers.repairing.repair_report import RepairFacts, RepairReport
 from store_core.answers.repairing.replacement import REPAIRED, Replacement
 from store_core.answers.repairing.signed_plan import SignedPlan
 from store_core.answers.store_check import checked_by
-from store_core.errors import RepairRefusedError, StoreLockedError
+from store_core.errors import RepairRefusedError, StoreLockedError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_parts import check_is_no_url, check_is_root
+from store_core.files.store_parts import CONSUME_QUEUE, check_is_no_url, check_is_root
 from store_core.files.store_path import path_of
+from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
 from store_core.store.configured_store import check_log_is_certain, told
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.output_directory import OutputDirectory
+from store_core.store.rebuild.stored_queues import light_queue_database
 from store_core.store.rebuild.swap import JOURNAL, locked_for_swap
 
 if TYPE_CHECKING:
@@ -196,7 +198,21 @@ def _planned(
     deeds = Deeds.of(checked)
     if deeds.queues:
         check_store_kind(store, OsFileSystem())  # refuses those in a RocksDB
+        _refuse_light_in_rocksdb(store, deeds)
     return checked, deeds, RepairPlan.of_deeds(checked, deeds, options)
+
+
+def _refuse_light_in_rocksdb(store: Path, deeds: Deeds) -> None:
+    """Refuse to make files of light queues that the broker has in its RocksDB alone: it would not read them."""
+    database = light_queue_database(store, OsFileSystem())
+    wrong = next((queue for queue in deeds.queues if is_light(queue.topic)), None)
+    if database is not None and wrong is not None:
+        raise UnsupportedStoreError(
+            f"{store} has its light queues in the RocksDB {database} (combineCQUseRocksdbForLmq), which is read and "
+            f"never written: expected wrong queues among the files of {store / CONSUME_QUEUE}, found {wrong.topic}. "
+            f"Nothing was changed. For a broker that goes back to files for all queues, make them from the log: "
+            f"commitlog-rebuild-consume-queue {store} --to files --replace, or with --output DIRECTORY anywhere else"
+        )
 
 
 def _refuse_damage(checked: CheckedStore) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.plain_queue import PlainQueue
     from store_core.store.rebuild.queue_side import Compared
 
-__all__ = ["StoredQueues"]
+__all__ = ["StoredQueues", "light_queue_database"]
 
 _BLANK_SIZE: Final = 2**31 - 1
 
@@ -60,7 +60,7 @@ class StoredQueues:
         self._file_system = file_system
         self._clock = clock
         self._database = queue_database(root, file_system)
-        self._light_database = _light_database(root, file_system)
+        self._light_database = light_queue_database(root, file_system)
         self._opened: RocksdbQueues | None = None
 
     def __enter__(self) -> Self:
@@ -185,7 +185,7 @@ class StoredQueues:
         return ConsumeQueue(topic, queue_id, directory, rules, files, clock, ext=with_ext, writable=False)
 
 
-def _light_database(root: Path, file_system: FileSystem) -> Path | None:
+def light_queue_database(root: Path, file_system: FileSystem) -> Path | None:
     """Return the directory of the RocksDB that alone has the light queues, if no such queue has a directory of files.
 
     A broker with ``combineCQUseRocksdbForLmq`` leaves them so beside other queues that are files.

@@ -132,6 +132,16 @@ def test_a_repair_of_wrong_units_is_refused_by_name(root: Path) -> None:
     assert before == every_file(root)
 
 
+def test_a_repair_of_light_queues_that_only_a_rocksdb_has_is_refused(golden_directory: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(stored("5.5.1/cqdouble-light", golden_directory), tmp_path / "store")
+    change(root, {}, (unit_key("%LMQ%a", 0, 7),))
+    before = every_file(root)
+    with pytest.raises(UnsupportedStoreError, match=r"combineCQUseRocksdbForLmq.* found %LMQ%a.* --to files --replace"):
+        plan_repair(root, CheckOptions(release="5.5.1"))
+
+    assert before == every_file(root)
+
+
 @pytest.mark.parametrize("name", ["5.3.3/rocksdb-aged", IN_REPOSITORY, "5.5.0/cqdouble"])
 def test_an_index_beside_such_queues_is_repaired(name: str, golden_directory: Path, tmp_path: Path) -> None:
     source = stored(name, golden_directory)
