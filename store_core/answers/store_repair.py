@@ -25,11 +25,11 @@ from store_core.files.store_parts import CONSUME_QUEUE, check_is_no_url, check_i
 from store_core.files.store_path import path_of
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.rocksdb.rocksdb_queues import light_queue_database
 from store_core.store.configured_store import check_log_is_certain, told
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.output_directory import OutputDirectory
-from store_core.store.rebuild.stored_queues import light_queue_database
 from store_core.store.rebuild.swap import JOURNAL, locked_for_swap
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from store_core.errors import InvalidOptionError, SegmentLayoutError
+from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import names_in
 from store_core.files.open_files import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.overlay_file_system import OverlayFileSystem
@@ -15,6 +15,7 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
+from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
@@ -23,7 +24,7 @@ from store_core.queue.queue_path import (
     queue_path,
     refusal_of,
 )
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, light_queue_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,13 +98,14 @@ class ConsumeQueueTable:
         self._max_queues = max_queues
         self._reads_rocksdb = reads_rocksdb
         self._stored: RocksdbQueues | None = None
+        self._has_files = True
         self._lock = RLock()
         self._queues: dict[tuple[str, int], Queue] = {}
 
     @property
     def is_in_rocksdb(self) -> bool:
-        """Whether the queues are in a RocksDB."""
-        return self._stored is not None
+        """Whether the queues are in a RocksDB, and not only light ones."""
+        return not self._has_files
 
     def __len__(self) -> int:
         """Count the queues."""
@@ -182,7 +184,7 @@ class ConsumeQueueTable:
 
     def _make(self, topic: str, queue_id: int) -> Queue:
         rules, files, clock = self._rules, self._file_system, self._clock
-        if self._stored is not None:
+        if self._stored is not None and (is_light(topic) or not self._has_files):
             directory = queue_path(self._root / CONSUME_QUEUE, topic, queue_id)
             return RocksdbConsumeQueue(topic, queue_id, directory, rules, files, clock, self._stored)
         if topic in rules.batch_topics:
@@ -223,16 +225,26 @@ class ConsumeQueueTable:
         notes = list(check_store_kind(self._root, self._file_system, use))
         database = queue_database(self._root, self._file_system)
         if database is not None:
+            self._has_files = False
             return (*notes, *self._load_from(database))
         notes += self._load_below(CONSUME_QUEUE, is_batch=False)
         if self._rules.features.has_batch_queues:
             notes += self._load_below(BATCH_CONSUME_QUEUE, is_batch=True)
-        return tuple(notes)
+        database = light_queue_database(self._root, self._file_system) if self._rules.is_lmq_enabled else None
+        return tuple(notes) if database is None else (*notes, *self._load_from(database))
 
     def _load_from(self, database: Path) -> Iterator[str]:
         """Load the queues in a RocksDB, and yield notes on what was skipped."""
         self._stored = RocksdbQueues.open(database)
-        for topic, queue_id in self._stored.names:
+        names = [name for name in self._stored.names if is_light(name[0]) or not self._has_files]
+        if names and not self._reads_rocksdb:
+            raise UnsupportedStoreError(
+                f"{self._root} has its light queues in the RocksDB {database} (combineCQUseRocksdbForLmq), which is "
+                f"read and never written: expected files of {names[0][0]} in {self._root / CONSUME_QUEUE}, found none. "
+                f"Nothing was changed. The store can be read, also opened read-only; for a broker that goes back to "
+                f"files, make them from the log: commitlog-rebuild-consume-queue {self._root} --to files --replace"
+            )
+        for topic, queue_id in names:
             queue = self.obtain(topic, queue_id)
             if isinstance(queue, str):
                 yield f"skipped queue {queue_id} of {topic[:255]!r} in {database}: {queue}"

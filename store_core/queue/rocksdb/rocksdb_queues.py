@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 
 from store_core.errors import CorruptDatabaseError
+from store_core.files.file_system import names_in
 from store_core.files.rocksdb_reader import RocksdbReader
+from store_core.files.store_kind import queue_databases
 from store_core.format.layout import (
     ROCKSDB_QUEUE_BOUND,
     ROCKSDB_QUEUE_NAME,
@@ -17,6 +19,8 @@ from store_core.format.layout import (
     ROCKSDB_QUEUE_UNIT,
     unit_dtype,
 )
+from store_core.queue.dispatch.lmq_units import is_light
+from store_core.queue.queue_path import CONSUME_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.files.file_system import FileSystem
     from store_core.files.rocksdb_reader import Entries
 
 __all__ = [
@@ -33,6 +38,7 @@ __all__ = [
     "BoundKey",
     "RocksdbQueues",
     "StoredUnits",
+    "light_queue_database",
     "parse_bound_key",
     "unit_key",
     "unit_key_size",
@@ -109,6 +115,16 @@ _UNITS: Final = "default"
 _OFFSETS: Final = "offset"
 _LAST_OFFSET: Final = 2**63 - 2
 _LAST_QUEUE_ID: Final = 2**31 - 1
+
+
+def light_queue_database(root: Path, file_system: FileSystem) -> Path | None:
+    """Return the directory of the RocksDB that alone has the light queues, if no such queue has a directory of files.
+
+    A broker with ``combineCQUseRocksdbForLmq`` leaves them so beside other queues that are files.
+    """
+    databases = queue_databases(root, file_system)
+    names = names_in(root / CONSUME_QUEUE, file_system) if databases else ()
+    return None if any(map(is_light, names)) else next(iter(databases), None)
 
 
 class StoredUnits(NamedTuple):

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.file_system import names_in
-from store_core.files.store_kind import queue_database, queue_databases
+from store_core.files.store_kind import queue_database
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, light_queue_database
 from store_core.queue.units.batch_consume_queue_unit import readable_units
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
 from store_core.store.rebuild.queue_side import plain_columns
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.plain_queue import PlainQueue
     from store_core.store.rebuild.queue_side import Compared
 
-__all__ = ["StoredQueues", "light_queue_database"]
+__all__ = ["StoredQueues"]
 
 _BLANK_SIZE: Final = 2**31 - 1
 
@@ -60,7 +60,6 @@ class StoredQueues:
         self._file_system = file_system
         self._clock = clock
         self._database = queue_database(root, file_system)
-        self._light_database = light_queue_database(root, file_system)
         self._opened: RocksdbQueues | None = None
 
     def __enter__(self) -> Self:
@@ -106,6 +105,10 @@ class StoredQueues:
         queues = self._in_rocksdb(self._database)
         last = queues.unit_from(topic, queue_id, queues.end_of(topic, queue_id) - 1)
         return -1 if last is None else int(last.units["physical_offset"][0]) + int(last.units["store_size"][0])
+
+    @cached_property
+    def _light_database(self) -> Path | None:
+        return light_queue_database(self._root, self._file_system)
 
     def _database_of(self, topic: str) -> Path | None:
         return self._light_database if self._database is None and is_light(topic) else self._database
@@ -183,16 +186,6 @@ class StoredQueues:
         directory = queue_path(self._root / CONSUME_QUEUE, topic, queue_id)
         with_ext = ext if rules.is_ext_enabled else None
         return ConsumeQueue(topic, queue_id, directory, rules, files, clock, ext=with_ext, writable=False)
-
-
-def light_queue_database(root: Path, file_system: FileSystem) -> Path | None:
-    """Return the directory of the RocksDB that alone has the light queues, if no such queue has a directory of files.
-
-    A broker with ``combineCQUseRocksdbForLmq`` leaves them so beside other queues that are files.
-    """
-    databases = queue_databases(root, file_system)
-    names = names_in(root / CONSUME_QUEUE, file_system) if databases else ()
-    return None if any(map(is_light, names)) else next(iter(databases), None)
 
 
 def _stored(queue: Queue) -> Iterator[tuple[int, UnitArray]]:

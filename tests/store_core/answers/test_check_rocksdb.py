@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rocksdict import Options, Rdict
 
+from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import check, plan_repair, repair
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.errors import UnsupportedStoreError
@@ -79,6 +80,31 @@ def test_light_queues_beside_files_are_checked_where_they_are(
     assert sound.found.queues == sound.found.complete_queues == 7
     is_in_files = root.joinpath("consumequeue", "%LMQ%a").is_dir()
     assert ({} if is_in_files else {"unit_missing": 1}) == broken.counts
+
+
+def test_light_queues_that_only_a_rocksdb_has_are_opened_to_read_alone(golden_directory: Path, tmp_path: Path) -> None:
+    """A writer would number their messages from 0 again."""
+    root = shutil.copytree(stored("5.5.1/cqdouble-light", golden_directory), tmp_path / "store")
+    light = MessageStoreConfig(
+        release="5.5.1",
+        mapped_file_size_commit_log=131072,
+        mapped_file_size_consume_queue=800,
+        max_hash_slot_num=100,
+        max_index_num=400,
+        enable_lmq=True,
+        enable_multi_dispatch=True,
+    )
+    before = every_file(root)
+    with DefaultMessageStore.open(root, light, read_only=True) as store:
+        result = store.get_message("g", "%LMQ%a", 0, 7, 32)
+        bounds = [store.get_max_offset_in_queue(topic, 0) for topic in ("%LMQ%a", "%LMQ%b1", "lmq_topic")]
+    with pytest.raises(UnsupportedStoreError, match=r"combineCQUseRocksdbForLmq.* read-only"):
+        DefaultMessageStore.open(root, light)
+
+    assert result is not None
+    assert ("FOUND", 39) == (result.status.name, result.next_begin_offset)
+    assert [90, 20, 30] == bounds
+    assert before.items() <= every_file(root).items()
 
 
 def test_each_wrong_unit_is_found_and_nothing_else(root: Path) -> None:
