@@ -117,7 +117,7 @@ class QueuesBesideLog:
 def look_up_queues(question: Question, beside: QueuesBesideLog) -> LookedUp | Unsuitable:
     """Find the records of the topics and queues that options name."""
     asks = _Asked(question.options)
-    asked = [queue for queue in beside.queues if asks.takes(queue)]
+    asked = [queue for queue in beside.queues if asks.takes(queue) and queue.files]
     unknown = set(question.options.topic) - {queue.name[0] for queue in asked}
     if unknown:  # a topic that was deleted has no queues any more, and its messages are in the log until they expire
         return Unsuitable(f"topic {min(unknown)!r} has no queue that is asked for")
