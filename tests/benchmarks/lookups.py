@@ -9,6 +9,7 @@ The store has 4.3 million messages in 1.5 GiB, and the queues and the index that
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -150,15 +151,15 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
             "Spark: Parquet, the same filter": lambda: drain(rows.where(rows["topic"] == RARE_TOPIC)),
         }
         has_key = array_contains(rows["keys"], key) | (rows["properties"]["UNIQ_KEY"] == key)
-        bounds = {
-            "startingOffsets": f'{{"{RARE_TOPIC}":{{"0":100}}}}',
-            "endingOffsets": f'{{"{RARE_TOPIC}":{{"0":110}}}}',
+        ten = {
+            "startingOffsets": json.dumps({RARE_TOPIC: {"0": 100}}),
+            "endingOffsets": json.dumps({RARE_TOPIC: {"0": 110}}),
         }
         points = {
             "Spark: floor, a Python source of one row": lambda: drain(spark.read.format(OneRow.name()).load()),
             "Spark: one position, in the last segment": lambda: drain(log(physicalOffset=position)),
             "Spark: one key": lambda: drain(log(key=key)),
-            "Spark: ten messages of a queue": lambda: drain(log(topic=RARE_TOPIC, queueId="0", **bounds)),
+            "Spark: ten messages of a queue": lambda: drain(log(topic=RARE_TOPIC, queueId="0", **ten)),
             "Spark: scan for a key": lambda: drain(log(key=key, useIndexFiles="never")),
             "Spark: Parquet, the key": lambda: drain(rows.where(has_key)),
             "Spark: Parquet, the position": lambda: drain(rows.where(rows["physical_offset"] == place)),
