@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON of every answer stays as it is, with names, order and values, on three small stores.
+
+``GOLDEN_REPORTS=write`` in the environment writes tests/golden/reports anew. Each difference changes what programs
+read, and belongs in the changelog.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
+from store_core import RebuildOptions
+from store_core import rebuild_consume_queue as rebuilt
+from tests.golden_stores import find_golden_store, unpack
+from tests.life_logs import BEGIN, LifeLog, write_config
+from tests.store_core.command.calls import call
+from tests.store_core.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+GOLDEN: Final = Path(__file__).parents[2] / "golden"
+REPORTS: Final = GOLDEN / "reports"
+HOUR: Final = 3_600_000
+NOW: Final = BEGIN + HOUR
+DISK: Final = ("--disk-size", 10**9, "--disk-used", 10**8, "--daily-growth", 9_000, "--time-zone", "UTC")
+
+CASES: Final[dict[str, Sequence[object]]] = {
+    "bill": ("bill", "STORE"),
+    "check": ("check", "STORE"),
+    "count": ("count", "STORE", "--by", "topic,queue_id", "--mode", "DROPMALFORMED"),
+    "deadletters": ("deadletters", "STORE"),
+    "delays": ("delays", "STORE", "--at", NOW, "--all"),
+    "diff": ("diff", "STORE", "OTHER", "--by", "records", "--same-extent"),
+    "diff-bytes": ("diff", "STORE", "OTHER", "--by", "bytes"),
+    "export": ("export", "STORE", "--into", "OUT/lake"),
+    "export-prove": ("export", "STORE", "--into", "OUT/lake", "--prove"),
+    "lag": ("lag", "STORE", "--now", NOW, "--messages"),
+    "lag-as-of": ("lag", "STORE", "--as-of", BEGIN + 40),
+    "producers": ("producers", "STORE"),
+    "recover": ("recover", "STORE", "--dry-run"),
+    "recover-all": ("recover", "STORE", "--dry-run", "--release", "all"),
+    "redact": ("redact", "STORE", "--into", "OUT/clean", "--pattern", "body|bod[0-9]"),
+    "repair": ("repair", "STORE"),
+    "replay": ("replay", "STORE", "--id", "T-1", "--topic", "TOPIC", "--dry-run"),
+    "retention": ("retention", "STORE", "--now", NOW, "--days", 3, "--file-reserved-time", 1, *DISK),
+    "salvage": ("salvage", "STORE"),
+    "salvage-into": ("salvage", "STORE", "--into", "OUT/saved"),
+    "trace": ("trace", "STORE", "TOPIC/0/0"),
+    "transactions": ("transactions", "STORE", "--at", NOW, "--all", "--most-rows", 20),
+    "append": ("append", "NEW", "--from-store", "STORE", "--topic", "TOPIC", "--engine", "local"),
+    "rebuild": ("rebuild", "STORE", "--engine", "local", "--with-index", "--output", "OUT/rebuilt", "--accept-damage"),
+    "rebuild-verify": ("rebuild", "STORE", "--engine", "local", "--with-index", "--verify", "--accept-damage"),
+}
+"""Case -> what is typed; words in capitals are replaced."""
+
+VOLATILE: Final = {
+    "append": {"store_timestamp", "seconds"},
+    "export": {"digest", "size"},
+    "rebuild": {"seconds"},
+    "repair": {"digest"},
+}
+"""Command -> what differs each time: times, and sizes and digests of what has times in it."""
+
+TOPICS: Final = {"life": "orders", "tx": "tx_topic", "damaged": "T"}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the stores, each with another that it is compared with."""
+    base = tmp_path_factory.mktemp("reports")
+    for name, root in {"life": life_store(base), "tx": _tx(base), "damaged": _damaged(base)}.items():
+        (base / name).mkdir()
+        root.rename(base / name / "store")
+        other = shutil.copytree(base / name / "store", base / name / "other")
+        _change_a_byte(other)
+    return base
+
+
+def life_store(base: Path) -> Path:
+    """Write a store with transactions, delays, timers, retries, dead letters, duplicates, and consumers' offsets."""
+    log = LifeLog(8192)
+    for number in range(12):
+        properties = {"TAGS": "ab"[number % 2], "__SHARDINGKEY": f"s{number % 3}"}
+        log.send(f"o{number}", queue_id=number % 2, queue_offset=number // 2, properties=properties, body=b"body")
+    first = log.send("twice", "payments", b"body-1")
+    log.send("twice", "payments", b"body-1", queue_offset=1)
+    committed, pending, rolled_back = (log.half(key, PGROUP="shop") for key in ("t1", "t2", "t3"))
+    log.commit(committed, "t1", queue_offset=0)
+    log.op(committed, rolled_back)
+    log.delayed("d1", 3)
+    log.delayed("d2", 18, queue_offset=0)
+    log.timer("w1", BEGIN + HOUR // 2)
+    log.timer("w2", BEGIN + 2 * HOUR, queue_offset=1)
+    log.failed(first, "f1", "billing", 1)
+    log.dead(first, "f1", "billing")
+    log.dead(pending, "gone", "audit", 3)
+    root = log.write(base / "made", preallocated=1)
+    sizes = RebuildOptions(consume_queue_file_size=400, hash_slot_num=10, index_num=40)
+    rebuilt(root, replace(sizes, with_index=True, replace=True), clock=FakeClock(wall_ms=BEGIN))
+    shutil.rmtree(root / "rebuild", ignore_errors=True)
+    write_config(
+        root,
+        consumerOffset={"offsetTable": {"orders@billing": {0: 2, 1: 99}, "payments@audit": {0: 1}, "gone@x": {0: 1}}},
+        delayOffset={"offsetTable": {3: 0, 18: 0}},
+        topics={"topicConfigTable": {"orders": {"topicName": "orders", "readQueueNums": 4, "writeQueueNums": 4}}},
+        subscriptionGroup={"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16}}},
+    )
+    for path in sorted(root.rglob("*")):
+        os.utime(path, ns=((NOW - 2 * HOUR) * 10**6, (NOW - 2 * HOUR) * 10**6))
+    return root
+
+
+def _tx(base: Path) -> Path:
+    return shutil.copytree(unpack(find_golden_store("5.3.3/tx"), base / "unpacked").root, base / "tx-store")
+
+
+def _damaged(base: Path) -> Path:
+    with tarfile.open(GOLDEN / "damage" / "garble-size-a.tar.xz") as archive:
+        archive.extractall(base / "damage", filter="data")
+    return next((base / "damage").rglob("commitlog")).parent
+
+
+def _change_a_byte(root: Path) -> None:
+    first = min((root / "commitlog").iterdir())
+    with first.open("r+b") as file:
+        file.seek(first.stat().st_size // 4)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("store", TOPICS)
+@pytest.mark.parametrize("case", CASES)
+def test_an_answers_json_is_as_it_was(case: str, store: str, base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = base / store
+    out = root / case
+    out.mkdir()
+    words = {"STORE": root / "store", "OTHER": root / "other", "TOPIC": TOPICS[store], "OUT": out, "NEW": out}
+    typed = [_filled(word, words) for word in CASES[case]]
+    if "--prove" in typed:
+        call(*typed[:-1])
+    code, reports = _asked(typed, capsys)
+    volatile = VOLATILE.get(typed[0], ())
+    found = {"exit_code": code, "reports": [_normal(report, volatile, str(out), str(root)) for report in reports]}
+    golden = REPORTS / f"{store}-{case}.json"
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("GOLDEN_REPORTS") == "write":
+        golden.write_text(text, encoding="utf-8")
+
+    assert golden.read_text(encoding="utf-8") == text
+
+
+def _filled(word: object, words: dict[str, object]) -> str:
+    return re.sub("[A-Z]{3,}", lambda found: str(words.get(found[0], found[0])), str(word))
+
+
+def _asked(typed: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
+    if typed[0] in ("append", "rebuild"):
+        program = {"append": append, "rebuild": rebuild_consume_queue}[typed[0]]
+        name = "--report" if typed[0] == "append" else "--json"
+        code = program([*typed[1:], name, "-"])
+        text = capsys.readouterr().out
+        return code, [json.loads(text)] if text else []
+    form = ("--format", "jsonl") if typed[0] == "count" else ("--json",)
+    called = call(*typed, *form)
+    return called.code, called.rows
+
+
+_NAMED_BY_THE_CLOCK: Final = re.compile(r"index/\d{17}")
+
+
+def _normal(value: Any, volatile: Collection[str], *places: str) -> Any:  # noqa: ANN401 -- any value of JSON
+    """Return a report without what differs from run to run, and with all of its places below ``/data``."""
+    if isinstance(value, dict):
+        return {name: "..." if name in volatile else _normal(each, volatile, *places) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_normal(each, volatile, *places) for each in value]
+    if not isinstance(value, str):
+        return value
+    for place in places:
+        value = value.replace(place, "/data")
+    return _NAMED_BY_THE_CLOCK.sub("index/...", value)
