@@ -173,7 +173,7 @@ class LostWorkerError(StoreError, RuntimeError):
     Parameters
     ----------
     part : str
-        What it worked on, e.g. ``"part 3 of 12"``.
+        What it worked on, e.g. ``"one of parts 3 to 10 of 12"``.
     exit_code : int, optional
         As `multiprocessing.Process.exitcode`: the negated number of the signal that killed it, else its exit status.
     """

@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that runs parts of a job in processes of this machine."""
+"""An engine that runs parts of a job in processes of this machine, over `concurrent.futures`."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
+import threading
 import traceback
 from collections import deque
-from contextlib import contextmanager, suppress
-from multiprocessing import get_context, resource_tracker
-from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, resource_tracker
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from store_core.errors import LostWorkerError, StoreError
+from store_core.errors import LostWorkerError
 from store_core.store.least_value import check_least
 from store_core.store.parts import LocalEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
     from store_core.store.parts import ProgressSink
 
@@ -32,9 +37,6 @@ _CONTEXT: Final = get_context("spawn")
 
 _AHEAD: Final = 4
 """How many parts per process may run ahead of the one being waited for: bounds the results kept."""
-
-_PATIENCE: Final = 5.0
-"""Seconds an idle process is given to exit on its own."""
 
 
 class ProcessPool(LocalEngine):
@@ -59,7 +61,7 @@ class ProcessPool(LocalEngine):
         super().__init__(on_progress)
         check_least(1, processes=processes)
         self._processes = processes
-        self._workers: list[_Worker] = []
+        self._workers: _Workers | None = None
 
     @property
     def slots(self) -> int:
@@ -74,7 +76,8 @@ class ProcessPool(LocalEngine):
 
     def expect(self, *kinds: type) -> None:
         """Start the processes, which import what these jobs need while their owner does something else."""
-        self._started(self._processes, kinds)
+        for _ in range(self._processes):
+            self._started().submit(_import, kinds)
 
     def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
         """Call a function for each part, and yield what it returns in the order of the parts.
@@ -84,100 +87,70 @@ class ProcessPool(LocalEngine):
         LostWorkerError
             If a process exits before its part is done. The others are then stopped, as they are if a part fails.
         """
+        given: deque[Future[Partial]] = deque()
+        done = 0
         try:
-            yield from self._in_order(call, parts)
+            for part in parts:
+                given.append(self._started().submit(call, part))
+                if len(given) >= _AHEAD * self._processes:
+                    yield given[0].result()
+                    given.popleft()
+                    done += 1
+            while given:
+                yield given[0].result()
+                given.popleft()
+                done += 1
+        except BrokenProcessPool:
+            working = f"one of parts {done + 1} to {min(done + _AHEAD * self._processes, len(parts))} of {len(parts)}"
+            raise LostWorkerError(working, self._end(is_patient=False)) from None
         except BaseException:  # including ^C, and a caller that stops iterating
             self._end(is_patient=False)
             raise
 
-    def _in_order(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
-        idle = deque(self._started(min(self._processes, len(parts))))
-        busy: dict[Connection, _Worker] = {}
-        made: dict[int, Partial] = {}
-        given = taken = 0
-        while taken < len(parts):
-            while idle and given < min(len(parts), taken + _AHEAD * self._processes):
-                worker = idle.popleft()
-                worker.give(call, parts[given], f"part {given + 1} of {len(parts)}", given)
-                busy[worker.connection] = worker
-                given += 1
-            ready = wait(list(busy))
-            for worker in [worker for connection, worker in busy.items() if connection in ready]:
-                del busy[worker.connection]
-                made[worker.number] = worker.take()
-                idle.append(worker)
-            while taken in made:
-                yield made.pop(taken)
-                taken += 1
+    def _started(self) -> _Workers:
+        if self._workers is None:
+            self._workers = _Workers(self._processes)
+        return self._workers
 
-    def _started(self, count: int, expected: tuple[type, ...] = ()) -> list[_Worker]:
-        """Return this many idle processes, starting them if needed."""
+    def _end(self, *, is_patient: bool) -> int | None:
+        """Stop all processes, and return the exit code of one that ended by itself; if not patient, work is lost."""
+        workers, self._workers = self._workers, None
+        return None if workers is None else workers.end(is_patient=is_patient)
+
+
+class _Workers:
+    """The processes of a pool. They end when their owner does, or closes the pipe that all of them watch."""
+
+    def __init__(self, processes: int) -> None:
+        watched, self._lifeline = _CONTEXT.Pipe(duplex=False)
+        self._watched = watched
+        self._executor = ProcessPoolExecutor(processes, _CONTEXT, _begin, (watched,))
+        self._known: set[BaseProcess] = set(active_children())
+        self._processes: set[BaseProcess] = set()
+
+    def submit(self, call: Callable[[Part], Partial], part: Part) -> Future[Partial]:
+        """Let a process call a function; raise `BrokenProcessPool`, now or for the result, if one has ended."""
         with _interrupts_held():
-            while len(self._workers) < count:
-                self._workers.append(_Worker(expected))
-        return self._workers[:count]
+            future = self._executor.submit(_answer, call, part)
+        self._processes |= set(active_children()) - self._known
+        return future
 
-    def _end(self, *, is_patient: bool) -> None:
-        """Stop all processes; if not patient, their current work is lost."""
-        while self._workers:
-            self._workers.pop().end(is_patient=is_patient)
+    def end(self, *, is_patient: bool) -> int | None:
+        """Stop all processes; return the exit code of one that ended by itself."""
+        if not is_patient:
+            self._lifeline.close()
+        self._executor.shutdown(cancel_futures=True)
+        self._lifeline.close()
+        self._watched.close()
+        codes = [process.exitcode for process in self._processes if process.exitcode not in _STOPPED]
+        return codes[0] if codes else None
 
 
-class _Worker:
-    """A process of the pool, as its owner sees it.
+_CUT: Final = 113
+"""Exit status of a worker whose owner has ended, or wants no more of it."""
 
-    Parameters
-    ----------
-    expected : tuple of type
-        Classes that the process imports at once.
-
-    Attributes
-    ----------
-    connection : Connection
-    number : int
-        Number of the part it was given last.
-    """
-
-    def __init__(self, expected: tuple[type, ...]) -> None:
-        self.connection, theirs = _CONTEXT.Pipe()
-        self.number = -1
-        self._call: object = None
-        self._what = ""
-        self._process = _CONTEXT.Process(target=_serve, args=(theirs, expected), daemon=True)
-        with theirs:
-            self._process.start()
-
-    def give(self, call: Callable[[Any], Any], part: object, what: str, number: int) -> None:
-        """Send a part to the process, with the function if it has changed."""
-        self.number, self._what = number, what
-        try:
-            self.connection.send((None if call is self._call else call, part))
-        except BrokenPipeError:
-            raise self._lost() from None
-        self._call = call
-
-    def take(self) -> Any:  # noqa: ANN401 -- whatever the function returns
-        """Return the part's result, or raise what it raised."""
-        try:
-            is_done, made = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            raise self._lost() from None
-        if is_done:
-            return made
-        raise made
-
-    def end(self, *, is_patient: bool) -> None:
-        """Stop the process and release its resources."""
-        self.connection.close()  # with no more work to wait for, the process exits
-        if is_patient:
-            self._process.join(_PATIENCE)
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-
-    def _lost(self) -> LostWorkerError:
-        self._process.join(_PATIENCE)
-        return LostWorkerError(self._what, self._process.exitcode)
+_STOPPED: Final = (None, 0, _CUT, -signal.SIGTERM)
+"""How workers end that were told to; the executor terminates the others of a pool that has lost one."""
 
 
 @contextmanager
@@ -191,37 +164,31 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(connection: Connection, _expected: tuple[type, ...]) -> None:
-    """Run the parts received until the connection closes; runs in a pool process.
+# ---- in a worker
 
-    The classes have been imported by then, because an argument is unpickled before the call.
-    """
+
+def _begin(lifeline: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    call: Callable[[Any], Any] = _no_call
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while True:
-            packed = connection.recv_bytes()
-            try:
-                given, part = pickle.loads(packed)  # noqa: S301 -- from the process that started this one
-                call = call if given is None else given
-                answer = pickle.dumps((True, call(part)), pickle.HIGHEST_PROTOCOL)
-            except Exception as error:  # noqa: BLE001 -- all errors go to the process that runs the job
-                answer = _failure(error)
-            connection.send_bytes(answer)
+    threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
 
 
-def _no_call(_: object) -> None:
-    raise RuntimeError("received a part before the function to call")
+def _watch(lifeline: Connection) -> None:
+    """End this process when nobody holds the other end of a pipe any more, whatever it is doing."""
+    lifeline.poll(None)
+    os._exit(_CUT)
 
 
-def _failure(error: Exception) -> bytes:
-    """Pickle an error, or only its text if it does not survive pickling."""
-    text = "".join(traceback.format_exception(error))
-    if not isinstance(error, StoreError):  # those say where they come from
-        error.add_note(f"In a worker process:\n{text}")
+def _import(_: tuple[type, ...]) -> None:
+    """Do nothing: the classes have been imported by then, because an argument is unpickled before the call."""
+
+
+def _answer(call: Callable[[Part], Partial], part: Part) -> Partial:
+    """Call a function; raise what it raises, or only its text if that does not survive pickling."""
     try:
-        packed = pickle.dumps((False, error), pickle.HIGHEST_PROTOCOL)
-        pickle.loads(packed)  # noqa: S301 -- made in the line before
-    except Exception:  # noqa: BLE001 -- pickling may raise anything
-        packed = pickle.dumps((False, RuntimeError(text)))
-    return packed
+        return call(part)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301 -- made in the same line
+        except Exception:  # noqa: BLE001 -- pickling may raise anything
+            raise RuntimeError("".join(traceback.format_exception(error))) from None
+        raise
