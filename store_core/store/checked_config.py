@@ -22,15 +22,14 @@ from store_core.files.store_parts import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
-    INDEX_DIRECTORY,
     check_is_root,
     is_root,
 )
 from store_core.files.store_path import nothing_at
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.snapshot.index import Index
 from store_core.store.config.file_sizes import FileSizes
-from store_core.store.config.index_sizes import IndexSizes
 from store_core.store.config.message_store_config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
 from store_core.store.store_layout import check_root, log_paths
 
@@ -172,7 +171,7 @@ def _take(taken: dict[str, Any], kind: _Sizes, sizes: FileSizes | None, config: 
 
 def _index_sizes(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> dict[str, int]:
     expected = config.max_hash_slot_num, config.max_index_num
-    found = IndexSizes.find(root / INDEX_DIRECTORY, file_system, expected)
+    found = Index(root, file_system).sizes(expected)
     taken: dict[str, int] = {}
     if found is None or (found.slots, found.entries) == expected:
         return taken

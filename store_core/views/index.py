@@ -11,15 +11,10 @@ import numpy as np
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
-from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.remote.url_path import remote_file_of
-from store_core.files.segment_source import Segment, open_pages
-from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE
-from store_core.store.config.index_listing import ListedIndexFile, index_paths
+from store_core.snapshot.index import Index
 from store_core.views.config_table import without_file
 from store_core.views.store_root import root_of
 from store_core.views.view_part import make_batch, timestamps
@@ -32,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.index import KeyFile
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view_options import ViewOptions
 
@@ -42,7 +38,6 @@ _log: Final = logging.getLogger("store_core")
 _PART_BYTES: Final = 32 << 20
 """Maximum bytes of entries in a part, unless the options say otherwise."""
 
-_SLOT_BYTES: Final = 4
 _SECOND_MS: Final = 1000
 _LAST_BEGIN: Final = 2**62
 """Bound of a header's time, so that adding an entry's seconds stays within 64 bits."""
@@ -50,51 +45,32 @@ _LAST_BEGIN: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class EntriesPart:
-    """Some entries of one index file.
+    """Some entries of one index file, by their numbers; the end is exclusive."""
 
-    Attributes
-    ----------
-    file : Segment
-        Its start offset is 0.
-    slots : int
-        Slots of the file.
-    begin_timestamp : int
-        The header's, ms.
-    first, stop : int
-        Numbers of the entries; the end is exclusive.
-    """
-
-    file: Segment
-    slots: int
-    begin_timestamp: int
+    file: KeyFile
     first: int
     stop: int
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the entries that the options request."""
+        hashes, most = _hashes(options.read), options.read.max_records_per_batch
         try:
-            opened = open_pages(self.file)
+            for number, window in self.file.windows(self.first, self.stop):
+                for at in range(0, len(window), most):
+                    entries = window[at : at + most]
+                    mask = self._requested(entries, options.read, hashes)
+                    if options.log_end is not None:
+                        mask &= entries["physical_offset"] < options.log_end
+                    if mask.any():
+                        numbers = np.arange(number + at, number + at + len(entries), dtype=np.int32)
+                        yield self._batch(entries[mask], numbers[mask], options)
         except SegmentVanishedError as error:
             if options.read.fail_on_data_loss:
                 raise
             _log.warning("%s", error.problem)
-            return
-        with opened:
-            begin = INDEX_HEADER_SIZE + _SLOT_BYTES * self.slots
-            opened.load(begin + self.first * INDEX_DTYPE.itemsize, begin + self.stop * INDEX_DTYPE.itemsize)
-            stored = opened.raw[begin : begin + self.stop * INDEX_DTYPE.itemsize].view(INDEX_DTYPE)
-            hashes = _hashes(options.read)
-            for first in range(self.first, self.stop, options.read.max_records_per_batch):
-                numbers = np.arange(first, min(first + options.read.max_records_per_batch, self.stop), dtype=np.int32)
-                entries = stored[first : first + len(numbers)]
-                mask = self._requested(entries, options.read, hashes)
-                if options.log_end is not None:
-                    mask &= entries["physical_offset"] < options.log_end
-                if mask.any():
-                    yield self._batch(entries[mask], numbers[mask], options)
 
     def _times(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-        begin = max(min(self.begin_timestamp, _LAST_BEGIN), -_LAST_BEGIN)
+        begin = max(min(self.file.header.begin_timestamp, _LAST_BEGIN), -_LAST_BEGIN)
         return begin + entries["time_diff"].astype(np.int64) * _SECOND_MS
 
     def _requested(
@@ -116,7 +92,7 @@ class EntriesPart:
         self, entries: npt.NDArray[np.void], numbers: npt.NDArray[np.int32], options: ViewOptions
     ) -> pa.RecordBatch:
         def slots() -> npt.NDArray[np.int32]:
-            return (np.abs(entries["key_hash"].astype(np.int64)) % self.slots).astype(np.int32)
+            return (np.abs(entries["key_hash"].astype(np.int64)) % self.file.slots).astype(np.int32)
 
         return make_batch(
             options,
@@ -132,7 +108,7 @@ class EntriesPart:
                 "slot": lambda: fixed_array(slots()),
                 "previous": lambda: fixed_array(entries["previous_index"].astype(np.int32)),
                 "number": lambda: fixed_array(numbers),
-                "segment": lambda: repeat_text(self.file.name, len(numbers)),
+                "segment": lambda: repeat_text(self.file.path.name, len(numbers)),
             },
         )
 
@@ -147,47 +123,30 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[EntriesPart]:
     CorruptRecordError
         If a file is not an index file, unless `fail_on_data_loss` is off; then it is left out.
     """
-    directory = root_of(paths) / INDEX_DIRECTORY
-    if not directory.is_dir():
-        without_file(_no_index(directory), options)
-    with explained_access(directory):
-        return list(_parts(directory, options))
+    index = Index(root_of(paths))
+    if not index.directory.is_dir():
+        without_file(_no_index(index.directory), options)
+    with explained_access(index.directory):
+        return list(_parts(index, options))
 
 
-def _parts(directory: Path, options: ViewOptions) -> Iterator[EntriesPart]:
-    paths = index_paths(directory)
-    for other in sorted(set(names_in(directory, OsFileSystem())) - {path.name for path in paths}):
-        _log.warning("ignored %s: the name of an index file is its time, in digits", directory / other)
-    expected: tuple[int, int] | None = None
+def _parts(index: Index, options: ViewOptions) -> Iterator[EntriesPart]:
+    paths = index.paths
+    for other in sorted(set(index.names) - {path.name for path in paths}):
+        _log.warning("ignored %s: the name of an index file is its time, in digits", index.directory / other)
     for path in paths:
-        found = _file_of(path, options, expected, is_full=path != paths[-1])
-        if found is not None:
-            expected = found.slots, found.most_entries
-            file = Segment(str(path), 0, found.size, remote=remote_file_of(path))
-            begin, end = found.header.begin_timestamp, found.header.index_count
-            step = max((options.read.max_partition_bytes or _PART_BYTES) // INDEX_DTYPE.itemsize, 1)
-            for first in range(1, end, step):
-                yield EntriesPart(file, found.slots, begin, first, min(first + step, end))
-
-
-def _file_of(
-    path: Path, options: ViewOptions, expected: tuple[int, int] | None, *, is_full: bool
-) -> ListedIndexFile | None:
-    """Return a file with entries; None if it has none, or is left out."""
-    if not path.is_file():
-        _log.warning("ignored %s: expected an index file, found a directory or nothing", path)
-        return None
-    try:
-        found = ListedIndexFile.read(path, expected, is_full=is_full)
-    except FileNotFoundError:
-        return None  # deleted since the directory was listed
-    if found.is_empty or found.is_sound:
-        return None if found.is_empty else found
-    error = _not_an_index(found)
-    if options.read.fail_on_data_loss:
-        raise error
-    _log.warning("%s", error)
-    return None
+        if not path.is_file():
+            _log.warning("ignored %s: expected an index file, found a directory or nothing", path)
+    step = max((options.read.max_partition_bytes or _PART_BYTES) // INDEX_DTYPE.itemsize, 1)
+    for file in index.files():
+        if file.slots:
+            for first in range(1, file.stop, step):
+                yield EntriesPart(file, first, min(first + step, file.stop))
+        elif not file.is_empty:
+            error = _not_an_index(file)
+            if options.read.fail_on_data_loss:
+                raise error
+            _log.warning("%s", error)
 
 
 def _hashes(read: ReadOptions) -> npt.NDArray[np.int32] | None:
@@ -205,7 +164,7 @@ def _no_index(directory: Path) -> StoreNotFoundError:
     )
 
 
-def _not_an_index(file: ListedIndexFile) -> CorruptRecordError:
+def _not_an_index(file: KeyFile) -> CorruptRecordError:
     return CorruptRecordError(
         "no index file",
         str(file.path),

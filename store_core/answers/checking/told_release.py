@@ -12,10 +12,8 @@ A store without traces may be of any release. Little is read: of the log, one re
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -24,7 +22,7 @@ import numpy as np
 from store_core.errors import StoreError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY
+from store_core.files.store_parts import COMMIT_LOG
 from store_core.files.store_path import list_segments
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
@@ -33,26 +31,26 @@ from store_core.format.property_string import CRC_RESERVED
 from store_core.format.releases.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES, RELEASES
 from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
 from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
-from store_core.store.config.index_listing import ListedIndexFile, index_paths
-from store_core.store.config.index_sizes import IndexSizes
+from store_core.snapshot.index import Index, KeyFile
 from store_core.store.read.record_times import RecordTimes
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.files.file_system import OpenFile
     from store_core.files.segment_source import Segment
     from store_core.format.releases.release import Release
 
 __all__ = ["ToldRelease", "evidence_of_old_parser"]
 
 
-_USUAL_SLOTS: Final = 5_000_000
-_USUAL_INDEX_SIZE: Final = INDEX_HEADER_SIZE + SLOT_SIZE * _USUAL_SLOTS + INDEX_DTYPE.itemsize * 20_000_000
-"""Bytes of an index file unless configured otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
+_USUAL: Final = (5_000_000, 20_000_000)
+"""Slots and entries of an index file unless configured otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
+
+_USUAL_INDEX_SIZE: Final = INDEX_HEADER_SIZE + SLOT_SIZE * _USUAL[0] + INDEX_DTYPE.itemsize * _USUAL[1]
+"""Bytes of such a file."""
 
 _MOST_FILES: Final = 2
 """How many index files are examined, newest first."""
@@ -60,10 +58,7 @@ _MOST_FILES: Final = 2
 _MOST_SEGMENTS: Final = 4
 """How many segments are examined, newest first; the one being written and a preallocated one give no evidence."""
 
-_MOST_NAMES: Final = 1 << 12
-"""How many names of index files are examined; a bound for hostile stores."""
-
-_MOST_ENTRIES: Final = 4096
+_LAST_ENTRIES: Final = 4096
 """Last entries of an index file that are read: 80 KiB. With 100 000 keys in 5 million slots, some 80 share one."""
 
 _FEWEST_SHARED: Final = 2
@@ -97,7 +92,7 @@ def _roots_of(segments: Sequence[Segment]) -> list[Path]:
 def _shared_slots(roots: Iterable[Path]) -> Iterator[str]:
     """Find an index file whose slot count counts entries."""
     for root in roots:
-        paths = _index_files(root / INDEX_DIRECTORY)
+        paths = Index(root).paths[::-1]
         for path in paths[:_MOST_FILES]:
             counted = _count_of(path, is_full=path != paths[0])
             if counted is None:
@@ -110,53 +105,36 @@ def _shared_slots(roots: Iterable[Path]) -> Iterator[str]:
             break
 
 
-def _index_files(directory: Path) -> list[Path]:
-    """List index files, newest first."""
-    try:
-        with os.scandir(directory) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_NAMES)]
-    except OSError:
-        return []
-    return [directory / name for name in sorted(filter(str.isdecimal, names), reverse=True)]
-
-
 def _count_of(path: Path, *, is_full: bool) -> int | None:
     """Return an index file's slot count if it counts entries; 0 if it counts slots, None if unclear."""
     try:
-        file = OsFileSystem().open(path, writable=False)
-        size = path.stat().st_size
-        header = IndexHeader.from_bytes(file.read(INDEX_HEADER_SIZE, 0))
-        entries = header.index_count - 1
+        file = KeyFile(path)
+        header, entries = file.header, file.header.index_count - 1
         if 0 <= header.hash_slot_count < entries:
             return 0
         if header.hash_slot_count != entries:
             return None
-        slots = _slots_of(path, size, header, is_full=is_full)
-        return entries if slots is not None and _share_slots(file, slots, entries) else None
+        is_known = entries > 0 and _find_slots(file, is_full=is_full)
+        return entries if is_known and _share_slots(file) else None
     except (OSError, ValueError, StoreError):  # ValueError: mapped while being truncated
         return None
 
 
-def _slots_of(path: Path, size: int, header: IndexHeader, *, is_full: bool) -> int | None:
-    """Return the slots of an index file as created; None if unclear: only a full, usual or small file shows it."""
+def _find_slots(file: KeyFile, *, is_full: bool) -> bool:
+    """Find the slots of an index file as created; false if unclear: only a full, usual or small file shows them."""
     if is_full:
-        slots, rest = divmod(size - INDEX_HEADER_SIZE - INDEX_DTYPE.itemsize * header.index_count, SLOT_SIZE)
-        return slots if slots > 0 and not rest else None
-    if size == _USUAL_INDEX_SIZE:
-        return _USUAL_SLOTS
-    found = IndexSizes.of_file(path, OsFileSystem(), is_full=False) if size <= _SMALL_INDEX else None
-    return None if found is None else found.slots
+        slots, rest = divmod(file.size - file.position(file.header.index_count), SLOT_SIZE)
+        return slots > 0 and not rest and file.sized(slots, file.header.index_count).slots > 0
+    if file.size == _USUAL_INDEX_SIZE:
+        return file.sized(*_USUAL).slots > 0
+    return file.size <= _SMALL_INDEX and file.sized_by_contents(_USUAL, is_full=False).slots > 0
 
 
-def _share_slots(file: OpenFile, slots: int, last: int) -> bool:
+def _share_slots(file: KeyFile) -> bool:
     """Return whether an index file's last entries are sound, and some of them are not the first of their slot."""
-    first = max(1, last - _MOST_ENTRIES + 1)
-    count = last - first + 1
-    start = INDEX_HEADER_SIZE + SLOT_SIZE * slots + INDEX_DTYPE.itemsize * first
-    stored = file.read(INDEX_DTYPE.itemsize * count, start) if count > 0 else b""
-    if len(stored) < INDEX_DTYPE.itemsize * max(count, 1):
-        return False
-    entries = np.frombuffer(stored, INDEX_DTYPE)
+    last = file.header.index_count - 1
+    first = max(1, last - _LAST_ENTRIES + 1)
+    entries = file.entries(first, last + 1)
     before = entries["previous_index"]
     is_sound = (entries["key_hash"] >= 0) & (entries["time_diff"] >= 0)
     is_sound &= (before >= 0) & (before < np.arange(first, last + 1))
@@ -219,8 +197,6 @@ def _is_repeated(segment: Segment, blank: bytes) -> bool:
 
 _FILES: Final = OsFileSystem()
 _NEWEST: Final[Release] = RELEASES[-1]
-_USUAL: Final = (5_000_000, 20_000_000)
-_LAST_ENTRIES: Final = 4096
 _RECORDS: Final = 8
 """How many of the last records with tags are looked at."""
 
@@ -309,7 +285,8 @@ def _evidence(store: Path) -> Iterator[_Evidence]:
     if old is not None:
         yield _Evidence("splits_properties_at_first_separator", has=False, words=old)
     with suppress(OSError, StoreError, ValueError):
-        if any(file.header.hash_slot_count < file.header.index_count - 1 for file in _last_file(store)):
+        file = Index(store).newest_used()
+        if file is not None and file.header.hash_slot_count < file.header.index_count - 1:
             yield _Evidence(
                 "counts_hash_slots_in_use", has=True, words="its index counts slots, and not entries, as since 4.7.1"
             )
@@ -321,26 +298,11 @@ def _begins_with_checksum(segment: Segment) -> bool:
     return _read(segment, max(size - CRC_RESERVED, 0), CRC_RESERVED).startswith(f"{PROPERTY_CRC}\x01".encode())
 
 
-def _last_file(store: Path) -> Iterator[ListedIndexFile]:
-    """Yield the newest index file that has entries, if it can be read."""
-    paths = index_paths(store / INDEX_DIRECTORY)
-    for path in reversed(paths):
-        file = ListedIndexFile.read(path, _USUAL, is_full=path != paths[-1])
-        if not file.is_empty:
-            if file.is_sound:
-                yield file
-            return
-
-
 def _of_tags(store: Path, segments: Sequence[Segment]) -> Iterator[_Evidence]:
     """Yield whether the last records with tags have entries for them; nothing if only some have."""
-    for file in _last_file(store):
-        count = file.header.index_count
-        first = max(1, count - _LAST_ENTRIES)
-        stored = _FILES.open(file.path, writable=False).read(
-            (count - first) * INDEX_DTYPE.itemsize, file.position(first)
-        )
-        entries = np.frombuffer(stored, INDEX_DTYPE)
+    file = Index(store).newest_used()
+    if file is not None:
+        entries = file.entries(max(1, file.stop - _LAST_ENTRIES), file.stop)
         log = RecordTimes(segments)
         found: list[bool] = []
         for offset in np.unique(entries["physical_offset"].astype(np.int64))[::-1].tolist():

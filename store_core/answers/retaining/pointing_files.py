@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at, open_pages
-from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
-from store_core.store.config.index_listing import index_paths
+from store_core.queue.index.index_header import INDEX_HEADER_SIZE
+from store_core.snapshot.index import Index, KeyFile
 from store_core.views.queue_listing import QueueKind, TopicFilter, list_queues
 from store_core.views.queue_units import units_of_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
@@ -55,10 +54,7 @@ def pointing_files(root: Path) -> Iterator[PointingFile]:
         if queue.kind is not QueueKind.ROCKSDB:
             files = queue.files[:-1]
             yield from _in_order(root, ((file, _last_position(file, queue.kind)) for file in files))
-    directory = root / INDEX_DIRECTORY
-    if directory.is_dir():
-        paths: Sequence[Path] = index_paths(directory)
-        yield from _in_order(root, ((file_at(path), _index_end(path)) for path in paths[:-1]))
+    yield from _in_order(root, ((file_at(path), _index_end(path)) for path in Index(root).paths[:-1]))
 
 
 def _in_order(root: Path, files: Iterator[tuple[Segment, int | None]]) -> Iterator[PointingFile]:
@@ -83,9 +79,7 @@ def _last_position(file: Segment, kind: QueueKind) -> int | None:
 
 def _index_end(path: Path) -> int | None:
     try:
-        with open_pages(file_at(path)) as opened:
-            opened.load(0, INDEX_HEADER_SIZE)
-            data = opened.raw[:INDEX_HEADER_SIZE].tobytes()
+        file = KeyFile(path)
     except FileNotFoundError:
         return None
-    return IndexHeader.from_bytes(data).end_physical_offset if len(data) == INDEX_HEADER_SIZE else None
+    return file.header.end_physical_offset if file.size >= INDEX_HEADER_SIZE else None

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX_DIRECTORY
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.queue.queue_rules import QueueRules
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.snapshot.index import Index
 from store_core.store.config.file_sizes import FileSizes, queues_in
-from store_core.store.config.index_sizes import IndexSizes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ class DerivedSizes:
         """Infer sizes from the files of a store, examining a few of each kind."""
         files = file_system or OsFileSystem()
         usual = _DEFAULTS.max_hash_slot_num, _DEFAULTS.max_index_num
-        index = IndexSizes.find(root / INDEX_DIRECTORY, files, usual)
+        index = Index(root, files).sizes(usual)
         return cls(
             _usual(root / CONSUME_QUEUE, files, CQ_STORE_UNIT_SIZE),
             _usual(root / CONSUME_QUEUE_EXT, files, CQ_STORE_UNIT_SIZE),

@@ -9,20 +9,14 @@ reader verifies each record that an entry leads to, and takes those that have th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.file_system import OsFileSystem
-from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.errors import SegmentVanishedError
 from store_core.format.columnar.records import Records
 from store_core.format.java import hash_code, positive_hash
-from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
-from store_core.queue.index.index_slots import SLOT_SIZE
-from store_core.queue.queue_rules import QueueRules
-from store_core.store.config.index_listing import ListedIndexFile, index_paths
+from store_core.snapshot.index import BrokenChainError, Index
 from store_core.store.read.lookup.looked_up import LookedUp, Unsuitable, size_at
 from store_core.store.read.lookup.remote_costs import is_far, price_of_picks
 from store_core.store.read.picks import NO_QUEUE, Picks
@@ -30,21 +24,15 @@ from store_core.store.read.row_filter import has_message_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
-    from store_core.files.file_system import OpenFile
+    from store_core.queue.index.index_header import IndexHeader
+    from store_core.snapshot.index import KeyFile
     from store_core.store.read.lookup.looked_up import Proven, Question
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["index_refusal", "last_entry_record", "look_up_index"]
 
-_FILES: Final = OsFileSystem()
-_USUAL: Final = QueueRules().max_hash_slot_num, QueueRules().max_index_num
-_USUAL_SIZE: Final = INDEX_HEADER_SIZE + SLOT_SIZE * _USUAL[0] + INDEX_DTYPE.itemsize * _USUAL[1]
 _WHY: Final = "the index leads to the records; `commitlog check` proves an index"
-_MOST_LINKS: Final = 1 << 16
-"""Entries of one slot that are followed; a slot of a full file has four on average."""
-
 _REQUESTS: Final = 8
 """Requests that an index file on another machine takes about: its header, a slot, and the chain from there."""
 
@@ -53,56 +41,6 @@ _CLIENT_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 _READ_IN_ANOTHER_WAY: Final = re.compile("[\x01\x02\ufffd\ud800-\udfff]")
 """Characters of a key that releases read differently, or that stand for malformed bytes."""
-
-
-class _BrokenChainError(Exception):
-    """A chain of entries leads in circles, or to no entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class _IndexFile:
-    """An index file with entries, open."""
-
-    path: Path
-    opened: OpenFile
-    header: IndexHeader
-    slots: int
-    most_entries: int
-
-    def chain(self, key_hash: int) -> Iterator[int]:
-        """Yield the physical offsets of the entries of a hash, newest first.
-
-        An entry that the header does not count yet is followed, too: a broker writes the header after the slot.
-
-        Raises
-        ------
-        _BrokenChainError
-        """
-        slot = key_hash % self.slots
-        number, before = self._int_at(INDEX_HEADER_SIZE + SLOT_SIZE * slot), self.most_entries
-        for _ in range(_MOST_LINKS):
-            if number <= 0:
-                return
-            if number >= before:
-                raise _BrokenChainError(f"entry {before} leads to entry {number}, which is not before it")
-            at = INDEX_HEADER_SIZE + SLOT_SIZE * self.slots + INDEX_DTYPE.itemsize * number
-            (entry,) = np.frombuffer(self._bytes(at, INDEX_DTYPE.itemsize), INDEX_DTYPE)
-            found = int(entry["key_hash"])
-            if found < 0 or found % self.slots != slot:
-                raise _BrokenChainError(f"entry {number} is of another slot than the one that leads to it")
-            if found == key_hash:
-                yield int(entry["physical_offset"])
-            before, number = number, int(entry["previous_index"])
-        raise _BrokenChainError(f"a slot leads to more than {_MOST_LINKS} entries")
-
-    def _int_at(self, at: int) -> int:
-        return int.from_bytes(self._bytes(at, SLOT_SIZE), "big", signed=True)
-
-    def _bytes(self, at: int, size: int) -> bytes:
-        found = self.opened.read(size, at)
-        if len(found) < size:
-            raise _BrokenChainError(f"it ends at byte {at + len(found)}, before the entries that its slots lead to")
-        return found
 
 
 def index_refusal(options: ReadOptions) -> str | None:
@@ -123,26 +61,25 @@ def _named(options: ReadOptions) -> str | None:
 
 def last_entry_record(question: Question) -> Proven | None:
     """Return the last record that the newest index file has an entry of, by its header; None if none is there."""
-    paths = index_paths(question.root / INDEX_DIRECTORY)
-    if not paths:
+    last = Index(question.root).last()
+    if last is None or last.header.index_count <= 1:
         return None
-    header = IndexHeader.from_bytes(_FILES.open(paths[-1], writable=False).read(INDEX_HEADER_SIZE, 0))
-    return question.record_at(header.end_physical_offset) if header.index_count > 1 else None
+    return question.record_at(last.header.end_physical_offset)
 
 
 def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsuitable:
     """Find the records of the key that options name, which may be of any of some topics."""
-    paths = index_paths(question.root / INDEX_DIRECTORY)
-    if not paths:
+    index = Index(question.root)
+    if not index.paths:
         return Unsuitable("there is no index beside the log")
     hashes = sorted({positive_hash(hash_code(f"{topic}#{_named(question.options)}")) for topic in topics})
-    if _price(len(paths), len(hashes), question) > question.room:
+    if _price(len(index.paths), len(hashes), question) > question.room:
         return Unsuitable("reading the index would cost too much")
     notes: list[str] = []
     covered: list[tuple[IndexHeader, Proven]] = []
     starts: set[int] = set()
     hits: list[int] = []
-    for file in _files(paths, notes):
+    for file in _files(index, notes):
         last = question.record_at(file.header.end_physical_offset)
         if last is None:
             notes.append(
@@ -151,7 +88,7 @@ def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsui
             continue
         try:
             found = [offset for each in hashes for offset in file.chain(each)]
-        except _BrokenChainError as error:
+        except (BrokenChainError, SegmentVanishedError) as error:
             notes.append(f"index file {file.path} is not used: {error}")
             continue
         hits += found
@@ -203,25 +140,13 @@ def _price(files: int, hashes: int, question: Question) -> int:
     return files * (costs.per_file + hashes * costs.per_record + requests * costs.per_request)
 
 
-def _files(paths: Sequence[Path], notes: list[str]) -> Iterator[_IndexFile]:
-    """Open the index files that have entries, and note which are not used."""
-    expected = _USUAL
-    for path in paths:
-        try:
-            opened = _FILES.open(path, writable=False)
-            header = IndexHeader.from_bytes(opened.read(INDEX_HEADER_SIZE, 0))
-            if opened.size() == _USUAL_SIZE and header.index_count <= _USUAL[1]:
-                slots, most = _USUAL
-            else:
-                listed = ListedIndexFile.read(path, expected, is_full=path != paths[-1])
-                if not listed.is_sound and not listed.is_empty:
-                    notes.append(f"index file {path} is not used: its slots do not lead to the entries that it counts")
-                slots, most = listed.slots, listed.most_entries
-        except FileNotFoundError:
-            continue
-        if header.index_count > 1 and slots:
-            expected = slots, most
-            yield _IndexFile(path, opened, header, slots, most)
+def _files(index: Index, notes: list[str]) -> Iterator[KeyFile]:
+    """Yield the index files that have entries, and note which are not used."""
+    for file in index.files(trusts_size=True):
+        if file.slots and file.stop > 1:
+            yield file
+        elif not file.slots and not file.is_empty:
+            notes.append(f"index file {file.path} is not used: its slots do not lead to the entries that it counts")
 
 
 def _picks(starts: Sequence[int], question: Question) -> Picks | None:

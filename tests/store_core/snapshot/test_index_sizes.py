@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store_core.files.file_system import OsFileSystem
-from store_core.store.config.index_sizes import IndexSizes
+from store_core.snapshot.index import Index
 from tests.store_core.queue.index_builders import index_service, request, rules
 
 
@@ -20,11 +19,11 @@ from tests.store_core.queue.index_builders import index_service, request, rules
 @example(100, 1000, ["k"])
 def test_one_geometry_is_found_whatever_the_sizes_and_keys(slots: int, entries: int, keys: list[str]) -> None:
     with TemporaryDirectory() as name:
-        index = index_service(Path(name), rules(slots, entries))
+        index = index_service(Path(name) / "index", rules(slots, entries))
         for number, key in enumerate(keys[: entries - 1]):
             index.build_index(request(number * 100, key))
         index.close()
-        found = IndexSizes.find(Path(name), OsFileSystem())
+        found = Index(Path(name)).sizes()
 
     assert found is not None
     assert (slots, entries) == (found.slots, found.entries)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.file_system import names_in
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import file_at, open_pages
 from store_core.queue.index.index_build import INDEX_DTYPE
@@ -53,32 +52,20 @@ class IndexSizes(NamedTuple):
     example: Path
 
     @classmethod
-    def find(
-        cls, directory: Path, file_system: FileSystem, expected: tuple[int, int] | None = None
-    ) -> IndexSizes | None:
-        """Examine index files until one shows the counts; None if none does.
-
-        The length alone is not enough, as it depends on both. But every file except the last is full, so the count in
-        its header is the number of entries; and in the last one every slot leads to an entry whose hash maps to the
-        slot, and the chains of the slots reach all entries.
-
-        Parameters
-        ----------
-        directory : Path
-            ``index`` of a store.
-        file_system : FileSystem
-        expected : tuple of int, optional
-            Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of 400 MB.
-        """
-        paths = [directory / name for name in names_in(directory, file_system) if name.isdecimal()]
-        told = (cls.of_file(path, file_system, expected, is_full=path != paths[-1]) for path in paths)
-        return next(filter(None, told), None)
-
-    @classmethod
     def of_file(
         cls, path: Path, file_system: FileSystem, expected: tuple[int, int] | None = None, *, is_full: bool
     ) -> IndexSizes | None:
-        """Examine one index file as `find` does; `is_full` says whether there is a newer one."""
+        """Examine an index file: with its counts the chains of the slots reach all entries.
+
+        Parameters
+        ----------
+        path : Path
+        file_system : FileSystem
+        expected : tuple of int, optional
+            Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of 400 MB.
+        is_full : bool
+            Whether there is a newer file.
+        """
         if isinstance(path, UrlPath) and path.is_file() and path.file.size == _USUAL_SIZE:
             return cls._of_usual(path)
         words = _words_of(path, file_system)
