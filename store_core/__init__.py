@@ -18,7 +18,13 @@ from store_core.lazy_names import lazy_names
 from store_core.version import __version__
 
 if TYPE_CHECKING:
-    from store_core.answers.rebuild import plan_rebuild, rebuild_consume_queue, rebuild_index
+    from store_core.answers.rebuild import (
+        RebuildOutcome,
+        RebuildResult,
+        plan_rebuild,
+        rebuild_consume_queue,
+        rebuild_index,
+    )
     from store_core.errors import (
         CorruptRecordError,
         FilterError,
@@ -58,7 +64,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.result import RebuildOutcome, RebuildResult
     from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
     from store_core.views.read_view import read_view
 
@@ -146,10 +151,10 @@ _HOMES: Final = {
     "ReadPlan": "store_core.store.read.read_plan",
     "ReadRange": "store_core.store.read.ranges",
     "RebuildOptions": "store_core.store.rebuild.options",
-    "RebuildOutcome": "store_core.store.rebuild.result",
+    "RebuildOutcome": "store_core.answers.rebuild",
     "RebuildPlan": "store_core.store.rebuild.plan",
     "RebuildReport": "store_core.store.rebuild.report",
-    "RebuildResult": "store_core.store.rebuild.result",
+    "RebuildResult": "store_core.answers.rebuild",
     "RecoveryDecision": "store_core.store.recovery.recovery_report",
     "RecoveryReport": "store_core.store.recovery.recovery_report",
     "RepairRefusedError": "store_core.errors",

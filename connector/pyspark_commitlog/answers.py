@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.producing.producers_report import ProducersReport
+    from store_core.answers.rebuild import RebuildResult
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
     from store_core.store.export.lake_table import LakeFormat
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
-    from store_core.store.rebuild.result import RebuildResult
 
 __all__ = [
     "Answer",

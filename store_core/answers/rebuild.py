@@ -1,42 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilding a store's consume queues and key index from its log, in one call and without Spark."""
+"""Rebuilding a store's consume queues and key index from its log, in one call and without Spark.
+
+The steps: the store's lock, finishing an interrupted run, the passes, the swap, the checkpoint.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from store_core.answers.local_engine import local_engine
-from store_core.broker.topic_config import TopicConfigManager
+from store_core.broker.topic_config import configured_batch_topics
+from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
-from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem
-from store_core.format.releases.release import rules_of
+from store_core.files.store_lock import is_lock_held
+from store_core.format.iso_time import iso_time
+from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.store.rebuild.checkpoint import update_checkpoint
+from store_core.store.rebuild.compare import LogBounds, QueueDifferences, compare_queues
+from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.inferred import inference_notes
+from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.output_directory import OutputDirectory
+from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.store_rebuild import StoreRebuild
+from store_core.store.rebuild.report import as_json, as_text
+from store_core.store.rebuild.stored_names import stored_queue_names
+from store_core.store.rebuild.stored_queues import StoredQueues
+from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories, locked_for_swap
+from store_core.store.rebuild.wanted import check_wanted
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from store_core.files.clock import Clock
-    from store_core.format.releases.release import Release
-    from store_core.store.parts import LocalEngine, ProgressSink
-    from store_core.store.rebuild.result import RebuildResult
-    from store_core.store.rebuild.store_rebuild import EngineSource
+    from store_core.files.file_system import FileSystem
+    from store_core.store.parts import Engine, LocalEngine, ProgressSink
+    from store_core.store.rebuild.report import RebuildReport
+    from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = [
-    "configured_batch_topics",
+    "EngineSource",
+    "RebuildOutcome",
+    "RebuildResult",
+    "StoreRebuild",
     "plan_rebuild",
     "rebuild_consume_queue",
     "rebuild_consume_queue_by",
     "rebuild_index",
     "rebuild_index_by",
 ]
+
+
+class RebuildOutcome(Enum):
+    """How a rebuild ended.
+
+    Attributes
+    ----------
+    DONE
+        The work is done; of a comparison, nothing differs.
+    FINDINGS
+        The existing files differ from the log.
+    REFUSED
+        Nothing was replaced, because the log is damaged.
+    DAMAGED
+        The work is done, up to the damage or across it; but the log is damaged.
+    """
+
+    DONE = "done"
+    FINDINGS = "findings"
+    REFUSED = "refused"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """How a rebuild ended, and its report.
+
+    Attributes
+    ----------
+    outcome : RebuildOutcome
+    report : RebuildReport
+    actions : tuple of str
+        Further actions, in order: what was replaced, what was deleted, and where the new files are.
+    is_comparison : bool
+        Whether queues and index were compared with the log.
+    """
+
+    outcome: RebuildOutcome
+    report: RebuildReport
+    actions: tuple[str, ...] = ()
+    is_comparison: bool = False
+
+    def to_json(self, **more: object) -> dict[str, Any]:
+        """Return the result as values for JSON, after `more`; the commands write it for ``--json``."""
+        return as_json(self.report, **more, actions=list(self.actions))
+
+    def to_text(self) -> str:
+        """Return the result as a few lines for an operator; long lists are cut."""
+        return as_text(self.report, is_comparison=self.is_comparison)
 
 
 def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = None) -> RebuildPlan:
@@ -168,10 +239,279 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-def configured_batch_topics(store: Path, release: Release) -> frozenset[str]:
-    """Return the topics that the broker's ``topics.json`` calls batch topics."""
-    if not rules_of(release).has_batch_queues or not (store / CONFIG_DIRECTORY).is_dir():
-        return frozenset()
-    topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
-    topics.load()
-    return topics.batch_topics()
+_Made: TypeAlias = "tuple[RebuildOutcome, RebuildReport]"
+
+EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
+"""Returns a context with an engine for a step, ``rebuild`` or ``verify``."""
+
+
+class StoreRebuild:
+    """Rebuilds, compares and replaces according to a plan.
+
+    Parameters
+    ----------
+    plan : RebuildPlan
+    engines : callable
+        Called with the name of a step; returns a context with the engine that runs its parts.
+    say : callable
+        Called with lines for the operator.
+    file_system : FileSystem
+        Used for the swap and the checkpoint.
+    clock : Clock
+        Names the files of an index.
+    """
+
+    def __init__(
+        self,
+        plan: RebuildPlan,
+        engines: EngineSource,
+        say: Callable[[str], None],
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.plan = plan
+        self._actions: list[str] = []
+        self._say = say
+        self._engines = engines
+        self._file_system = file_system or OsFileSystem()
+        self._output = OutputDirectory(plan.output, self._file_system)
+        self._clock = clock or SystemClock()
+
+    def run(self) -> RebuildResult:
+        """Carry out the plan.
+
+        Raises
+        ------
+        StoreError, OSError
+            If something is refused or fails; the engine may raise others. The files of the store are then unchanged,
+            unless the replacement had begun, which the next run finishes.
+        """
+        with explained_access(self.plan.store):
+            outcome, report = self._run()
+        is_comparison = self.plan.is_verified or self.plan.is_discarded
+        return RebuildResult(outcome, report, tuple(self._actions), is_comparison)
+
+    def _run(self) -> _Made:
+        if self.plan.is_verified:
+            return self._verify_live() if is_lock_held(self.plan.store) else self._verify()
+        with self._locked():
+            if self.plan.is_discarded and not self.plan.is_replaced:
+                return self._discard()
+            return self._rebuild()
+
+    # ---- the store's lock
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the store's lock, so that no broker starts meanwhile; first finish an interrupted swap."""
+        with locked_for_swap(self.plan.store, self._file_system) as swap:
+            if swap is not None:
+                self._note(f"finished the replacement that an earlier run began{self._old_files(swap)}")
+            yield
+
+    def _old_files(self, swap: RebuildSwap) -> str:
+        """Return where the files are that a swap replaced, for a note; empty if there were none."""
+        kept = swap.kept_by(self._file_system)
+        return "" if kept is None else f"; the old ones are in {kept}"
+
+    # ---- the steps
+
+    def _rebuild(self) -> _Made:
+        plan = self.plan
+        report = self._rebuilt()
+        report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
+        code = RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE
+        if not plan.is_replaced:
+            self._note(f"the new files are in {plan.output}")
+            return code, report
+        if report.is_damaged and not plan.is_damage_accepted:
+            self._note(
+                f"nothing was replaced, because the log is damaged; the new files are in {plan.output}, and end at the "
+                f"damage. To continue after it, and to replace, add --accept-damage"
+            )
+            return RebuildOutcome.REFUSED, report
+        self._replace(report)
+        return self._discard((code, report)) if plan.is_discarded else (code, report)
+
+    def _rebuilt(self) -> RebuildReport:
+        """Rebuild into the output directory, and remove what was created there on failure."""
+        plan = self.plan
+        self._output.claim(plan.store)
+        try:
+            with self._engines("rebuild") as engine:
+                report = rebuild_by(engine, plan.store, plan.output, plan.rules, clock=self._clock)
+            self._check_wanted(report)
+        except BaseException:
+            self._output.remove_if_empty()
+            raise
+        return report
+
+    def _check_wanted(self, report: RebuildReport) -> None:
+        try:
+            check_wanted(report, self.plan.store, self.plan.rules, self._file_system)
+        except InvalidOptionError:
+            clear(self.plan.output, self.plan.rules)
+            raise
+
+    def _unlogged(self, report: RebuildReport) -> tuple[tuple[str, int], ...]:
+        """Find requested queues that the store has but the rebuild has not."""
+        rules = self.plan.rules
+        if not rules.has_queues or rules.since_offset:
+            return ()
+        known = {(queue.topic, queue.queue_id) for queue in report.queues}
+        stored = StoredQueues(self.plan.store, rules.queue_rules, self._file_system, self._clock)
+        with stored:
+            try:
+                there = stored.names()
+            except (UnsupportedStoreError, CorruptDatabaseError) as error:
+                self._note(f"queues of which the log has no record are not known: {error}")
+                return ()
+        return tuple(sorted(name for name in there - known if rules.wants(*name)))
+
+    def _replace(self, report: RebuildReport) -> None:
+        """Check the new files by opening them, put them in place, and update the checkpoint."""
+        plan, files = self.plan, self._file_system
+        self._check_new(report)
+        places, removed = self._places()
+        swap = RebuildSwap.plan(plan.store, plan.output, places, removed, files)
+        swap.run(files)
+        self._note(f"the new files are in place{self._old_files(swap)}")
+        self._output.remove()
+        rules = plan.rules
+        index_timestamp = report.index.full_timestamp if report.index is not None else 0
+        checkpoint = update_checkpoint(
+            plan.store, files, rules.queue_rules.release,
+            last_store_timestamp=report.last_store_timestamp,
+            end_offset=report.end_offset,
+            are_queues_whole=rules.has_queues and rules.topics is None and rules.queue_id is None,
+            index_timestamp=index_timestamp if rules.has_index else None,
+        )  # fmt: skip
+        times = (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)
+        log, queues, index = (iso_time(time) if time else "none" for time in times)
+        self._note(f"checkpoint: log {log}, queues {queues}, index {index}")
+
+    def _check_new(self, report: RebuildReport) -> None:
+        """Check that all new index files and queues exist, reading the index headers."""
+        plan = self.plan
+        if plan.rules.has_index:
+            index = IndexFiles(
+                plan.output / INDEX_DIRECTORY, plan.rules.queue_rules, OsFileSystem(), self._clock, is_writable=False
+            )
+            notes = index.load(last_exit_ok=True, index_msg_timestamp=0)
+            expected = report.index.files if report.index is not None else 0
+            if notes or len(index.files) != expected:
+                raise OSError(
+                    f"the new index in {plan.output} has {len(index.files)} files, expected {expected}: {notes}"
+                )
+        if plan.rules.has_queues:
+            found = stored_queue_names(plan.output, OsFileSystem())
+            expected_names = {(queue.topic, queue.queue_id) for queue in report.queues if queue.max_offset}
+            missing = expected_names - found
+            if missing:
+                raise OSError(f"{len(missing)} of the new queues are not in {plan.output}")
+
+    def _places(self) -> tuple[list[str], list[str]]:
+        """Choose what to move: whole directories, or single queues for a partial rebuild."""
+        plan, files = self.plan, self._file_system
+        kinds = [*QUEUE_KINDS * plan.rules.has_queues, *[INDEX_DIRECTORY] * plan.rules.has_index]
+        made = [kind for kind in kinds if files.status(plan.output / kind) is not None]
+        if not plan.rules.is_partial:
+            gone = [kind for kind in kinds if kind not in made and files.status(plan.store / kind) is not None]
+            return made, gone
+        places = [kind for kind in made if kind == INDEX_DIRECTORY]
+        for kind in made:
+            if kind != INDEX_DIRECTORY:
+                topics = files.names(plan.output / kind)
+                places += [
+                    f"{kind}/{topic}/{number}" for topic in topics for number in files.names(plan.output / kind / topic)
+                ]
+        return places, []
+
+    def _verify_live(self) -> _Made:
+        """Compare a store that a broker is writing; look at differences a second time."""
+        store, rules = self.plan.store, self.plan.rules.queue_rules
+        moment = LiveMoment.take(store, rules, self._clock)
+        outcome, report = self._verify(moment)
+        if report.has_differences:
+            outcome, report = self._verify(LiveMoment.take(store, rules, self._clock, moment))
+        self._note(f"the store is open, its lock is held: its log was read to {report.end_offset}")
+        return outcome, report
+
+    def _verify(self, moment: LiveMoment | None = None) -> _Made:
+        """Compare the store with its log, reading across damage, so that not everything after it differs."""
+        plan = self.plan
+        bounds = LogBounds(plan.min_offset, moment, is_open=moment is not None)
+        if self._file_system.status(plan.store / JOURNAL) is not None:
+            self._note("a replacement was interrupted: the next run that is not --verify finishes it")
+        rules = replace(plan.rules, since_offset=0, index_since_offset=0)
+        report = self._compared(rules, bounds)
+        if report.is_damaged and not rules.is_salvaged:
+            report = self._compared(replace(rules, is_salvaged=True), bounds)
+        check_wanted(report, plan.store, rules, self._file_system)
+        known = {(queue.topic, queue.queue_id) for queue in report.queues}
+        report = replace(
+            report,
+            differences=(*report.differences, *self._unexpected(known, bounds)),
+            excess_index=0 if moment is not None else self._excess_index(report.read_end_offset),
+            notes=self._notes(report),
+        )
+        if report.has_differences:
+            return RebuildOutcome.FINDINGS, report
+        return (RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE), report
+
+    def _compared(self, rules: RebuildRules, bounds: LogBounds) -> RebuildReport:
+        plan = self.plan
+        with self._engines("verify") as engine:
+            return rebuild_by(engine, plan.store, plan.output, rules, compared=bounds, clock=self._clock)
+
+    def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
+        """Compare the queues that the log has no record of with empty ones."""
+        rules, files, clock = self.plan.rules, OsFileSystem(), self._clock
+        if not rules.has_queues:
+            return
+        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, clock)
+        with StoredQueues(self.plan.store, rules.queue_rules, files, clock) as stored:
+            for topic, queue_id in sorted(stored.names() - known):
+                if rules.wants(topic, queue_id):
+                    found = compare_queues(topic, queue_id, nothing, stored, bounds)
+                    if found:
+                        yield found
+
+    def _excess_index(self, end_offset: int) -> int:
+        """Count the index files that point at or past the log's end."""
+        rules = self.plan.rules
+        if not rules.has_index:
+            return 0
+        directory = self.plan.store / INDEX_DIRECTORY
+        index = IndexFiles(directory, rules.queue_rules, OsFileSystem(), self._clock, is_writable=False)
+        index.load(last_exit_ok=True, index_msg_timestamp=0)
+        return sum(file.header.index_count > 1 and file.end_physical_offset >= end_offset for file in index.files)
+
+    def _discard(self, made: _Made | None = None) -> _Made:
+        """Delete the files that were replaced, if those in their place match the log.
+
+        Parameters
+        ----------
+        made : tuple, optional
+            What was just put in place; it is reported, unless something differs.
+        """
+        outcome, compared = self._verify()
+        if outcome is RebuildOutcome.FINDINGS:
+            self._note("the old files are kept, because what is in their place differs from the log")
+            return outcome, compared
+        for kept in kept_directories(self.plan.store, self._file_system):
+            shutil.rmtree(kept)
+            self._note(f"deleted {kept}")
+        if made is None:
+            return outcome, compared
+        was_damaged = RebuildOutcome.DAMAGED in (made[0], outcome)
+        return (RebuildOutcome.DAMAGED if was_damaged else RebuildOutcome.DONE), made[1]
+
+    # ---- around
+
+    def _notes(self, report: RebuildReport) -> tuple[str, ...]:
+        return (*report.notes, *inference_notes(self.plan, report))
+
+    def _note(self, text: str) -> None:
+        self._actions.append(text)
+        self._say(text)

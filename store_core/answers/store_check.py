@@ -24,7 +24,7 @@ from store_core.answers.checking.tally import Tally
 from store_core.answers.checking.told_release import ToldRelease
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
-from store_core.answers.rebuild import configured_batch_topics
+from store_core.broker.topic_config import configured_batch_topics
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.access import explained_access

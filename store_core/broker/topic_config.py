@@ -11,19 +11,22 @@ from store_core.broker.concurrent_map import concurrent_map_order, initial_capac
 from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_members import encode_members
 from store_core.broker.versioned_config import VersionedConfigManager
-from store_core.files.config_paths import TOPICS_FILE
+from store_core.files.clock import SystemClock
+from store_core.files.config_paths import CONFIG_DIRECTORY, TOPICS_FILE
+from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+    from pathlib import Path
 
     from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
 
-__all__ = ["QUEUE_TYPE", "Permission", "TopicConfig", "TopicConfigManager"]
+__all__ = ["QUEUE_TYPE", "Permission", "TopicConfig", "TopicConfigManager", "configured_batch_topics"]
 
 QUEUE_TYPE: Final = "queue.type"
 """Attribute with the kind of a topic's consume queues."""
@@ -194,3 +197,12 @@ class TopicConfigManager(VersionedConfigManager):
         with self._lock:
             self._load_version(version)  # first, because nothing may change if it fails
             self._topics.update(topics)
+
+
+def configured_batch_topics(store: Path, release: Release) -> frozenset[str]:
+    """Return the topics that the broker's ``topics.json`` calls batch topics."""
+    if not rules_of(release).has_batch_queues or not (store / CONFIG_DIRECTORY).is_dir():
+        return frozenset()
+    topics = TopicConfigManager(store, OsFileSystem(), SystemClock(), release)
+    topics.load()
+    return topics.batch_topics()

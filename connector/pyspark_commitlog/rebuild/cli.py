@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_commitlog.jobs.engine_choice import EngineName
+    from store_core.answers.rebuild import EngineSource
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.plan import RebuildPlan
-    from store_core.store.rebuild.store_rebuild import EngineSource
 
 __all__ = ["rebuild_consume_queue", "rebuild_index"]
 
@@ -146,8 +146,7 @@ def _main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, h
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
-    from store_core.answers.rebuild import plan_rebuild
-    from store_core.store.rebuild.store_rebuild import StoreRebuild
+    from store_core.answers.rebuild import StoreRebuild, plan_rebuild
 
     plan = plan_rebuild(options.store, _rebuild_options(options))
     out = words_beside(options.json)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark_commitlog.progress.stages import StageTasks
+    from store_core.answers.rebuild import EngineSource
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.store_rebuild import EngineSource
 
 __all__ = ["RebuildStages", "spark_engines"]
 
