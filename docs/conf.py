@@ -37,7 +37,8 @@ nitpicky = True
 
 # ------------------------------------------------------------------------------------------------------------- markdown
 
-myst_enable_extensions = ["colon_fence", "deflist", "attrs_block"]
+myst_enable_extensions = ["colon_fence", "deflist", "attrs_block", "substitution"]
+myst_substitutions = {"version": version}
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the tests execute the notebooks; their outputs are committed
 
