@@ -1,341 +1,300 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consume queues of a store, in files or in a RocksDB, of which only the units that are asked for are read."""
+"""The consume queues of a store, in files or in a RocksDB, of which only what is asked for is read."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import ExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.remote.url_path import remote_file_of
-from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, MIN_RECORD_SIZE, unit_dtype
-from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, parse_queue_id, refusal_of
-from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
+from store_core.files.store_kind import queue_database
+from store_core.queue.dispatch.lmq_units import is_light
+from store_core.queue.queue_path import parse_queue_id, refusal_of
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, light_queue_database
+from store_core.snapshot.database_queues import DatabaseQueue, unflushed_of
+from store_core.snapshot.file_queues import DIRECTORIES, FileQueue
+from store_core.snapshot.units import EVERY_QUEUE, QueueBounds, QueueDoubtError, QueueKind, TopicFilter, Units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
 
-    import numpy.typing as npt
+    from store_core.files.file_system import FileSystem
+    from store_core.snapshot.database_queues import QueuedLog, Unflushed
+    from store_core.snapshot.units import Queue, QueueName
 
-    from store_core.files.file_system import OpenFile
-    from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, StoredUnits
-
-__all__ = [
-    "DatabaseQueue",
-    "FileQueue",
-    "QueueDoubtError",
-    "QueueName",
-    "StoredQueue",
-    "UnitRange",
-    "Units",
-    "database_names",
-    "file_queues",
-]
-
-QueueName: TypeAlias = tuple[str, int]
-"""A topic and a queue id."""
+__all__ = ["QueueBounds", "QueueDoubtError", "QueueKind", "Queues", "TopicFilter", "Units"]
 
 _FILES: Final = OsFileSystem()
-_BATCH_DTYPE: Final = unit_dtype(BATCH_CONSUME_QUEUE_UNIT)
-_DTYPES: Final = {CONSUME_QUEUE: UNIT_DTYPE, BATCH_CONSUME_QUEUE: _BATCH_DTYPE}
-_NAME_LENGTH: Final = 20
-_FILLER_SIZE: Final = 2**31 - 1
-"""Size in the units that only fill a queue's first file (RocketMQ: ``ConsumeQueue.fillPreBlank``)."""
-
-_LAST_START: Final = 2**63 - 2**32
-"""Positions above it, which no log reaches, could overflow when a size is added."""
-
-_BLOCK: Final = 64 << 10
-"""Bytes of a file on another machine that are read at once, for the units near one that is asked for."""
 
 
-class QueueDoubtError(Exception):
-    """Units of a queue can't be right, so that the queue is not used."""
+class Queues:
+    """The consume queues of one store; nothing is written or locked, and files are opened when they are needed.
 
-
-class UnitRange(NamedTuple):
-    """Places of units in a queue: their numbers, from the queue's first unit on; the end is exclusive."""
-
-    begin: int
-    end: int
-
-
-class Units(NamedTuple):
-    """Units in the order of the queue and of the log.
-
-    Attributes
-    ----------
-    starts, sizes : numpy.ndarray
-        int64, shape (n,): physical offsets of the records, ascending, and their bytes.
-    offsets : numpy.ndarray
-        int64, shape (n,): queue offset of each record, or of the first message in it.
-    """
-
-    starts: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-
-
-class StoredQueue(Protocol):
-    """A queue of which single units can be read; errors are those of the system, and of a damaged RocksDB."""
-
-    @property
-    def name(self) -> QueueName:
-        """Topic and queue id."""
-
-    @property
-    def files(self) -> int:
-        """Number of files that it is in."""
-
-    def range(self, position: int, begin: int, end: int) -> UnitRange:
-        """Return the units of records at or after a physical offset, and of a range of queue offsets."""
-
-    def units(self, wanted: UnitRange) -> Units:
-        """Read units.
-
-        Raises
-        ------
-        QueueDoubtError
-            If one of them is no unit, or does not follow the one before it.
-        """
-
-    def last(self) -> Units:
-        """Return the last unit; none if there is none."""
-
-    def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return position and size in the unit of a queue offset; None if the queue has no such unit."""
-
-
-def file_queues(root: Path) -> Iterator[FileQueue]:
-    """Yield the queues that are files, by name.
-
-    Light message queues are left out: their units stand for records that other queues have, too.
-    """
-    for kind in _DTYPES:
-        for topic in names_in(root / kind, _FILES):
-            if topic.startswith(LMQ_PREFIX):
-                continue
-            for text in names_in(root / kind / topic, _FILES):
-                queue_id = parse_queue_id(text)
-                if queue_id is not None and str(queue_id) == text and refusal_of(topic, queue_id) is None:
-                    yield FileQueue(root, topic, queue_id, kind)
-
-
-def database_names(stored: RocksdbQueues) -> list[QueueName]:
-    """Return the names of the queues in a RocksDB, without those of light message queues."""
-    return [name for name in stored.names if not name[0].startswith(LMQ_PREFIX) and refusal_of(*name) is None]
-
-
-class FileQueue:
-    """A queue in files, which are opened when a unit of theirs is asked for.
+    A RocksDB stays open until the block of a ``with`` statement ends, or `close`. Queues can be pickled: another
+    process opens what it needs.
 
     Parameters
     ----------
     root : Path
         The store's root.
-    topic : str
-    queue_id : int
-    kind : str
-        ``consumequeue`` or ``batchconsumequeue``.
+    log : QueuedLog, optional
+        The log that they lead into. With it, bounds end where the log does, and the queues of a RocksDB have what was
+        not flushed, which is read now; without it they are as their files have them.
+    file_system : FileSystem, optional
+
+    Attributes
+    ----------
+    database : Path or None
+        The RocksDB that all queues are in; None if they are files.
+    unflushed : dict
+        By topic and queue id: what only the log has, as of now.
+    notes : dict of str to None
+        What was left out when queues were listed, in order.
+
+    Raises
+    ------
+    CorruptDatabaseError, UnsupportedStoreError
+        If the queues are in a RocksDB that is damaged, or whose library is missing.
+
+    Examples
+    --------
+    >>> with Queues(Path("/data/store")) as queues:  # doctest: +SKIP
+    ...     queues.bounds("orders", 0)
+    QueueBounds(min_offset=0, max_offset=7, first=(0, 312), last=(2184, 312))
     """
 
-    def __init__(self, root: Path, topic: str, queue_id: int, kind: str = CONSUME_QUEUE) -> None:
-        self.name: QueueName = topic, queue_id
-        self._dtype = _DTYPES[kind]
-        self._directory = root / kind / topic / str(queue_id)
+    def __init__(self, root: Path, log: QueuedLog | None = None, file_system: FileSystem = _FILES) -> None:
+        self.root = root
+        self.log = log
+        self.database = queue_database(root, file_system)
+        self.unflushed: dict[QueueName, Unflushed] = {}
+        self.notes: dict[str, None] = {}
+        self._files = file_system
+        self._start()
+        if self.database is not None and log is not None:
+            with self:
+                self.unflushed = unflushed_of(log, self._stored(self.database).dispatched_offset)
 
-    @cached_property
-    def _opened(self) -> list[_UnitFile]:
-        """The files, in order; they are opened when they are read."""
-        names = sorted(name for name in names_in(self._directory, _FILES) if _is_queue_file(name))
-        return [_UnitFile(self._directory / name, int(name), self._dtype) for name in names]
+    def _start(self) -> None:
+        self._resources = ExitStack()
+        self._databases: dict[Path, RocksdbQueues] = {}
+        self._asked: tuple[QueueName, Queue | None] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is open."""
+        fields = ("root", "log", "database", "unflushed", "notes", "_files")
+        return {name: getattr(self, name) for name in fields}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Begin with nothing open."""
+        self.__dict__.update(state)
+        self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open; it is opened again when it is needed."""
+        self._resources.close()
+        self._start()
+
+    # ---- which queues there are
 
     @property
-    def files(self) -> int:
-        """Number of files that it is in."""
-        return len(self._opened)
+    def exist(self) -> bool:
+        """Whether there is a place for queues at all."""
+        return self.database is not None or any((self.root / name).is_dir() for name in DIRECTORIES.values())
 
-    def range(self, position: int, begin: int, end: int) -> UnitRange:
-        """Return the units of records at or after a physical offset, and of a range of queue offsets."""
-        files = self._opened
-        if not files:
-            return UnitRange(0, 0)
-        whole = range(files[0].first, self._end)
-        if self._dtype == _BATCH_DTYPE:
-            first, stop = (bisect_left(whole, offset, key=self._batch_offset) for offset in (begin, end))
-        else:
-            first, stop = (min(max(offset - whole.start, 0), len(whole)) for offset in (begin, end))
-        if position and first < stop:
-            first = bisect_left(whole, position, first, stop, key=lambda number: self._place(number)[0])
-        return UnitRange(whole.start + first, whole.start + stop)
+    @property
+    def dispatched(self) -> int | None:
+        """Physical offset up to which a RocksDB has all units; None for files, or if it is not known."""
+        found = -1 if self.database is None else self._stored(self.database).dispatched_offset
+        return found if found >= 0 else None
 
-    def units(self, wanted: UnitRange) -> Units:
-        """Read units; see `StoredQueue`."""
-        pieces = [np.empty(0, self._dtype)]
-        reached = wanted.begin
-        for file in self._opened:
-            stop = min(wanted.end, file.first + file.count)
-            if file.first <= reached < stop:
-                pieces.append(file.read(reached - file.first, stop - file.first))
-                reached = stop
-        if reached < wanted.end:
-            raise QueueDoubtError(f"{self._directory} has no unit {reached}")
-        units = np.concatenate(pieces)
-        if self._dtype == _BATCH_DTYPE:
-            return _checked(units, units["msg_base_offset"].astype(np.int64), units["batch_size"].astype(np.int64))
-        offsets = np.arange(wanted.begin, wanted.end, dtype=np.int64)
-        is_filler = (units["store_size"] == _FILLER_SIZE) & (units["physical_offset"] == 0)
-        count = len(units) if is_filler.all() else int(is_filler.argmin())
-        return _checked(units[count:], offsets[count:])
+    def names(self, wanted: TopicFilter = EVERY_QUEUE) -> Iterator[QueueName]:
+        """Yield the names of the queues that are asked for: by kind, topic and id. No file is opened or listed.
 
-    def last(self) -> Units:
-        """Return the last unit; none if there is none."""
-        begin = self._opened[0].first if self._opened else 0
-        end = self._end
-        return self.units(UnitRange(max(begin, end - 1), end))
+        Directories that can't be those of queues are left out, with a note. Light queues that only a RocksDB has,
+        beside other queues that are files, are found if they are asked for by name.
+        """
+        if self.database is not None:
+            yield from (name for name in self._stored(self.database).names if wanted.takes(*name))
+            return
+        for kind in DIRECTORIES:
+            yield from self._names_in(kind, wanted)
+        if self.light_database is not None and any(map(is_light, wanted.topics)):
+            names = self._stored(self.light_database).names
+            yield from (name for name in names if is_light(name[0]) and wanted.takes(*name))
 
-    def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return position and size in the unit of a queue offset; None if the queue has no such unit."""
-        found = self.range(0, queue_offset, queue_offset + 1)
-        if found.begin >= found.end:
-            return None
-        return self._place(found.begin)
+    def _names_in(self, kind: QueueKind, wanted: TopicFilter) -> Iterator[QueueName]:
+        directory = self.root / DIRECTORIES[kind]
+        with explained_access(self.root):
+            topics = self._topics(directory, wanted)
+        for topic in topics:
+            queue_ids = []
+            with explained_access(self.root):
+                names = names_in(directory / topic, self._files)
+            for name in names:
+                queue_id = parse_queue_id(name)
+                if queue_id is None or str(queue_id) != name or refusal_of(topic, queue_id) is not None:
+                    self.notes[f"ignored {directory / topic / name}: expected a number, the queue's id"] = None
+                elif not wanted.queue_ids or queue_id in wanted.queue_ids:
+                    queue_ids.append(queue_id)
+            yield from ((topic, queue_id) for queue_id in sorted(queue_ids))
 
-    @cached_property
-    def _end(self) -> int:
-        """The number after the last unit; the last file was made in its full size, with zeros after the units."""
-        for file in reversed(self._opened):
-            written = bisect_left(range(file.count), 1, key=lambda number: file.place(number)[1] <= 0)
-            if written or file is self._opened[0]:
-                return file.first + written
-        return 0
+    def _topics(self, directory: Path, wanted: TopicFilter) -> list[str]:
+        """Return the topics that may have a directory; those that are asked for by name are not searched for."""
+        if wanted.topics:
+            named = (topic for topic in dict.fromkeys(wanted.topics) if refusal_of(topic, 0) is None)
+            return sorted(topic for topic in named if wanted.takes_topic(topic) and (directory / topic).is_dir())
+        return [topic for topic in names_in(directory, self._files) if wanted.takes_topic(topic)]
 
-    def _place(self, number: int) -> tuple[int, int]:
-        file = self._file_of(number)
-        return file.place(number - file.first)
+    # ---- one queue
 
-    def _batch_offset(self, number: int) -> int:
-        file = self._file_of(number)
-        return int(file.read(number - file.first, number - file.first + 1)["msg_base_offset"][0])
+    def __getitem__(self, name: QueueName) -> Queue:
+        """Return a queue.
 
-    def _file_of(self, number: int) -> _UnitFile:
-        file = next((each for each in reversed(self._opened) if each.first <= number), None)
-        if file is None or number - file.first >= file.count:
-            raise QueueDoubtError(f"{self._directory} has no unit {number}")
-        return file
-
-
-class _UnitFile:
-    """A file of units; one on another machine is read in blocks."""
-
-    def __init__(self, path: Path, start: int, dtype: np.dtype[np.void]) -> None:
-        self._path = path
-        self._dtype = dtype
-        self._block: tuple[int, bytes] = (0, b"")
-        self.first, rest = divmod(start, dtype.itemsize)
-        if rest:
-            raise QueueDoubtError(f"{path}: no unit of a queue begins at byte {start}")
-
-    @cached_property
-    def _file(self) -> OpenFile:
-        return _FILES.open(self._path, writable=False)
-
-    @cached_property
-    def count(self) -> int:
-        """Number of units that it has room for."""
-        return self._file.size() // self._dtype.itemsize
-
-    def read(self, begin: int, end: int) -> npt.NDArray[np.void]:
-        """Return units by their places in the file."""
-        size = self._dtype.itemsize
-        return np.frombuffer(self._bytes(begin * size, (end - begin) * size), self._dtype)
-
-    def place(self, number: int) -> tuple[int, int]:
-        """Return physical offset and size in a unit."""
-        data = self._bytes(number * self._dtype.itemsize, 12)
-        return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:], "big", signed=True)
-
-    def _bytes(self, begin: int, size: int) -> bytes:
-        if remote_file_of(self._path) is None or size > _BLOCK:
-            return self._exactly(begin, size)
-        if not self._block[0] <= begin or begin + size > self._block[0] + len(self._block[1]):
-            first = max(begin - _BLOCK // 2, 0)
-            self._block = first, self._file.read(max(_BLOCK, begin + size - first), first)
-        at = begin - self._block[0]
-        found = self._block[1][at : at + size]
-        return found if len(found) == size else self._exactly(begin, size)
-
-    def _exactly(self, begin: int, size: int) -> bytes:
-        found = self._file.read(size, begin)
-        if len(found) < size:
-            raise QueueDoubtError(f"{self._path} ends at byte {begin + len(found)}, before its unit there")
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        found = self.get(*name)
+        if found is None:
+            raise KeyError(name)
         return found
 
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        """Return a queue; None if there is none, or can't be. Asked for again, it is the same, files and all."""
+        name = topic, queue_id
+        if self._asked is None or self._asked[0] != name:
+            self._asked = name, self._found(name)
+        return self._asked[1]
 
-class DatabaseQueue:
-    """A queue in a RocksDB.
-
-    Parameters
-    ----------
-    stored : RocksdbQueues
-        Open.
-    name : tuple of (str, int)
-    """
-
-    files = 1
-
-    def __init__(self, stored: RocksdbQueues, name: QueueName) -> None:
-        self._stored = stored
-        self.name = name
-
-    def range(self, position: int, begin: int, end: int) -> UnitRange:
-        """Return queue offsets, which are the numbers of units here; see `StoredQueue`."""
-        first = max(self._stored.start_of(*self.name, position), begin)
-        return UnitRange(first, max(first, min(self._stored.end_of(*self.name), end)))
-
-    def units(self, wanted: UnitRange) -> Units:
-        """Read units; see `StoredQueue`. A unit of a batch stands for several queue offsets."""
-        return self._joined(self._stored.units(*self.name, *wanted))
-
-    def last(self) -> Units:
-        """Return the last unit; none if there is none."""
-        end = self._stored.end_of(*self.name)
-        return self._joined(self._stored.units(*self.name, max(end - 1, 0), end))
-
-    def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
-        """Return position and size in the unit of a queue offset; None if the queue has no such unit."""
-        found = self._stored.unit_from(*self.name, queue_offset)
-        if found is None or found.offsets[0] != queue_offset:
+    def _found(self, name: QueueName) -> Queue | None:
+        database = self.database
+        if database is None:
+            if refusal_of(*name) is not None:
+                return None
+            for kind in DIRECTORIES:
+                queue = self._in_files(name, kind)
+                if queue.directory.is_dir():
+                    return queue
+            database = self.light_database if is_light(name[0]) else None
+        if database is None:
             return None
-        return int(found.units["physical_offset"][0]), int(found.units["store_size"][0])
+        stored, more = self._stored(database), self.unflushed.get(name)
+        return DatabaseQueue(stored, name, more, self.log) if name in stored or more is not None else None
 
-    @staticmethod
-    def _joined(pieces: Iterator[StoredUnits]) -> Units:
-        found = list(pieces)
-        if not found:
-            return Units(*(np.empty(0, np.int64) for _ in range(3)))
-        units, offsets = [each.units for each in found], [each.offsets for each in found]
-        return _checked(np.concatenate(units), np.concatenate(offsets))
+    def _in_files(self, name: QueueName, kind: QueueKind) -> FileQueue:
+        return FileQueue(name, kind, self.root / DIRECTORIES[kind] / name[0] / str(name[1]), self._files)
 
+    def each(self, wanted: TopicFilter = EVERY_QUEUE) -> Iterator[Queue]:
+        """Yield the queues that `names` names; nothing of them is opened or listed."""
+        if self.database is None:
+            for kind in DIRECTORIES:
+                yield from (self._in_files(name, kind) for name in self._names_in(kind, wanted))
+        else:
+            stored = self._stored(self.database)
+            yield from (DatabaseQueue(stored, name, self.unflushed.get(name), self.log) for name in self.names(wanted))
 
-def _checked(
-    units: npt.NDArray[np.void], offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | int = 1
-) -> Units:
-    """Return units if each can be one, and can follow the one before it."""
-    starts, sizes = units["physical_offset"].astype(np.int64), units["store_size"].astype(np.int64)
-    are_units = (sizes >= MIN_RECORD_SIZE) & (starts >= 0) & (starts <= _LAST_START) & (offsets <= _LAST_START)
-    follow = (starts[1:] >= starts[:-1] + sizes[:-1]) & (offsets[1:] >= (offsets + counts)[:-1])
-    if not are_units.all() or not follow.all():
-        is_right = are_units & np.append(True, follow)[: len(units)]
-        at = int(is_right.argmin())
-        raise QueueDoubtError(f"the unit of queue offset {offsets[at]} leads to {starts[at]}, which can't be")
-    return Units(starts, sizes, offsets)
+    @cached_property
+    def light_database(self) -> Path | None:
+        """The RocksDB that alone has the light queues, where other queues are files."""
+        return light_queue_database(self.root, self._files) if self.database is None else None
 
+    def _stored(self, database: Path) -> RocksdbQueues:
+        if database not in self._databases:
+            self._databases[database] = self._resources.enter_context(RocksdbQueues.open(database))
+        return self._databases[database]
 
-def _is_queue_file(name: str) -> bool:
-    return len(name) == _NAME_LENGTH and name.isascii() and name.isdigit()
+    # ---- where queues begin and end
+
+    def bounds(self, topic: str, queue_id: int, log_end: int | None = None) -> QueueBounds | None:
+        """Return where a queue begins and ends as a broker that loads the store has it; None if there is none.
+
+        That is its offsets in ``getMinOffsetInQueue`` and ``getMaxOffsetInQueue``. Units of records that the log does
+        not have, because they begin at or after its end, are left out
+        (RocketMQ: ``ConsumeQueue.truncateDirtyLogicFiles``, after the log is recovered).
+
+        Parameters
+        ----------
+        topic, queue_id
+        log_end : int or None
+            Physical offset: as if the log had ended there.
+
+        Raises
+        ------
+        SegmentVanishedError
+            If a file is gone since the queue was listed.
+        CorruptDatabaseError
+            If the RocksDB is damaged.
+        """
+        queue = self.get(topic, queue_id)
+        found = None if queue is None else queue.bounds(0 if self.log is None else self.log.start)
+        if found is None or found.last is None:
+            return found
+        end = None if self.log is None else self.log.end_before(*found.last)
+        return self.before(topic, queue_id, self.before(topic, queue_id, found, end), log_end)
+
+    def before(self, topic: str, queue_id: int, bounds: QueueBounds | None, log_end: int | None) -> QueueBounds | None:
+        """Return the bounds of a queue without the units of records from a position in the log on; None for all."""
+        if bounds is None or log_end is None or bounds.last is None or bounds.last[0] < log_end:
+            return bounds
+        end = self.first_at(topic, queue_id, log_end, bounds.min_offset, bounds.max_offset)
+        last = next(self.units(topic, queue_id, end - 1, end), None) if end > bounds.min_offset else None
+        if last is None:
+            return QueueBounds(bounds.min_offset, bounds.min_offset)
+        return QueueBounds(bounds.min_offset, end, bounds.first, last.place(-1))
+
+    def first_at(self, topic: str, queue_id: int, position: int, begin: int, end: int) -> int:
+        """Return the queue offset of the first unit of a record at or after a position in the log; else the end.
+
+        Parameters
+        ----------
+        topic, queue_id
+        position : int
+            Physical offset.
+        begin, end : int
+            Queue offsets, between which the units' records ascend.
+        """
+        queue = self.get(topic, queue_id)
+        if isinstance(queue, DatabaseQueue):
+            begin = max(begin, queue.stored.first_at(topic, queue_id, position))
+            if begin < queue.stored.end_of(topic, queue_id):
+                return begin
+            rest = (units for units in self.units(topic, queue_id, begin, end) if units.starts[-1] >= position)
+            return next((int(some.offsets[np.searchsorted(some.starts, position)]) for some in rest), end)
+
+        def position_of(offset: int) -> int:
+            ranges = (offset, offset + 1), (offset, end)  # the second one where a unit was lost
+            found = next((units for each in ranges for units in self.units(topic, queue_id, *each)), None)
+            return position if found is None else int(found.starts[0])
+
+        return bisect_left(range(end), position, begin, end, key=position_of) if begin < end else end
+
+    def units(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Units]:
+        """Yield the units of messages between two queue offsets that lead to records, some thousands at a time.
+
+        Raises
+        ------
+        SegmentVanishedError
+            If a file is gone since the queue was listed.
+        """
+        queue = self.get(topic, queue_id) if begin < end else None
+        for units in queue.units(begin, end) if queue is not None else ():
+            found = units.leading().between(begin, end)
+            if len(found):
+                yield found

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.store_lock import is_lock_held
-from store_core.snapshot.queues import QueueDoubtError, file_queues
+from store_core.snapshot.queues import QueueDoubtError, Queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from store_core.snapshot.queues import FileQueue
+    from store_core.snapshot.units import Queue
 
 __all__ = ["QueuedRecord", "absent_records"]
 
@@ -44,7 +44,8 @@ def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | No
         by_queue.setdefault((record.topic, record.queue_id), []).append(record)
     if not by_queue:
         return set()
-    queues = {queue.name: queue for queue in file_queues(root) if queue.files}
+    beside = Queues(root)
+    queues = {queue.name: queue for queue in beside.each() if queue.files} if beside.database is None else {}
     if not queues:
         return None
     is_open = is_lock_held(root) or (root / ABORT_FILE).exists()
@@ -53,7 +54,7 @@ def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | No
     }
 
 
-def _absent(queue: FileQueue | None, wanted: list[QueuedRecord], *, is_open: bool) -> Iterable[int]:
+def _absent(queue: Queue | None, wanted: list[QueuedRecord], *, is_open: bool) -> Iterable[int]:
     if queue is None:
         return [] if is_open else [record.physical_offset for record in wanted]
     missing = [record.physical_offset for record in wanted if not _leads_to(queue, record)]
@@ -61,7 +62,7 @@ def _absent(queue: FileQueue | None, wanted: list[QueuedRecord], *, is_open: boo
     return [offset for offset in missing if offset < last]
 
 
-def _leads_to(queue: FileQueue, record: QueuedRecord) -> bool:
+def _leads_to(queue: Queue, record: QueuedRecord) -> bool:
     try:
         unit = queue.unit_at(record.queue_offset)
     except QueueDoubtError:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
-    from store_core.snapshot.queues import QueueName
+    from store_core.snapshot.units import QueueName
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.opened_segments import OpenedSegments
     from store_core.store.read.ranges import ReadRange

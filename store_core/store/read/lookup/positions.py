@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.file_system import OsFileSystem
-from store_core.files.store_kind import queue_database
 from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import head_reader
 from store_core.queue.queue_path import refusal_of
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
-from store_core.snapshot.queues import DatabaseQueue, FileQueue, QueueDoubtError
+from store_core.snapshot.queues import QueueDoubtError, Queues
 from store_core.store.read.lookup.index import last_entry_record
 from store_core.store.read.lookup.looked_up import LookedUp, Proven, one_pick
 from store_core.store.read.segment_start import load_frame
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from store_core.files.segment_source import Segment
-    from store_core.snapshot.queues import StoredQueue
     from store_core.store.read.lookup.looked_up import Question
     from store_core.store.read.picks import Picks
 
@@ -74,14 +70,12 @@ def _proven(question: Question, segment: Segment, position: int, resources: Exit
     topic, size = name.decode("utf-8", "surrogateescape"), check.size - framing.lead
     if refusal_of(topic, queue_id) is not None or queue_offset < 0:
         return None
-    database = queue_database(question.root, OsFileSystem())
-    queue: StoredQueue = FileQueue(question.root, topic, queue_id)
-    if database is not None:
-        if question.costs.per_database > question.room:
-            return None
-        queue = DatabaseQueue(resources.enter_context(RocksdbQueues.open(database)), (topic, queue_id))
+    queues = resources.enter_context(Queues(question.root))
+    if queues.database is not None and question.costs.per_database > question.room:
+        return None
     try:
-        found = queue.unit_at(queue_offset)
+        queue = queues.get(topic, queue_id)
+        found = None if queue is None else queue.unit_at(queue_offset)
     except (QueueDoubtError, FileNotFoundError):
         return None
     return one_pick(position, size, (topic, queue_id), queue_offset) if found == (position, size) else None

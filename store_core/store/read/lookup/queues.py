@@ -8,18 +8,16 @@ names have theirs; what lies behind that is scanned.
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import size_on_disk
-from store_core.files.store_kind import queue_database
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
-from store_core.snapshot.queues import DatabaseQueue, QueueDoubtError, database_names, file_queues
+from store_core.queue.dispatch.lmq_units import is_light
+from store_core.queue.queue_path import refusal_of
+from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
 from store_core.store.read.lookup.index import last_entry_record
 from store_core.store.read.lookup.looked_up import EVERYTHING, LookedUp, Unsuitable, one_pick, proven_record
 from store_core.store.read.lookup.remote_costs import is_far, price_of_picks
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from store_core.files.segment_source import Segment
-    from store_core.snapshot.queues import StoredQueue, UnitRange, Units
+    from store_core.snapshot.units import Queue, QueueName, UnitRange, Units
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.looked_up import Proven, Question
     from store_core.store.read.read_options import ReadOptions
@@ -55,20 +53,22 @@ class QueuesBesideLog:
 
     Attributes
     ----------
-    queues : sequence of StoredQueue
+    queues : sequence of Queue
     database_cost : int
         What was spent to open the RocksDB that they are in; 0 if they are files.
     dispatched : int
         Physical offset up to which a RocksDB has all units.
     """
 
-    queues: Sequence[StoredQueue]
+    queues: Sequence[Queue]
     database_cost: int = 0
     dispatched: int = EVERYTHING
 
     @classmethod
     def open(cls, question: Question, resources: ExitStack) -> QueuesBesideLog | str:
         """List a store's queues, or say why they are not read: its files, or else its RocksDB, as brokers do.
+
+        Light message queues are left out: their units stand for records that other queues have, too.
 
         Raises
         ------
@@ -77,22 +77,21 @@ class QueuesBesideLog:
         CorruptDatabaseError, UnsupportedStoreError
             As of `RocksdbReader.open`.
         """
-        database = queue_database(question.root, OsFileSystem())
-        if database is None:
-            return cls(list(file_queues(question.root)))
-        cost = question.costs.per_database
+        queues = Queues(question.root)
+        cost = 0 if queues.database is None else question.costs.per_database
         if cost > question.room:
             return "opening the RocksDB of the queues would cost too much"
-        stored = resources.enter_context(RocksdbQueues.open(database))
-        dispatched = stored.dispatched_offset if stored.dispatched_offset >= 0 else EVERYTHING
-        return cls([DatabaseQueue(stored, name) for name in database_names(stored)], cost, dispatched)
+        resources.enter_context(queues)
+        listed = [queue for queue in queues.each() if not is_light(queue.name[0]) and refusal_of(*queue.name) is None]
+        dispatched = queues.dispatched
+        return cls(listed, cost, EVERYTHING if dispatched is None else dispatched)
 
     @property
     def topics(self) -> list[str]:
         """The topics of all queues."""
         return list(dict.fromkeys(queue.name[0] for queue in self.queues))
 
-    def furthest(self, question: Question, asked: Iterable[StoredQueue]) -> Proven | None:
+    def furthest(self, question: Question, asked: Iterable[Queue]) -> Proven | None:
         """Return the last record of the log that a queue has a unit for, or the index an entry; None without one.
 
         All queues are looked at if that is cheap, and worth it: what lies behind the record is scanned.
@@ -116,21 +115,22 @@ class QueuesBesideLog:
 
 def look_up_queues(question: Question, beside: QueuesBesideLog) -> LookedUp | Unsuitable:
     """Find the records of the topics and queues that options name."""
-    asks = _Asked(question.options)
-    asked = [queue for queue in beside.queues if asks.takes(queue) and queue.files]
-    unknown = set(question.options.topic) - {queue.name[0] for queue in asked}
+    options = question.options
+    wanted = TopicFilter.of(options.topic, options.topics_pattern, options.queue_id)
+    asked = [queue for queue in beside.queues if wanted.takes(*queue.name) and queue.files]
+    unknown = set(options.topic) - {queue.name[0] for queue in asked}
     if unknown:  # a topic that was deleted has no queues any more, and its messages are in the log until they expire
         return Unsuitable(f"topic {min(unknown)!r} has no queue that is asked for")
     try:
         if beside.database_cost + _price_of_files(asked, question) > question.room:
             return Unsuitable("reading the queues would cost too much")
-        return _looked_up(question, beside, [(queue, asks.bounds(queue)) for queue in asked])
+        return _looked_up(question, beside, [(queue, _offsets_asked(options, queue.name)) for queue in asked])
     except QueueDoubtError as error:
         return Unsuitable(f"a queue can't be trusted: {error}", (str(error),))
 
 
 def _looked_up(
-    question: Question, beside: QueuesBesideLog, asked: Sequence[tuple[StoredQueue, tuple[int, int]]]
+    question: Question, beside: QueuesBesideLog, asked: Sequence[tuple[Queue, tuple[int, int]]]
 ) -> LookedUp | Unsuitable:
     # Before the units are read: what a broker puts meanwhile is behind it.
     furthest = beside.furthest(question, [queue for queue, _ in asked])
@@ -148,9 +148,9 @@ def _looked_up(
     return LookedUp("queues", _WHY, picked, ((0, end),), frozenset({furthest.end}), furthest, units)
 
 
-def _picked(wanted: Sequence[tuple[StoredQueue, UnitRange]], segments: Sequence[Segment]) -> Picks | None:
+def _picked(wanted: Sequence[tuple[Queue, UnitRange]], segments: Sequence[Segment]) -> Picks | None:
     with ThreadPoolExecutor(_AT_ONCE if is_far(segments) else 1) as pool:
-        read = list(pool.map(lambda pair: pair[0].units(pair[1]), wanted))
+        read = list(pool.map(lambda pair: pair[0].picked(pair[1]), wanted))
     names = tuple(queue.name for queue, _ in wanted)
     pieces = [_picks_of(units, number) for number, units in enumerate(read) if units.starts.size]
     return Picks.joined(pieces, names) if pieces else None
@@ -164,7 +164,7 @@ def _start(record: Proven) -> int:
     return record.start
 
 
-def _price_of_files(asked: Sequence[StoredQueue], question: Question) -> int:
+def _price_of_files(asked: Sequence[Queue], question: Question) -> int:
     per_file = question.costs.per_file + question.costs.per_request * _OPENING * is_far(question.segments)
     return sum(queue.files * per_file for queue in asked)
 
@@ -174,23 +174,10 @@ def _price_of_units(beside: QueuesBesideLog, ranges: Iterable[UnitRange], costs:
     return per_unit * sum(units.end - units.begin for units in ranges)
 
 
-class _Asked:
-    """Which queues, and which queue offsets of them, the options ask for."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._topics, self._queue_ids = frozenset(options.topic), frozenset(options.queue_id)
-        pattern = options.topics_pattern
-        self._pattern = None if pattern is None else re.compile(pattern)
-        self._starts = {(topic, queue_id): offset for topic, queue_id, offset in options.start.queues}
-        self._ends = {(topic, queue_id): offset for topic, queue_id, offset in options.end.queues}
-
-    def takes(self, queue: StoredQueue) -> bool:
-        topic, queue_id = queue.name
-        return (
-            (not self._topics or topic in self._topics)
-            and (self._pattern is None or self._pattern.fullmatch(topic) is not None)
-            and (not self._queue_ids or queue_id in self._queue_ids)
-        )
-
-    def bounds(self, queue: StoredQueue) -> tuple[int, int]:
-        return self._starts.get(queue.name, 0), self._ends.get(queue.name, EVERYTHING)
+def _offsets_asked(options: ReadOptions, name: QueueName) -> tuple[int, int]:
+    """Return the queue offsets between which messages of a queue are asked for."""
+    first, end = (
+        {(topic, queue_id): offset for topic, queue_id, offset in bound.queues}
+        for bound in (options.start, options.end)
+    )
+    return first.get(name, 0), end.get(name, EVERYTHING)

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Units of consume queues as arrays, whatever a queue is stored in, and which queues are asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+
+from store_core.format.layout import MIN_RECORD_SIZE
+from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE
+from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE
+from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    import numpy.typing as npt
+
+__all__ = [
+    "EVERY_QUEUE",
+    "Queue",
+    "QueueBounds",
+    "QueueDoubtError",
+    "QueueKind",
+    "QueueName",
+    "TopicFilter",
+    "UnitRange",
+    "Units",
+]
+
+QueueName: TypeAlias = tuple[str, int]
+"""A topic and a queue id."""
+
+T = TypeVar("T")
+
+_FILLER_SIZE: Final = 2**31 - 1
+"""Size in the units that only fill a queue's first file (RocketMQ: ``ConsumeQueue.fillPreBlank``)."""
+
+_LAST_START: Final = 2**63 - 2**32
+"""Positions above it, which no log reaches, could overflow when a size is added."""
+
+
+class QueueDoubtError(Exception):
+    """Units of a queue can't be right, so that a look-up does not use the queue."""
+
+
+class QueueKind(Enum):
+    """The kinds of queues; the value is the column ``kind`` of the views."""
+
+    SIMPLE = "simple"
+    BATCH = "batch"
+    ROCKSDB = "rocksdb"
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """The type of a unit, as stored."""
+        return _DTYPES[self]
+
+
+_DTYPES: Final = {
+    QueueKind.SIMPLE: UNIT_DTYPE,
+    QueueKind.BATCH: BATCH_UNIT_DTYPE,
+    QueueKind.ROCKSDB: ROCKSDB_UNIT_DTYPE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """Which topics and queues are asked for; what is empty asks for all."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    queue_ids: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, topics: Collection[str], pattern: str | None, queue_ids: Iterable[int]) -> Self:
+        """Return the filter of a read's options; the pattern must match the whole topic."""
+        return cls(tuple(topics), None if pattern is None else re.compile(pattern), frozenset(queue_ids))
+
+    def takes_topic(self, topic: str) -> bool:
+        """Return whether a topic is asked for."""
+        is_named = not self.topics or topic in self.topics
+        return is_named and (self.pattern is None or self.pattern.fullmatch(topic) is not None)
+
+    def narrowed(self, topics: Mapping[str, T]) -> dict[str, T]:
+        """Return those of some topics that are asked for."""
+        return {topic: value for topic, value in topics.items() if self.takes_topic(topic)}
+
+    def takes(self, topic: str, queue_id: int) -> bool:
+        """Return whether a queue is asked for."""
+        return (not self.queue_ids or queue_id in self.queue_ids) and self.takes_topic(topic)
+
+
+EVERY_QUEUE: Final = TopicFilter()
+
+
+class QueueBounds(NamedTuple):
+    """A queue, from its first message that the log still has to the one after its last.
+
+    Attributes
+    ----------
+    min_offset, max_offset : int
+        Queue offsets; equal if it has no message.
+    first, last : tuple of int or None
+        Physical offset and size of the first and the last message's record; None if it has no message.
+    """
+
+    min_offset: int
+    max_offset: int
+    first: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
+
+
+class UnitRange(NamedTuple):
+    """Places of units in a queue: their numbers, from the queue's first unit on; the end is exclusive."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Units of one queue, in its order.
+
+    Attributes
+    ----------
+    kind : QueueKind
+    offsets : numpy.ndarray
+        int64, shape (n,): queue offset of each message; of a batch, of its first one.
+    stored : numpy.ndarray
+        Of the kind's dtype, shape (n,): as they are on disk, the bytes not swapped.
+    """
+
+    kind: QueueKind
+    offsets: npt.NDArray[np.int64]
+    stored: npt.NDArray[np.void]
+
+    @classmethod
+    def of(cls, kind: QueueKind, stored: npt.NDArray[np.void], first: int = 0) -> Units:
+        """Return units of a file; `first` is the number of the first of them, which a batch does not need."""
+        if kind is QueueKind.BATCH:
+            return cls(kind, stored["msg_base_offset"].astype(np.int64), stored)
+        return cls(kind, np.arange(first, first + len(stored), dtype=np.int64), stored)
+
+    @classmethod
+    def joined(cls, kind: QueueKind, pieces: Iterable[Units]) -> Units:
+        """Return units that follow one another as one."""
+        found = list(pieces)
+        if len(found) == 1:
+            return found[0]
+        offsets = [np.empty(0, np.int64), *(each.offsets for each in found)]
+        stored = [np.empty(0, kind.dtype), *(each.stored for each in found)]
+        return cls(kind, np.concatenate(offsets), np.concatenate(stored))
+
+    def __len__(self) -> int:
+        """Return the number of units."""
+        return len(self.offsets)
+
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Physical offsets of the records."""
+        return self.stored["physical_offset"].astype(np.int64)
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of the records."""
+        return self.stored["store_size"].astype(np.int64)
+
+    @cached_property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Messages of each unit: 1, unless it is a batch."""
+        is_batch = self.kind is QueueKind.BATCH
+        return self.stored["batch_size"].astype(np.int64) if is_batch else np.ones(len(self), np.int64)
+
+    @cached_property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """The queue offset after the last message of each unit."""
+        return self.offsets + self.counts
+
+    @cached_property
+    def are_fillers(self) -> npt.NDArray[np.bool_]:
+        """Which units only fill a queue's first file (RocketMQ: ``ConsumeQueue.fillPreBlank``)."""
+        if self.kind is not QueueKind.SIMPLE:
+            return np.zeros(len(self), np.bool_)
+        found: npt.NDArray[np.bool_] = (self.stored["store_size"] == _FILLER_SIZE) & (
+            self.stored["physical_offset"] == 0
+        )
+        return found
+
+    @cached_property
+    def are_sound(self) -> npt.NDArray[np.bool_]:
+        """Which units a broker takes when it loads the queue: it ends before the first other one."""
+        found: npt.NDArray[np.bool_] = (self.stored["physical_offset"] >= 0) & (self.stored["store_size"] > 0)
+        if self.kind is QueueKind.BATCH:
+            found &= (self.stored["msg_base_offset"] >= 0) & (self.stored["batch_size"] > 0)
+        return found
+
+    def chosen(self, which: npt.NDArray[np.bool_] | slice) -> Units:
+        """Return some of the units."""
+        if isinstance(which, np.ndarray) and which.all():
+            return self
+        return Units(self.kind, self.offsets[which], self.stored[which])
+
+    def leading(self) -> Units:
+        """Return those that lead to a record: no filler, and no unit that was lost."""
+        return self.chosen((self.stored["store_size"] > 0) & ~self.are_fillers)
+
+    def between(self, begin: int, end: int) -> Units:
+        """Return the units of messages in a range of queue offsets; those of sound units ascend."""
+        first = int(np.searchsorted(self.ends, begin, side="right"))
+        return self.chosen(slice(first, int(np.searchsorted(self.offsets, end, side="left"))))
+
+    def place(self, row: int) -> tuple[int, int]:
+        """Return physical offset and size in a unit."""
+        unit = self.stored[row]
+        return int(unit["physical_offset"]), int(unit["store_size"])
+
+    def checked(self) -> Units:
+        """Return the units without fillers before the first real one, if each can be one, and follow the one before.
+
+        Raises
+        ------
+        QueueDoubtError
+            Otherwise.
+        """
+        count = len(self) if self.are_fillers.all() else int(self.are_fillers.argmin())
+        found = self.chosen(slice(count, None)) if count else self
+        starts, sizes, offsets = found.starts, found.sizes, found.offsets
+        are_units = (sizes >= MIN_RECORD_SIZE) & (starts >= 0) & (starts <= _LAST_START) & (offsets <= _LAST_START)
+        follow = (starts[1:] >= starts[:-1] + sizes[:-1]) & (offsets[1:] >= found.ends[:-1])
+        if not are_units.all() or not follow.all():
+            is_right = are_units & np.append(True, follow)[: len(found)]
+            at = int(is_right.argmin())
+            raise QueueDoubtError(f"the unit of queue offset {offsets[at]} leads to {starts[at]}, which can't be")
+        return found
+
+
+class Queue(Protocol):
+    """A queue, whatever it is stored in; errors are those of the system, and of a damaged RocksDB.
+
+    Units are read as they are: what looks wrong is the reader's to judge. Only what look-ups ask (`picked`, `last`,
+    `unit_at`) refuses units that can't be right.
+    """
+
+    @property
+    def name(self) -> QueueName:
+        """Topic and queue id."""
+
+    @property
+    def kind(self) -> QueueKind:
+        """What its units are like."""
+
+    @property
+    def files(self) -> int:
+        """Number of files that it is in."""
+
+    def bounds(self, log_start: int) -> QueueBounds:
+        """Return where it begins and ends when a broker loads it, in a log that starts at a position."""
+
+    def units(self, begin: int, end: int) -> Iterator[Units]:
+        """Yield the units of messages between two queue offsets, some thousands at a time, with whatever is wrong."""
+
+    def range(self, position: int, begin: int, end: int) -> UnitRange:
+        """Return the units of records at or after a physical offset, and of a range of queue offsets."""
+
+    def picked(self, wanted: UnitRange) -> Units:
+        """Read units for a look-up.
+
+        Raises
+        ------
+        QueueDoubtError
+            If one of them is no unit, or does not follow the one before it.
+        """
+
+    def last(self) -> Units:
+        """Return the last unit; none if there is none."""
+
+    def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return position and size in the unit of a queue offset; None if the queue has no such unit."""
