@@ -270,8 +270,9 @@ class FileQueue:
             If a file is gone since the queue was listed.
         """
         index, count = self._loaded()
-        if not count:
-            return QueueBounds(0, 0)
+        if not count:  # a broker leaves a queue at its number where only files without a unit are left
+            begin = self.listed[0].first if self.listed and self.kind is not QueueKind.BATCH else 0
+            return QueueBounds(begin, begin)
         last = self._opened[index].read(count - 1, count)
         end, place = int(last.ends[0]), last.place(0)
         first = None

@@ -38,7 +38,7 @@ class Queues:
     """The consume queues of one store; nothing is written or locked, and files are opened when they are needed.
 
     A RocksDB stays open until the block of a ``with`` statement ends, or `close`. Queues can be pickled: another
-    process opens what it needs.
+    process opens what it needs, on its own disk.
 
     Parameters
     ----------
@@ -89,12 +89,13 @@ class Queues:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is open."""
-        fields = ("root", "log", "database", "unflushed", "notes", "_files")
+        fields = ("root", "log", "database", "unflushed", "notes")
         return {name: getattr(self, name) for name in fields}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Begin with nothing open."""
+        """Begin with nothing open, on the files of the process."""
         self.__dict__.update(state)
+        self._files = _FILES
         self._start()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues read without owning a store are those that the writing half keeps."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.errors import SegmentVanishedError
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.queue_rules import QueueRules
+from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.snapshot.queues import QueueBounds, QueueKind, Queues, TopicFilter, Units
+from tests.store_core.fakes import FakeClock
+from tests.store_core.queue.consume_queues import UNITS, QueueMaker, put_all, records, write_files
+
+if TYPE_CHECKING:
+    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+    from store_core.snapshot.units import QueueName
+
+_SIZE = 100
+_LOG = 1000
+"""Where the first record of `records` begins."""
+
+
+class _Log:
+    """A log that only starts somewhere."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def end_before(self, position: int, size: int) -> int | None:  # noqa: ARG002 -- the protocol's
+        return None
+
+    def queued(self, begin: int, name: QueueName | None = None) -> pa.Table:  # noqa: ARG002 -- the protocol's
+        return pa.table({})
+
+
+def _of_writer(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
+    """Return offset, position and size of each unit of an open queue, as a consumer gets them."""
+    found = []
+    offset = queue.min_offset_in_queue
+    while (units := queue.get_index_buffer(offset)) is not None and len(units):
+        rows = zip(units["physical_offset"].tolist(), units["store_size"].tolist(), strict=True)
+        found += [(offset + number, *row) for number, row in enumerate(rows)]
+        offset += len(units)
+    return found
+
+
+def _listed(pieces: list[Units]) -> list[tuple[int, int, int]]:
+    found = (
+        Units.joined(pieces[0].kind, pieces)
+        if pieces
+        else Units.of(QueueKind.SIMPLE, np.empty(0, QueueKind.SIMPLE.dtype))
+    )
+    return list(zip(found.offsets.tolist(), found.starts.tolist(), found.sizes.tolist(), strict=True))
+
+
+def _damage(maker: QueueMaker, place: int, last: int, unit: tuple[int, int]) -> None:
+    """Overwrite a unit in the queue's last three files, which are all that a broker looks at."""
+    if place // UNITS < last // UNITS - 2:
+        return
+    path = maker.directory / f"{place // UNITS * UNITS * CQ_STORE_UNIT_SIZE:020d}"
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">qi", data, place % UNITS * CQ_STORE_UNIT_SIZE, *unit)
+    path.write_bytes(bytes(data))
+
+
+@given(
+    count=st.integers(0, 45),
+    first=st.sampled_from([0, 0, 3, 25]),
+    gone=st.integers(0, 50),
+    damaged=st.none() | st.tuples(st.integers(1, 30), st.sampled_from([(-1, 100), (5, 0), (5, -7)])),
+)
+def test_a_queue_is_read_as_the_writing_half_opens_it(
+    count: int, first: int, gone: int, damaged: tuple[int, tuple[int, int]] | None
+) -> None:
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        maker = QueueMaker(root / "consumequeue" / "T" / "0")
+        made = maker.new()
+        put_all(made, records(count, first))
+        made.flush(0)
+        made.close()
+        if damaged is not None and damaged[0] <= count:
+            _damage(maker, first + count - damaged[0], first + count - 1, damaged[1])
+        start = _LOG + (first + gone) * _SIZE
+        queue = maker.opened()
+        queue.delete_expired_file(start)
+        queue.correct_min_offset(start)
+        with Queues(root, _Log(start)) as queues:
+            bounds = queues.bounds("T", 0) or QueueBounds(0, 0)
+            expected = _of_writer(queue)
+            assert queue.max_offset_in_queue == bounds.max_offset
+            assert not expected or queue.min_offset_in_queue == bounds.min_offset
+
+            assert expected == _listed(list(queues.units("T", 0, *bounds[:2])))
+            assert expected[1:3] == _listed(list(queues.units("T", 0, bounds[0] + 1, min(bounds[0] + 3, bounds[1]))))
+        queue.close()
+
+
+@given(sizes=st.lists(st.integers(1, 5), max_size=40), gone=st.integers(0, 45))
+def test_a_batch_queue_is_read_as_the_writing_half_opens_it(sizes: list[int], gone: int) -> None:
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        rules = QueueRules(batch_consume_queue_file_size=10 * BATCH_UNIT_SIZE)
+        place = root / "batchconsumequeue" / "B" / "0"
+        queue = BatchConsumeQueue("B", 0, place, rules, QueueMaker(root).disk, FakeClock())
+        ends = np.cumsum([0, *sizes])
+        count = len(sizes)
+        starts = _LOG + _SIZE * np.arange(count, dtype=np.int64)
+        if count:
+            queue.put_units(
+                starts, np.full(count, _SIZE), np.zeros(count, np.int64), np.zeros(count, np.int64), ends[:-1],
+                np.array(sizes, np.int16),
+            )  # fmt: skip
+        queue.flush(0)
+        start = _LOG + gone * _SIZE
+        queue.delete_expired_file(start)
+        queue.correct_min_offset(start)
+        with Queues(root, _Log(start)) as queues:
+            bounds = queues.bounds("B", 0)
+            expected = [(*row, _SIZE) for row in zip(ends[gone:count].tolist(), starts[gone:].tolist(), strict=True)]
+            assert bounds is None or expected == _listed(list(queues.units("B", 0, *bounds[:2])))
+            if bounds is not None and expected:
+                assert (queue.min_offset_in_queue, queue.max_offset_in_queue) == bounds[:2]
+        queue.close()
+
+
+def test_what_is_wrong_in_a_queue_is_seen(tmp_path: Path) -> None:
+    write_files(tmp_path / "consumequeue" / "T" / "0", [(0, 100, 1), (0, 0, 0), (100, -1, 0), (7, 100, 3)])
+
+    (units,) = Queues(tmp_path)["T", 0].units(0, UNITS)
+
+    assert [0, 0, 100, 7] == units.starts.tolist()[:4]
+    assert [100, 0, -1, 100] == units.sizes.tolist()[:4]
+    assert [True, False, False, True] == units.are_sound.tolist()[:4]
+    assert [0, 3] == units.leading().offsets.tolist()
+
+
+def test_only_queues_that_are_asked_for_are_named(tmp_path: Path) -> None:
+    for topic, queue_id in (("a", "0"), ("a", "10"), ("a", "9"), ("b", "0"), ("b", "x"), ("%LMQ%c", "0")):
+        (tmp_path / "consumequeue" / topic / queue_id).mkdir(parents=True)
+    queues = Queues(tmp_path)
+
+    assert [("%LMQ%c", 0), ("a", 0), ("a", 9), ("a", 10), ("b", 0)] == list(queues.names())
+    assert [f"ignored {tmp_path / 'consumequeue' / 'b' / 'x'}: expected a number, the queue's id"] == list(queues.notes)
+    assert [("a", 0), ("a", 10)] == list(queues.names(TopicFilter.of(["a", "d"], None, [0, 10])))
+    assert [("b", 0)] == list(queues.names(TopicFilter.of([], "b|d", [])))
+
+
+def test_queues_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    write_files(tmp_path / "consumequeue" / "T" / "0", [(0, 100, 1), (100, 100, 2)])
+
+    sent = pickle.loads(pickle.dumps(Queues(tmp_path)))  # noqa: S301 -- made here
+
+    assert QueueBounds(0, 2, (0, 100), (100, 100)) == sent.bounds("T", 0)
+
+
+def test_there_is_no_queue_without_its_directory(tmp_path: Path) -> None:
+    queues = Queues(tmp_path)
+
+    assert not queues.exist
+    assert queues.get("../T", 0) is None
+    with pytest.raises(KeyError, match="'T', 0"):
+        queues["T", 0]
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    directory = tmp_path / "consumequeue" / "T" / "0"
+    write_files(directory, [(0, 100, 1)])
+    queue = Queues(tmp_path)["T", 0]
+    assert 1 == queue.files
+    (directory / f"{0:020d}").unlink()
+
+    with pytest.raises(SegmentVanishedError, match=f"{directory}/0+ .*it is gone"):
+        queue.bounds(0)
