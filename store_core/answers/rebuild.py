@@ -21,7 +21,8 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.format.iso_time import iso_time
-from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.snapshot.index import Index
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.compare import LogBounds, QueueDifferences, compare_queues
 from store_core.store.rebuild.files import QUEUE_KINDS
@@ -394,19 +395,18 @@ class StoreRebuild:
         """Check that all new index files and queues exist, reading the index headers."""
         plan = self.plan
         if plan.rules.has_index:
-            index = IndexFiles(
-                plan.output / INDEX_DIRECTORY, plan.rules.queue_rules, OsFileSystem(), self._clock, is_writable=False
-            )
-            notes = index.load(last_exit_ok=True, index_msg_timestamp=0)
+            index = Index(plan.output)
+            found = len(index.loaded(plan.rules.queue_rules).files)
             expected = report.index.files if report.index is not None else 0
-            if notes or len(index.files) != expected:
+            if not found == len(index.names) == expected:
                 raise OSError(
-                    f"the new index in {plan.output} has {len(index.files)} files, expected {expected}: {notes}"
+                    f"the new index in {plan.output} has {found} files of its configuration, expected {expected}; "
+                    f"there are {list(index.names)}"
                 )
         if plan.rules.has_queues:
-            found = stored_queue_names(plan.output, OsFileSystem())
+            names = stored_queue_names(plan.output, OsFileSystem())
             expected_names = {(queue.topic, queue.queue_id) for queue in report.queues if queue.max_offset}
-            missing = expected_names - found
+            missing = expected_names - names
             if missing:
                 raise OSError(f"{len(missing)} of the new queues are not in {plan.output}")
 
@@ -482,10 +482,8 @@ class StoreRebuild:
         rules = self.plan.rules
         if not rules.has_index:
             return 0
-        directory = self.plan.store / INDEX_DIRECTORY
-        index = IndexFiles(directory, rules.queue_rules, OsFileSystem(), self._clock, is_writable=False)
-        index.load(last_exit_ok=True, index_msg_timestamp=0)
-        return sum(file.header.index_count > 1 and file.end_physical_offset >= end_offset for file in index.files)
+        files = Index(self.plan.store).loaded(rules.queue_rules).used
+        return sum(file.header.end_physical_offset >= end_offset for file in files)
 
     def _discard(self, made: _Made | None = None) -> _Made:
         """Delete the files that were replaced, if those in their place match the log.

@@ -35,6 +35,7 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import absolute_path_of, list_segments, path_of
 from store_core.format.counted import counted
 from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.snapshot.index import Index
 from store_core.store.configured_store import configured_store, told
 from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
@@ -47,7 +48,6 @@ from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.stored_index import StoredIndex
 from store_core.store.rebuild.stored_queues import StoredQueues
 from store_core.store.rebuild.unit_verdicts import UnitVerdict
 from store_core.store.rebuild.wanted import check_wanted
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_report import Certificate
     from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
-    from store_core.queue.index.index_file import IndexFile
+    from store_core.snapshot.index import KeyFile, LoadedIndex
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.rebuild.report import RebuildReport
 
@@ -238,7 +238,7 @@ class CheckedStore:
         The comparison.
     tally : Tally
         Has all places with findings.
-    index : tuple of IndexFile
+    index : tuple of KeyFile
         The files of the index that the release loads, oldest first.
     """
 
@@ -248,7 +248,7 @@ class CheckedStore:
     bounds: LogBounds
     compared: RebuildReport
     tally: Tally
-    index: tuple[IndexFile, ...]
+    index: tuple[KeyFile, ...]
 
     @property
     def release(self) -> Release:
@@ -317,7 +317,7 @@ class _Check:
         compared = self._compared(bounds)
         tally = Tally()
         rules = self.plan.rules.queue_rules
-        index = StoredIndex(store / INDEX_DIRECTORY, rules, OsFileSystem(), self.clock, is_open=is_open)
+        index = Index(store).loaded(rules, is_open=is_open)
         is_partial, restart = self.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
         has_crashed = is_open and not self.is_live
         judged = JudgedLog(compared, str(store), has_crashed, is_partial, self._holes(), restart)
@@ -361,7 +361,7 @@ class _Check:
             coverage=compared.coverage,
         )
         report = CheckReport.of_tally(facts, tally, certificates)
-        return CheckedStore(report, certificates, self.plan, bounds, compared, tally, index.loaded)
+        return CheckedStore(report, certificates, self.plan, bounds, compared, tally, index.files)
 
     def _bounds(self, *, is_open: bool) -> LogBounds:
         """Find where the log ends, whatever damage precedes it; of a live store, as of one moment."""
@@ -407,10 +407,10 @@ class _Check:
         segments = list_segments(self.plan.store).segments
         return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
 
-    def _reach(self, compared: RebuildReport, bounds: LogBounds, index: StoredIndex, tally: Tally) -> LogReach | None:
+    def _reach(self, compared: RebuildReport, bounds: LogBounds, index: LoadedIndex, tally: Tally) -> LogReach | None:
         """Return how far the log reaches; None if there are signs of later records."""
         signs = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}
-        is_later = any(file.end >= compared.end_offset for file in index.files)  # of records that were cut off
+        is_later = any(file.reach[1] >= compared.end_offset for file in index.used)  # of records that were cut off
         if is_later or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
             return None
         last = max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
@@ -445,11 +445,10 @@ class _Check:
         segments = list_segments(self.plan.store).segments
         return LostBytes(segments, [np.array(ranges, np.int64).tobytes()])
 
-    def _add_index(self, index: StoredIndex, judged: JudgedLog, bounds: LogBounds, tally: Tally) -> None:
+    def _add_index(self, index: LoadedIndex, judged: JudgedLog, bounds: LogBounds, tally: Tally) -> None:
         """Add what is wrong with the index, if the broker keeps one."""
         if not self.plan.rules.has_index:
             return
-        files, rules = tuple(file.path for file in index.loaded), self.plan.rules.queue_rules
         end = judged.report.end_offset
-        checks = self.engine.run(ChainJob(files, rules, self.plan.store, end, bounds.is_open))
+        checks = self.engine.run(ChainJob(index.files, self.plan.store, end, bounds.is_open))
         IndexFindings(judged.report, index, checks, bounds, self.plan.store).add_to(tally)

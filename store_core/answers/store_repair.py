@@ -24,8 +24,9 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import CONSUME_QUEUE, check_is_no_url, check_is_root
 from store_core.files.store_path import path_of
 from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.rocksdb.rocksdb_queues import light_queue_database
+from store_core.snapshot.index import Index
 from store_core.store.configured_store import check_log_is_certain, told
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
@@ -183,7 +184,7 @@ def repair_by(
         is_due = swap is not None or resumed is not None or bool(deeds.checkpoint)
         if is_due:
             is_index_new = deeds.index is not None or resumed is not None
-            _write_checkpoint(checked, files, clock, is_index_new=is_index_new)
+            _write_checkpoint(checked, files, is_index_new=is_index_new)
     return _report(signed, now, swap, resumed, files, is_checkpoint_written=is_due)
 
 
@@ -247,15 +248,13 @@ def _refuse_other_devices(store: Path) -> None:
             )
 
 
-def _write_checkpoint(checked: CheckedStore, files: FileSystem, clock: Clock, *, is_index_new: bool) -> None:
+def _write_checkpoint(checked: CheckedStore, files: FileSystem, *, is_index_new: bool) -> None:
     """Lower the times that are later than the last record; the time of a new index is that of its last full file."""
     rules = checked.plan.rules.queue_rules
     index_timestamp = None
     if is_index_new:
-        index = IndexFiles(checked.plan.store / INDEX_DIRECTORY, rules, files, clock, is_writable=False)
-        index.load(last_exit_ok=True, index_msg_timestamp=0)
-        index_timestamp = max((file.end_timestamp for file in index.files if file.is_full), default=0)
-        index.close()
+        loaded = Index(checked.plan.store, files).loaded(rules).files
+        index_timestamp = max((file.header.end_timestamp for file in loaded if file.is_full), default=0)
     update_checkpoint(
         checked.plan.store, files, rules.release,
         last_store_timestamp=checked.compared.last_store_timestamp,

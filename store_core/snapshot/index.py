@@ -172,6 +172,15 @@ class KeyFile:
         for at in range(first, end, step):
             yield at, self.entries(at, min(at + step, end))
 
+    def entries_at(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+        """Return entries by any numbers; those that are near one another are read together."""
+        found, windows = np.empty(len(numbers), INDEX_DTYPE), numbers // _WINDOW
+        for window in np.unique(windows).tolist():
+            first, own = window * _WINDOW, windows == window
+            some = self.entries(first, min(first + _WINDOW, self.most_entries))
+            found[own] = some[numbers[own] - first]
+        return found
+
     # ---- chains
 
     def chain(self, key_hash: int) -> Iterator[int]:

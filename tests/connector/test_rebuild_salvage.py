@@ -18,16 +18,14 @@ from hypothesis import strategies as st
 from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import read_messages
-from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
 from store_core.queue.queue_rules import QueueRules
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
+from store_core.snapshot.index import Index
 from store_core.store.rebuild import passes
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
-from store_core.store.rebuild.stored_index import StoredIndex
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import LocalRunner, rebuild_here, run_without_spark
@@ -117,8 +115,7 @@ def assert_is_salvaged(report: RebuildReport, store: Path, root: Path) -> None:
 
 def indexed(root: Path) -> Counter[int]:
     """Count the entries of the index by physical offset."""
-    index = StoredIndex(root / "index", SIZES, OsFileSystem(), SystemClock())
-    compared = IndexComparison(index, SIZES, 0, 1 << 31)
+    compared = IndexComparison(Index(root).loaded(SIZES), SIZES, 0, 1 << 31)
     return Counter(number >> 31 for part in compared._stored(1 << 31) for number in part.tolist())
 
 

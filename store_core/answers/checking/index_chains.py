@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import file_at, open_segment
 from store_core.files.store_path import list_segments
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
-from store_core.queue.index.index_slots import SLOT_SIZE, IndexSlots
+from store_core.queue.index.index_slots import IndexSlots
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.record_times import RecordTimes
 
@@ -23,7 +20,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.index.index_header import IndexHeader
+    from store_core.snapshot.index import KeyFile
 
     Longs = npt.NDArray[np.int64]
     Slots = npt.NDArray[np.int32]  # in stored byte order
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["BrokenChain", "ChainCheck", "ChainJob", "StrayEntry", "expected_links", "is_sound", "linked_slots"]
 
 _KEPT: Final = 20
-_ENTRIES_AT_ONCE: Final = 1 << 16
-"""Entries that are looked at together: what is made of them stays in the processor's cache."""
 
 
 class BrokenChain(NamedTuple):
@@ -54,7 +50,7 @@ class BrokenChain(NamedTuple):
 
 
 class StrayEntry(NamedTuple):
-    """An entry that leads out of the bounds of its file, as `StoredFile` has them, or after the log's end."""
+    """An entry that leads out of the bounds of its file, as `KeyFile.reach` has them, or after the log's end."""
 
     physical_offset: int
     key_hash: int
@@ -108,9 +104,7 @@ class ChainJob:
 
     Attributes
     ----------
-    files : tuple of Path
-    rules : QueueRules
-        With the numbers of slots and entries of a file.
+    files : tuple of KeyFile
     store : Path
         The store's root.
     log_end : int
@@ -119,49 +113,44 @@ class ChainJob:
         Whether the store was not closed: header, slots and entries of a file may be of different moments.
     """
 
-    files: tuple[Path, ...]
-    rules: QueueRules
+    files: tuple[KeyFile, ...]
     store: Path
     log_end: int
     is_open: bool = False
 
-    def plan(self) -> Sequence[Path]:
+    def plan(self) -> Sequence[KeyFile]:
         """Return the files."""
         return self.files
 
-    def run(self, part: Path) -> ChainCheck:
+    def run(self, part: KeyFile) -> ChainCheck:
         """Check one file."""
         keep_freed_memory()
-        segment = file_at(part)
-        slots = self.rules.max_hash_slot_num
-        begin = INDEX_HEADER_SIZE + SLOT_SIZE * slots
-        expected = begin + INDEX_DTYPE.itemsize * self.rules.max_index_num
-        if not segment.size:
-            return ChainCheck(str(part))
-        with open_segment(segment) as opened:
-            header = IndexHeader.from_bytes(opened.raw[:INDEX_HEADER_SIZE].tobytes())
-            if segment.size < expected or header.index_count > self.rules.max_index_num:
-                problem = f"{segment.size} bytes, and a header that counts {header.index_count - 1} entries"
-                return ChainCheck(str(part), problem=problem)
-            table = opened.raw[INDEX_HEADER_SIZE:begin].view(">i4")
-            entries = opened.raw[begin:expected].view(INDEX_DTYPE)
-            if self.is_open:
-                check = _checked_as_of(str(part), table, entries, header)
-            else:
-                check = _checked(str(part), table, entries[: header.index_count + 1], header.index_count)
-            return self._with_bounds(check, header, entries)
+        if not part.size:
+            return ChainCheck(str(part.path))
+        count = part.header.index_count
+        if part.size < part.position(part.most_entries) or count > part.most_entries:
+            problem = f"{part.size} bytes, and a header that counts {count - 1} entries"
+            return ChainCheck(str(part.path), problem=problem)
+        if self.is_open:
+            return self._with_bounds(_checked_as_of(part), part)
+        following = part.entries(count, min(count + 1, part.most_entries))["previous_index"]
+        return self._with_bounds(_checked(part, part.table(), count, int(following.sum())), part)
 
-    def _with_bounds(self, check: ChainCheck, header: IndexHeader, entries: npt.NDArray[np.void]) -> ChainCheck:
+    def _with_bounds(self, check: ChainCheck, file: KeyFile) -> ChainCheck:
         """Add what the entries' physical offsets show."""
+        header = file.header
         if header.index_count <= 1:
             return check
-        offsets = entries["physical_offset"][1 : header.index_count]
-        begin, end = int(offsets[0]), int(offsets[-1])
+        ends = (file.entries(number, number + 1)["physical_offset"][0] for number in (1, header.index_count - 1))
+        begin, end = map(int, ends)
         least, most = min(header.begin_physical_offset, begin, end), max(header.end_physical_offset, begin, end)
-        stray = _outside(offsets, least, min(most, self.log_end - 1))
-        first = [StrayEntry(int(offsets[n]), int(entries["key_hash"][n + 1])) for n in stray[:_KEPT].tolist()]
+        count, first = 0, list[StrayEntry]()
+        for _, entries in file.windows(1, header.index_count):
+            stray = entries[_outside(entries["physical_offset"], least, min(most, self.log_end - 1))]
+            count += len(stray)
+            first += [StrayEntry(int(each["physical_offset"]), int(each["key_hash"])) for each in stray[:_KEPT]]
         check = self._with_header(check, header, begin, end)
-        return replace(check, begin=begin, end=end, stray_count=len(stray), strays=tuple(first))
+        return replace(check, begin=begin, end=end, stray_count=count, strays=tuple(first[:_KEPT]))
 
     def _with_header(self, check: ChainCheck, header: IndexHeader, begin: int, end: int) -> ChainCheck:
         """Add how a header differs from its first and last entry, by the record of each if that can be read."""
@@ -188,27 +177,26 @@ class ChainJob:
         return tuple(partials)
 
 
-def _outside(offsets: Longs, least: int, most: int) -> Longs:
-    """Return the positions of those offsets that are not in a range."""
-    found = [np.empty(0, np.int64)]
-    for at in range(0, len(offsets), _ENTRIES_AT_ONCE):
-        some = offsets[at : at + _ENTRIES_AT_ONCE].astype(np.int64)
-        if int(some.min()) < least or int(some.max()) > most:
-            found.append(np.flatnonzero((some < least) | (some > most)) + at)
-    return np.concatenate(found)
+def _outside(offsets: Longs, least: int, most: int) -> npt.NDArray[np.bool_] | slice:
+    """Return which offsets are not in a range."""
+    if int(offsets.min()) >= least and int(offsets.max()) <= most:
+        return slice(0)
+    is_outside: npt.NDArray[np.bool_] = (offsets < least) | (offsets > most)
+    return is_outside
 
 
-def _checked(path: str, table: Slots, entries: npt.NDArray[np.void], count: int) -> ChainCheck:
-    """Check each link.
+def _checked(file: KeyFile, table: Slots, count: int, following: int = 0) -> ChainCheck:
+    """Check each link, of the entries with lower numbers than `count`.
 
-    A slot may lead to the entry after those that the header counts, if that one leads on: a put writes the entry, the
-    slot and the header in this order, and a crash may come before the last. The next put takes the place over.
+    A slot may lead to the entry after those that the header counts, if that one leads on to `following`: a put writes
+    the entry, the slot and the header in this order, and a crash may come before the last. The next put takes the place
+    over.
     """
-    following = int(entries["previous_index"][count]) if len(entries) > count else 0
-    entries = entries[:count]
-    if is_sound(_slots_and_links(entries, len(table)), table):
+    path = str(file.path)
+    if is_sound(_slots_and_links(file, count), table):
         return ChainCheck(path, max(count - 1, 0))
-    slots, links = _slots_of(entries["key_hash"], len(table)), entries["previous_index"].astype(np.int64)
+    slots, links = (np.concatenate(pieces) for pieces in zip(*_slots_and_links(file, count, 0), strict=True))
+    links = links.astype(np.int64)
     slots = linked_slots(slots, links, table.astype(np.int64))
     previous, newest = expected_links(slots, len(table))
     wrong = np.flatnonzero(links != previous)
@@ -222,7 +210,7 @@ def _checked(path: str, table: Slots, entries: npt.NDArray[np.void], count: int)
     return ChainCheck(path, max(count - 1, 0), len(wrong) + len(lost), tuple(first))
 
 
-def _checked_as_of(path: str, table: Slots, entries: npt.NDArray[np.void], header: IndexHeader) -> ChainCheck:
+def _checked_as_of(file: KeyFile) -> ChainCheck:
     """Check the links of a file that is being written, or that was copied then, as of its header.
 
     Where an entry leads never changes, and a slot leads to an entry only when that is written. So what the slots led to
@@ -230,22 +218,25 @@ def _checked_as_of(path: str, table: Slots, entries: npt.NDArray[np.void], heade
     The header's end is written last, so entries after it may not be in their slots yet. Of a copy, later entries may
     never have reached the disk; what their slots led to is not known then.
     """
-    is_put = entries["physical_offset"][1 : header.index_count] <= header.end_physical_offset
-    count = int(np.flatnonzero(is_put)[-1]) + 2 if is_put.any() else 1
-    slots, unknown = table.astype(np.int64), [np.empty(0, np.int64)]
-    ahead = at = np.flatnonzero((slots >= count) & (slots < len(entries)))
+    count = 1
+    for number, entries in file.windows(1, file.header.index_count):
+        is_put = np.flatnonzero(entries["physical_offset"] <= file.header.end_physical_offset)
+        count = number + int(is_put[-1]) + 1 if len(is_put) else count
+    slots, unknown = file.table().astype(np.int64), [np.empty(0, np.int64)]
+    ahead = at = np.flatnonzero((slots >= count) & (slots < file.most_entries))
     while len(at):
-        later = entries[slots[at]]
+        later = file.entries_at(slots[at])
         is_written = (later["physical_offset"] != 0) | (later["key_hash"] != 0)
         unknown.append(at[~is_written])
         links = later["previous_index"].astype(np.int64)
         slots[at] = np.where(links < slots[at], links, -1)  # one that leads to a later entry is wrong
         at = at[slots[at] >= count]
-    known, lost = entries[:count], np.concatenate(unknown)
+    lost = np.concatenate(unknown)
     if len(lost):
-        _, newest = expected_links(_slots_of(known["key_hash"], len(table)), len(table))
+        known = np.concatenate([own for own, _ in _slots_and_links(file, count, 0)])
+        _, newest = expected_links(known, len(slots))
         slots[lost] = newest[lost]
-    return replace(_checked(path, slots.astype(">i4"), known, count), ahead=len(ahead))
+    return replace(_checked(file, slots.astype(">i4"), count), ahead=len(ahead))
 
 
 def linked_slots(slots: Longs, links: Longs, table: Longs) -> Longs:
@@ -310,11 +301,10 @@ def is_sound(chains: Iterable[tuple[Longs, Longs]], table: Slots) -> bool:
     return made.equals(table)
 
 
-def _slots_and_links(entries: npt.NDArray[np.void], slot_count: int) -> Iterator[tuple[Longs, Longs]]:
-    """Yield slots and links of the entries after entry 0, which is unused, in pieces."""
-    for at in range(1, len(entries), _ENTRIES_AT_ONCE):
-        some = entries[at : at + _ENTRIES_AT_ONCE]
-        yield _slots_of(some["key_hash"], slot_count), some["previous_index"]
+def _slots_and_links(file: KeyFile, count: int, first: int = 1) -> Iterator[tuple[Longs, Longs]]:
+    """Yield slots and links of the entries below a number in pieces; entry 0 is unused."""
+    for _, entries in file.windows(first, count):
+        yield _slots_of(entries["key_hash"], file.slots), entries["previous_index"]
 
 
 def _slots_of(hashes: npt.NDArray[np.int32], slot_count: int) -> Longs:

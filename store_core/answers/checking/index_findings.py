@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from store_core.answers.checking.index_chains import ChainCheck
     from store_core.answers.checking.tally import Tally
+    from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.stored_index import StoredIndex
 
 __all__ = ["IndexFindings"]
 
@@ -38,7 +38,7 @@ class IndexFindings:
     ----------
     report : RebuildReport
         Of the comparison with the log.
-    index : StoredIndex
+    index : LoadedIndex
     checks : sequence of ChainCheck
         Of the loaded files, oldest first.
     bounds : LogBounds
@@ -47,7 +47,7 @@ class IndexFindings:
     """
 
     report: RebuildReport
-    index: StoredIndex
+    index: LoadedIndex
     checks: Sequence[ChainCheck]
     bounds: LogBounds
     store: Path
@@ -143,7 +143,7 @@ class IndexFindings:
     @property
     def _end(self) -> int:
         """Greatest physical offset in the index; -1 if there is no entry."""
-        return max((file.end for file in self.index.files), default=-1)
+        return max((file.reach[1] for file in self.index.used), default=-1)
 
     def _entry(self, difference: IndexDifference) -> Finding:
         kinds = {"missing": FindingKind.INDEX_MISSING, "extra": FindingKind.INDEX_EXTRA}
@@ -177,7 +177,7 @@ class IndexFindings:
             )
         if self.bounds.moment is not None:
             return  # whose log goes on where it was read to
-        ends = [file.end for file in self.index.files if str(file.path) == check.path]
+        ends = [file.reach[1] for file in self.index.used if str(file.path) == check.path]
         begin, end = self.bounds.torn
         if any(each >= (self.bounds.log_end or 0) and not begin <= each < end for each in ends):
             self._add_far_file(check, ends[0], tally)

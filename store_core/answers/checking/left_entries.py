@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
+    from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.index_compare import IndexDifference
-    from store_core.store.rebuild.stored_index import StoredIndex
 
 __all__ = ["JudgedEntries", "judge_entries"]
 
-_AT_ONCE: Final = 1 << 16
 _MOST: Final = int(np.iinfo(np.int64).max)
 _BETWEEN_WORDS: Final = re.compile(rb"[\x00-\x20]+")
 
@@ -77,7 +76,7 @@ class JudgedEntries(NamedTuple):
 
 
 def judge_entries(
-    index: StoredIndex,
+    index: LoadedIndex,
     missing: Iterable[IndexDifference],
     extra: Sequence[IndexDifference],
     segments: Sequence[Segment],
@@ -86,7 +85,7 @@ def judge_entries(
 
     Parameters
     ----------
-    index : StoredIndex
+    index : LoadedIndex
     missing : iterable of IndexDifference
     extra : sequence of IndexDifference
         With those of kind ``"hash"``, each of which stands for a missing one that is not among `missing`.
@@ -143,7 +142,7 @@ def _is_left(entry: _Entry, log: RecordTimes) -> bool:
 # ---- the entries in question, in the order in which they were put
 
 
-def _entries(index: StoredIndex, extra: Iterable[IndexDifference]) -> Iterator[_Entry]:
+def _entries(index: LoadedIndex, extra: Iterable[IndexDifference]) -> Iterator[_Entry]:
     asked = {(each.physical_offset, each.key_hash): each for each in extra}
     offsets_asked = np.unique([offset for offset, _ in asked])
     found: list[_Entry] = []
@@ -168,10 +167,7 @@ def _entries(index: StoredIndex, extra: Iterable[IndexDifference]) -> Iterator[_
     return (entry._replace(after=least) for entry, least in zip(found, after.tolist(), strict=True))
 
 
-def _blocks(index: StoredIndex) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+def _blocks(index: LoadedIndex) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
     """Yield all entries, with the begin of their file, ms."""
-    begins = {each.path: each.header.begin_timestamp for each in index.loaded}
-    for file in index.files:
-        with index.entries_of(file) as entries:
-            for at in range(1, file.entries, _AT_ONCE):
-                yield begins[file.path], entries.between(at, min(at + _AT_ONCE, file.entries))
+    for file in index.used:
+        yield from ((file.header.begin_timestamp, entries) for _, entries in file.windows())

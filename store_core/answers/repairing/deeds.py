@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.answers.checking.checkpoint_times import LogReach, wrong_values
 from store_core.answers.checking.finding import FindingKind
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.store.rebuild.kept_index import KeptIndex
@@ -148,7 +147,7 @@ def _index(checked: CheckedStore) -> IndexDeed | None:
         why.setdefault(name if name in names else "", []).append(place.kind.value)
     rules = checked.plan.rules.queue_rules
     last_offset = _sound_end(checked, checked.tally)
-    kept = KeptIndex.find(checked.plan.store, rules, last_offset, OsFileSystem(), SystemClock())
+    kept = KeptIndex.find(checked.plan.store, rules, last_offset, OsFileSystem())
     kept_names = tuple(path.name for path in kept.paths)
     replaced = tuple(name for name in names if name not in kept_names)
     found = {name: tuple(sorted(set(kinds))) for name, kinds in why.items()}
@@ -172,9 +171,9 @@ def _sound_end(checked: CheckedStore, tally: Tally) -> int:
     before = 0
     for file in checked.index:
         if str(file.path) in paths:
-            wrong.append(min(before, file.end_physical_offset - 1))
+            wrong.append(min(before, file.header.end_physical_offset - 1))
             break
-        before = file.end_physical_offset
+        before = max(before, file.header.end_physical_offset)
     unloaded = paths - {str(file.path) for file in checked.index}
     wrong += [_end_before(path, checked) for path in unloaded]
     wrong += [begin - 1 for place, begin in tally.places.items() if place.kind in by_entry and begin is not None]
@@ -183,7 +182,7 @@ def _sound_end(checked: CheckedStore, tally: Tally) -> int:
 
 def _end_before(path: str, checked: CheckedStore) -> int:
     """Return where the index ends before a file that the release does not load."""
-    ends = (file.end_physical_offset for file in checked.index if file.path.name < Path(path).name)
+    ends = (file.header.end_physical_offset for file in checked.index if file.path.name < Path(path).name)
     return max(ends, default=0)
 
 

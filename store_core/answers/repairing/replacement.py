@@ -15,6 +15,7 @@ from store_core.errors import RepairRefusedError
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.queue_path import queue_path
+from store_core.snapshot.index import Index, KeyFile
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.files import QUEUE_KINDS, QueueWriter
 from store_core.store.rebuild.output_directory import OutputDirectory
@@ -147,9 +148,10 @@ class Replacement:
             )
 
     def _broken_chains(self, rules: RebuildRules) -> Iterator[str]:
-        paths = tuple(self._output / INDEX_DIRECTORY / name for name in self._names(self._output / INDEX_DIRECTORY))
+        counts = rules.queue_rules.max_hash_slot_num, rules.queue_rules.max_index_num
+        files = tuple(KeyFile(path).sized(*counts) for path in Index(self._output).paths)
         log_end = self.checked.report.found.end_offset
-        for check in self.engine.run(ChainJob(paths, rules.queue_rules, self._store, log_end)):
+        for check in self.engine.run(ChainJob(files, self._store, log_end)):
             if check.broken or check.problem or check.header:
                 yield f"{check.path}: {check.broken} broken links {check.problem} {check.header}"
 

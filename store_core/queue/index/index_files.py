@@ -55,8 +55,6 @@ class IndexFiles:
         Of file names; by default the machine's.
     run : callable, optional
         Runs the flush of a full file, e.g. in another thread as RocketMQ does; by default it is done at once.
-    is_writable : bool
-        If False, `load` deletes nothing, and nothing may be put.
 
     Attributes
     ----------
@@ -80,7 +78,6 @@ class IndexFiles:
         on_error: Callable[[], None] | None = None,
         time_zone: tzinfo | None = None,
         run: Callable[[Callable[[], None]], None] | None = None,
-        is_writable: bool = True,
     ) -> None:
         if rules.max_index_num <= 1 or index_file_size(rules) > _LARGEST_FILE:
             raise InvalidOptionError(
@@ -98,7 +95,6 @@ class IndexFiles:
         self._on_error = on_error
         self._time_zone = time_zone
         self._run = run
-        self._is_writable = is_writable
         self._files: list[IndexFile] = []
         self._lock = RLock()
 
@@ -170,7 +166,7 @@ class IndexFiles:
             notes.append(str(error))
             return
         is_kept = newest is None or (file.end_timestamp <= newest and not file.is_half_new)
-        if is_kept or not self._is_writable:
+        if is_kept:
             last = self._last()
             if last is not None:
                 file.follow(last.end_physical_offset, last.end_timestamp)
@@ -332,8 +328,7 @@ class IndexFiles:
         failure: OSError | None = None
         for file in self.files:
             try:
-                if self._is_writable:
-                    file.flush(with_header=self.rules.features.writes_header_of_unused_index)
+                file.flush(with_header=self.rules.features.writes_header_of_unused_index)
             except OSError as error:
                 failure = failure or error
             file.close()

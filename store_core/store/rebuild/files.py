@@ -342,7 +342,7 @@ class IndexWriter:
         directory = root / INDEX_DIRECTORY
         self._entries = 0
         self._full_timestamp = 0
-        kept = KeptIndex.find(store_root, rules.queue_rules, rules.index_since_offset, file_system, clock)
+        kept = KeptIndex.find(store_root, rules.queue_rules, rules.index_since_offset, file_system)
         kept.copy_to(directory, file_system)
         self._full_timestamp = kept.end_timestamp
         self._kept_end = kept.end_physical_offset

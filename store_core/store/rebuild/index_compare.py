@@ -10,7 +10,6 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.store.rebuild.stored_index import StoredIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_rules import QueueRules
+    from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.lost_ranges import LostRanges
-    from store_core.store.rebuild.stored_index import StoredIndex
 
 __all__ = ["IndexComparison", "IndexDifference", "IndexDifferences"]
 
@@ -28,9 +27,6 @@ _HASH_BITS: Final = 31
 _RANK_BITS: Final = 30
 _KEPT: Final = 1 << 12
 """How many differences of a kind are kept: who judges them looks at each."""
-
-_ENTRIES_AT_ONCE: Final = 1 << 15
-"""Entries that are read together; their offsets stay in the processor's cache."""
 
 _MOST_BYTES: Final = 1 << 32
 """Maximum bytes of log in one comparison: a position and a hash are packed into one 64-bit number."""
@@ -100,13 +96,13 @@ class IndexComparison:
 
     Parameters
     ----------
-    index : StoredIndex
+    index : LoadedIndex
     rules : QueueRules
     begin, end : int
         Physical offsets of the range in which the compared records start.
     """
 
-    def __init__(self, index: StoredIndex, rules: QueueRules, begin: int, end: int) -> None:
+    def __init__(self, index: LoadedIndex, rules: QueueRules, begin: int, end: int) -> None:
         if end - begin > _MOST_BYTES:
             most, found = f"at most {_MOST_BYTES} bytes", str(end - begin)
             raise UnsafeSizeError("segment too large", str(index.directory), begin, most, found)
@@ -200,11 +196,10 @@ class IndexComparison:
         An entry that leads out of its file's bounds is left to who checks the files.
         """
         found: list[npt.NDArray[np.int64]] = []
-        for file in self._index.files_between(self._begin, end):
-            first, stop = max(file.begin, self._begin), min(file.end + 1, end)
-            with self._index.entries_of(file) as entries:
-                for at in range(1, file.entries, _ENTRIES_AT_ONCE):
-                    found += self._between(entries.between(at, at + _ENTRIES_AT_ONCE), first, stop)
+        for file in self._index.between(self._begin, end):
+            least, most = file.reach
+            for _, entries in file.windows():
+                found += self._between(entries, max(least, self._begin), min(most + 1, end))
         return found
 
     def _between(self, entries: npt.NDArray[np.void], first: int, stop: int) -> Iterator[npt.NDArray[np.int64]]:

@@ -20,10 +20,10 @@ from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.files.file_system import OsFileSystem
 from store_core.format.crc32 import crc32
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_pieces import unpack_entries
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path, refusal_of
 from store_core.queue.units.unit_codec import unpack_units
+from store_core.snapshot.index import Index
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
 from store_core.store.rebuild.compare import QueueDifferences, compare_queues, judge_queue
@@ -38,7 +38,6 @@ from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
 from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.segment_units import QueuePiece
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
-from store_core.store.rebuild.stored_index import StoredIndex
 from store_core.store.rebuild.stored_names import stored_queue_names
 from store_core.store.rebuild.stored_queues import StoredQueues
 from store_core.store.rebuild.unit_verdicts import QueueJudgement
@@ -239,8 +238,8 @@ class RebuildJob:
         if self.compared is None or not self.rules.has_index:
             return None
         first = part.segment.start_offset
-        rules, directory = self.rules.queue_rules, (self.stored_root or self.store_root) / INDEX_DIRECTORY
-        index = StoredIndex(directory, rules, OsFileSystem(), self.clock, is_open=self.compared.is_open)
+        rules = self.rules.queue_rules
+        index = Index(self.stored_root or self.store_root).loaded(rules, is_open=self.compared.is_open)
         begin, end, moment = first + part.begin, first + part.end, self.compared.moment
         return IndexComparison(index, rules, begin, end if moment is None else max(min(end, moment.indexed), begin))
 

@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE
-from store_core.queue.index.index_slots import SLOT_SIZE
+from store_core.snapshot.index import Index
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.index.index_file import IndexFile
     from store_core.queue.queue_rules import QueueRules
+    from store_core.snapshot.index import KeyFile
 
 __all__ = ["KeptIndex"]
 
@@ -49,7 +45,7 @@ class KeptIndex:
     end_entries: int = 0
 
     @classmethod
-    def find(cls, store_root: Path, rules: QueueRules, last_offset: int, file_system: FileSystem, clock: Clock) -> Self:
+    def find(cls, store_root: Path, rules: QueueRules, last_offset: int, file_system: FileSystem) -> Self:
         """Find the files of which no record starts after `last_offset`.
 
         Raises
@@ -59,20 +55,17 @@ class KeptIndex:
         """
         if last_offset <= 0:
             return cls()
-        index = IndexFiles(store_root / INDEX_DIRECTORY, rules, file_system, clock, is_writable=False)
-        index.load(last_exit_ok=True, index_msg_timestamp=0)
-        kept: list[IndexFile] = []
-        for file in index.files:
-            if not file.is_full or file.end_physical_offset > last_offset:
+        kept: list[KeyFile] = []
+        for file in Index(store_root, file_system).loaded(rules).files:
+            if not file.is_full or file.header.end_physical_offset > last_offset:
                 break
             kept.append(file)
-        index.close()
         if not kept:
             return cls()
-        last = kept[-1]
-        slots = rules.max_hash_slot_num
-        of_last = (file for file in kept if file.end_physical_offset == last.end_physical_offset)
-        entries = sum(_count(file.path, slots, file.header.index_count, last.end_physical_offset) for file in of_last)
+        last = kept[-1].header
+        of_last = (file for file in kept if file.header.end_physical_offset == last.end_physical_offset)
+        windows = (entries for file in of_last for _, entries in file.windows())
+        entries = sum(int(np.count_nonzero(some["physical_offset"] == last.end_physical_offset)) for some in windows)
         return cls(tuple(file.path for file in kept), last.end_physical_offset, last.end_timestamp, entries)
 
     def copy_to(self, directory: Path, file_system: FileSystem) -> None:
@@ -81,9 +74,3 @@ class KeptIndex:
             file_system.make_directories(directory)
         for path in self.paths:
             shutil.copy2(path, directory / path.name)
-
-
-def _count(path: Path, slots: int, count: int, physical_offset: int) -> int:
-    """Count the entries of one record in a file."""
-    entries = np.memmap(path, INDEX_DTYPE, "r", INDEX_HEADER_SIZE + SLOT_SIZE * slots, (count,))[1:]
-    return int(np.count_nonzero(entries["physical_offset"] == physical_offset))

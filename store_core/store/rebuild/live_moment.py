@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_path import list_segments
-from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.snapshot.index import Index
 from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -83,9 +83,8 @@ class LiveMoment:
         files = OsFileSystem()
         with StoredQueues(store, rules, files, clock) as queues:
             reached, are_seen_late = queues.reached(), queues.is_in_rocksdb
-        index = IndexFiles(store / INDEX_DIRECTORY, rules, files, clock, is_writable=False)
-        index.load(last_exit_ok=True, index_msg_timestamp=0)
-        indexed = max((file.end_physical_offset + 1 for file in index.files if file.header.index_count > 1), default=0)
+        index = Index(store).loaded(rules)
+        indexed = max((file.header.end_physical_offset + 1 for file in index.used), default=0)
         options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
         log_end = (plan_ranges(store, options).end or FoundEnd()).end_offset
         both = max(reached, indexed)  # a record with an entry has its units: they come first

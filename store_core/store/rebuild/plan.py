@@ -181,10 +181,10 @@ def _rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured
     )
     if not options.with_index:
         return rules
-    IndexFiles(store / INDEX_DIRECTORY, rules.queue_rules, OsFileSystem(), SystemClock(), is_writable=False)  # checks
+    IndexFiles(store / INDEX_DIRECTORY, rules.queue_rules, OsFileSystem(), SystemClock())  # checks the sizes
     if not options.since_offset:
         return rules
-    kept = KeptIndex.find(store, rules.queue_rules, options.since_offset - 1, OsFileSystem(), SystemClock())
+    kept = KeptIndex.find(store, rules.queue_rules, options.since_offset - 1, OsFileSystem())
     return replace(rules, index_since_offset=kept.end_physical_offset)
 
 

@@ -234,18 +234,6 @@ def test_after_an_abnormal_exit_files_later_than_the_checkpoint_are_deleted(tmp_
     assert not index.files[2].path.exists()
 
 
-def test_an_index_that_is_only_read_deletes_nothing(tmp_path: Path) -> None:
-    index = index_service(tmp_path, rules(10, 4))
-    _fill(index, 8)
-    before = contents(index)
-    reader = index_service(tmp_path, rules(10, 4), is_writable=False)
-    reader.load(last_exit_ok=False, index_msg_timestamp=0)
-
-    assert _found(index) == _found(reader)
-    reader.close()
-    assert before == contents(index)
-
-
 def test_files_of_another_length_are_told_of_and_left_alone(tmp_path: Path) -> None:
     index = index_service(tmp_path, rules(10, 4))
     _fill(index, 2)
