@@ -17,7 +17,7 @@ from store_core.errors import SegmentVanishedError
 from store_core.format.columnar.records import Records
 from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.index import BrokenChainError, Index
-from store_core.store.read.lookup.looked_up import LookedUp, Unsuitable, size_at
+from store_core.store.read.lookup.looked_up import LookedUp, Unsuitable, size_in
 from store_core.store.read.lookup.remote_costs import is_far, price_of_picks
 from store_core.store.read.picks import NO_QUEUE, Picks
 from store_core.store.read.row_filter import has_message_named
@@ -151,12 +151,12 @@ def _files(index: Index, notes: list[str]) -> Iterator[KeyFile]:
 
 def _picks(starts: Sequence[int], question: Question) -> Picks | None:
     """Return the records at some physical offsets, ascending; where none can be, one of a size that is found wrong."""
-    found = [
-        (start, size_at(segment, start, question.opened) or 1)
-        for segment in question.segments
-        for start in starts
-        if segment.start_offset <= start < segment.end_offset
-    ]
+    found: list[tuple[int, int]] = []
+    for segment in question.segments:
+        inside = [start for start in starts if segment.start_offset <= start < segment.end_offset]
+        if inside:
+            with question.opened.opened(segment) as pages:
+                found += [(start, size_in(segment, pages, start) or 1) for start in inside]
     if not found:
         return None
     places = np.array(found, np.int64)

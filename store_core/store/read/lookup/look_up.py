@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
@@ -151,19 +152,25 @@ class LookUp:
 
     def _by_key_or_queue(self, question: Question) -> LookedUp | Unsuitable:
         options = self._options
-        beside = QueuesBesideLog.open(question, self._resources)
-        by_key = self._by_key(question, options.topic or (() if isinstance(beside, str) else beside.topics))
+        open_queues = cache(partial(QueuesBesideLog.open, question, self._resources))
+        by_key = self._by_key(question, open_queues)
         if isinstance(by_key, LookedUp) or not options.names_queues or options.use_consume_queues == "never":
             return by_key
+        beside = open_queues()
         found = Unsuitable(beside) if isinstance(beside, str) else look_up_queues(question, beside)
         is_key = options.key is not None or options.unique_key is not None
         note = (f"the index is not used: {by_key.reason}",) if is_key else ()
         return replace(found, notes=(*by_key.notes, *note, *found.notes))
 
-    def _by_key(self, question: Question, topics: Sequence[str]) -> LookedUp | Unsuitable:
+    def _by_key(self, question: Question, open_queues: Callable[[], QueuesBesideLog | str]) -> LookedUp | Unsuitable:
+        """Look up by the index, which has each key together with its topic: without one, of every topic."""
         refusal = index_refusal(self._options)
         if refusal is not None:
             return Unsuitable(refusal)
+        topics: Sequence[str] = self._options.topic
+        if not topics:
+            beside = open_queues()
+            topics = () if isinstance(beside, str) else beside.topics
         if not topics:
             return Unsuitable("no topic is named, and there are no queues that name all topics")
         return look_up_index(question, topics)

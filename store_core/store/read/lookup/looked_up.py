@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.errors import SegmentVanishedError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.snapshot.units import QueueName
     from store_core.store.read.lookup.costs import LookUpCosts
     from store_core.store.read.lookup.opened_segments import OpenedSegments
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["EVERYTHING", "LookedUp", "Proven", "Question", "Unsuitable", "one_pick", "proven_record", "size_at"]
+__all__ = ["EVERYTHING", "LookedUp", "Proven", "Question", "Unsuitable", "one_pick", "size_in"]
 
 EVERYTHING: Final = 2**63 - 1
 """After all offsets."""
@@ -81,11 +80,22 @@ class Question:
                 return segment.start_offset
         return 0
 
-    def record_at(self, start: int) -> Proven | None:
-        """Return the sound record at a physical offset; None if there is none."""
-        segment = next((each for each in self.segments if each.start_offset <= start < each.end_offset), None)
-        size = 0 if segment is None else size_at(segment, start, self.opened)
-        return proven_record(self, one_pick(start, size)) if size else None
+    def segment_at(self, start: int) -> Segment | None:
+        """Return the segment that has a physical offset; None if none has."""
+        return next((each for each in self.segments if each.start_offset <= start < each.end_offset), None)
+
+    def record_at(self, start: int, picks: Picks | None = None) -> Proven | None:
+        """Return the sound record at a physical offset; None if there is none, or not the only one that `picks` has."""
+        segment = self.segment_at(start)
+        if segment is None:
+            return None
+        with self.opened.opened(segment) as pages:
+            picks = one_pick(start, size_in(segment, pages, start)) if picks is None else picks
+            if not picks.size or first_wrong(picks, pages, segment, segment.end_offset) is not None:
+                return None
+            at, verify_crc = start - segment.start_offset - segment.framing.lead, self.options.verify_crc
+            check = check_frame(pages.raw.data, at, segment.start_offset, segment.framing, verify_crc=verify_crc)
+        return Proven(segment, start, start + picks.size) if check.reason is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,31 +201,11 @@ def one_pick(start: int, size: int, name: QueueName | None = None, queue_offset:
     return Picks(starts, sizes, numbers, offsets, () if name is None else (name,))
 
 
-def size_at(segment: Segment, start: int, opened: OpenedSegments) -> int:
+def size_in(segment: Segment, pages: PagedBytes, start: int) -> int:
     """Return the bytes of the record that may be at a physical offset, as it says itself; 0 if none fits there."""
     at = start - segment.start_offset
     if not 0 <= at <= segment.size - 4:
         return 0
-    with opened.opened(segment) as pages:
-        load_frame(segment, pages, at - segment.framing.lead)
-        size = int.from_bytes(pages.raw[at : at + 4].tobytes(), "big", signed=True)
+    load_frame(segment, pages, at - segment.framing.lead)
+    size = int.from_bytes(pages.raw[at : at + 4].tobytes(), "big", signed=True)
     return size if 0 < size <= segment.size - at else 0
-
-
-def proven_record(question: Question, picks: Picks) -> Proven | None:
-    """Return the only one of some records if it is in the log, sound, and in its place of its queue; else None."""
-    start, size = int(picks.starts[0]), int(picks.sizes[0])
-    segment = next((each for each in question.segments if each.start_offset <= start < each.end_offset), None)
-    if segment is None:
-        return None
-    try:
-        with question.opened.opened(segment) as pages:
-            if first_wrong(picks, pages, segment, segment.end_offset) is not None:
-                return None
-            at = start - segment.start_offset - segment.framing.lead
-            check = check_frame(
-                pages.raw.data, at, segment.start_offset, segment.framing, verify_crc=question.options.verify_crc
-            )
-    except SegmentVanishedError:
-        return None
-    return Proven(segment, start, start + size) if check.reason is None else None

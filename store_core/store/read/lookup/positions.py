@@ -43,13 +43,13 @@ def look_up_position(question: Question, resources: ExitStack) -> LookedUp:
     CorruptDatabaseError, UnsupportedStoreError
         As of `RocksdbReader.open`.
     """
-    segments, position = question.segments, question.options.position or 0
-    home = next((each for each in segments if each.start_offset <= position < each.end_offset), None)
+    position = question.options.position or 0
+    home = question.segment_at(position)
     picked = None if home is None else _proven(question, home, position, resources)
     if home is None or picked is None:
         return WALKED
     furthest = Proven(home, position, position + int(picked.sizes[0]))
-    if home is segments[-1]:
+    if home is question.segments[-1]:
         known = last_entry_record(question)
         furthest = known if known is not None and known.start > position else furthest
     return LookedUp("position", _PROVEN, picked, ((position, position + 1),), furthest=furthest, units=1)

@@ -18,8 +18,9 @@ from store_core.files.segment_source import size_on_disk
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
+from store_core.snapshot.units import EVERY_QUEUE
 from store_core.store.read.lookup.index import last_entry_record
-from store_core.store.read.lookup.looked_up import EVERYTHING, LookedUp, Unsuitable, one_pick, proven_record
+from store_core.store.read.lookup.looked_up import EVERYTHING, LookedUp, Unsuitable, one_pick
 from store_core.store.read.lookup.remote_costs import is_far, price_of_picks
 from store_core.store.read.picks import Picks
 
@@ -49,26 +50,23 @@ _MOST_TRIED: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class QueuesBesideLog:
-    """The queues of a store, as far as look-ups use them.
+    """The queues of a store, as far as look-ups use them: its files, or else its RocksDB, as brokers do.
+
+    Light message queues are left out: their units stand for records that other queues have, too.
 
     Attributes
     ----------
-    queues : sequence of Queue
+    stored : Queues
     database_cost : int
-        What was spent to open the RocksDB that they are in; 0 if they are files.
-    dispatched : int
-        Physical offset up to which a RocksDB has all units.
+        What it costs to open the RocksDB that they are in; 0 if they are files.
     """
 
-    queues: Sequence[Queue]
+    stored: Queues
     database_cost: int = 0
-    dispatched: int = EVERYTHING
 
     @classmethod
     def open(cls, question: Question, resources: ExitStack) -> QueuesBesideLog | str:
-        """List a store's queues, or say why they are not read: its files, or else its RocksDB, as brokers do.
-
-        Light message queues are left out: their units stand for records that other queues have, too.
+        """Open a store's queues, or say why they are not read.
 
         Raises
         ------
@@ -81,47 +79,67 @@ class QueuesBesideLog:
         cost = 0 if queues.database is None else question.costs.per_database
         if cost > question.room:
             return "opening the RocksDB of the queues would cost too much"
-        resources.enter_context(queues)
-        listed = [queue for queue in queues.each() if not is_light(queue.name[0]) and refusal_of(*queue.name) is None]
-        dispatched = queues.dispatched
-        return cls(listed, cost, EVERYTHING if dispatched is None else dispatched)
+        return cls(resources.enter_context(queues), cost)
+
+    @property
+    def dispatched(self) -> int:
+        """Physical offset up to which a RocksDB has all units."""
+        found = self.stored.dispatched
+        return EVERYTHING if found is None else found
 
     @property
     def topics(self) -> list[str]:
         """The topics of all queues."""
-        return list(dict.fromkeys(queue.name[0] for queue in self.queues))
+        return list(dict.fromkeys(queue.name[0] for queue in self.queues()))
 
-    def furthest(self, question: Question, asked: Iterable[Queue]) -> Proven | None:
+    def queues(self, wanted: TopicFilter = EVERY_QUEUE) -> list[Queue]:
+        """List the queues that are asked for."""
+        found = self.stored.each(wanted)
+        return [queue for queue in found if not is_light(queue.name[0]) and refusal_of(*queue.name) is None]
+
+    def furthest(self, question: Question, asked: Sequence[Queue]) -> Proven | None:
         """Return the last record of the log that a queue has a unit for, or the index an entry; None without one.
 
-        All queues are looked at if that is cheap, and worth it: what lies behind the record is scanned.
+        All queues are looked at if that is cheap, and worth it: what lies behind the record is scanned. A queue whose
+        last unit can't be one is left out.
         """
-        costs, count, last_segment = question.costs, len(self.queues), question.segments[-1]
+        costs, last_segment = question.costs, question.segments[-1]
         by_entry = last_entry_record(question)
-        price = count * (costs.per_file + costs.per_request * _OPENING * is_far(question.segments))
         behind = last_segment.start_offset + size_on_disk(last_segment) - (0 if by_entry is None else by_entry.end)
-        is_worth_it = price <= min(question.room, behind)
-        last_units = ((queue, queue.last()) for queue in (self.queues if is_worth_it else asked))
-        candidates = [
-            (int(last.starts[0]), int(last.sizes[0]), queue.name, int(last.offsets[0]))
-            for queue, last in last_units
-            if last.starts.size
-        ]
-        tried = sorted(candidates, reverse=True)[:_MOST_TRIED]
-        records = (proven_record(question, one_pick(*candidate)) for candidate in tried)
+        price = costs.per_file + costs.per_request * _OPENING * is_far(question.segments)
+        most = min(question.room, behind)
+        queues = self.queues() if len(asked) * price < most else asked
+        tried = filter(None, map(_last_pick, queues if len(queues) * price <= most else asked))
+        newest = sorted(tried, key=_pick_start, reverse=True)[:_MOST_TRIED]
+        records = (question.record_at(_pick_start(pick), pick) for pick in newest)
         by_unit = next((record for record in records if record is not None), None)
         return max((each for each in (by_unit, by_entry) if each is not None), key=_start, default=None)
+
+
+def _last_pick(queue: Queue) -> Picks | None:
+    """Return the record of a queue's last unit; None if it has none, or that can't be one."""
+    try:
+        last = queue.last()
+    except QueueDoubtError:
+        return None
+    if not last.starts.size:
+        return None
+    return one_pick(int(last.starts[0]), int(last.sizes[0]), queue.name, int(last.offsets[0]))
+
+
+def _pick_start(pick: Picks) -> int:
+    return int(pick.starts[0])
 
 
 def look_up_queues(question: Question, beside: QueuesBesideLog) -> LookedUp | Unsuitable:
     """Find the records of the topics and queues that options name."""
     options = question.options
     wanted = TopicFilter.of(options.topic, options.topics_pattern, options.queue_id)
-    asked = [queue for queue in beside.queues if wanted.takes(*queue.name) and queue.files]
-    unknown = set(options.topic) - {queue.name[0] for queue in asked}
-    if unknown:  # a topic that was deleted has no queues any more, and its messages are in the log until they expire
-        return Unsuitable(f"topic {min(unknown)!r} has no queue that is asked for")
     try:
+        asked = [queue for queue in beside.queues(wanted) if queue.files]
+        unknown = set(options.topic) - {queue.name[0] for queue in asked}
+        if unknown:  # a deleted topic has no queues any more, and its messages are in the log until they expire
+            return Unsuitable(f"topic {min(unknown)!r} has no queue that is asked for")
         if beside.database_cost + _price_of_files(asked, question) > question.room:
             return Unsuitable("reading the queues would cost too much")
         return _looked_up(question, beside, [(queue, _offsets_asked(options, queue.name)) for queue in asked])
@@ -149,8 +167,11 @@ def _looked_up(
 
 
 def _picked(wanted: Sequence[tuple[Queue, UnitRange]], segments: Sequence[Segment]) -> Picks | None:
-    with ThreadPoolExecutor(_AT_ONCE if is_far(segments) else 1) as pool:
-        read = list(pool.map(lambda pair: pair[0].picked(pair[1]), wanted))
+    if is_far(segments):
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            read = list(pool.map(lambda pair: pair[0].picked(pair[1]), wanted))
+    else:
+        read = [queue.picked(units) for queue, units in wanted]
     names = tuple(queue.name for queue, _ in wanted)
     pieces = [_picks_of(units, number) for number, units in enumerate(read) if units.starts.size]
     return Picks.joined(pieces, names) if pieces else None

@@ -95,6 +95,30 @@ def test_a_queue_in_the_place_of_another_is_scanned_for(tmp_path: Path) -> None:
     same_as_scan(tmp_path, topic="t1")
 
 
+def test_a_queue_that_is_not_asked_for_can_be_broken(tmp_path: Path) -> None:
+    """Its last unit leads nowhere, so that another queue, or the index, says how far the log was dispatched."""
+    small_store(tmp_path)
+    file = max((tmp_path / "consumequeue" / "t1" / "0").iterdir())
+    units = bytearray(file.read_bytes())
+    last = next(at for at in range(len(units) - UNIT.size, -1, -UNIT.size) if UNIT.unpack_from(units, at)[1] > 0)
+    UNIT.pack_into(units, last, -1, 200, 0)
+    file.write_bytes(units)
+
+    assert same_as_scan(tmp_path, topic="t0").explanation.plan == "queues"
+    assert same_as_scan(tmp_path, topic="t1").explanation.plan == "scan"
+
+
+def test_a_queue_whose_file_has_the_name_of_no_unit_is_scanned_for(tmp_path: Path) -> None:
+    small_store(tmp_path)
+    file = min((tmp_path / "consumequeue" / "t1" / "0").iterdir())
+    file.rename(file.with_name(f"{7:020d}"))
+
+    assert same_as_scan(tmp_path, topic="t0").explanation.plan == "queues"
+    explanation = same_as_scan(tmp_path, topic="t1").explanation
+    assert explanation.plan == "scan"
+    assert "no unit of a queue begins at byte 7" in explanation.why
+
+
 def test_a_unit_of_another_record_is_found_out_in_every_segment(tmp_path: Path) -> None:
     """A unit leads to a record of another queue, so that its range is scanned."""
     small_store(tmp_path)
