@@ -39,6 +39,9 @@ nitpicky = True
 
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_block", "substitution"]
 myst_substitutions = {"version": version}
+myst_html_meta = {
+    "description": "Opens the message store of an Apache RocketMQ broker to the shell, Python and Spark, with no broker."
+}
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the tests execute the notebooks; their outputs are committed
 
@@ -70,6 +73,7 @@ intersphinx_mapping = {
 html_theme = "pydata_sphinx_theme"
 html_title = "pyspark-commitlog"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
@@ -86,7 +90,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {page: [] for page in ("index", "start", "how-it-works", "search", "genindex")}
+html_sidebars = {page: [] for page in ("index", "start", "troubleshooting", "how-it-works", "search", "genindex")}
 lexers["conf"] = PropertiesLexer()  # as Spark writes its settings: a name, blanks, a value
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
