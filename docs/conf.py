@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -32,7 +33,10 @@ extensions = [
     "sphinx_design",
     "inline_diagrams",
 ]
-exclude_patterns = ["_build", "adr/template.md", "images/README.md"]
+# Pages for those who read the repository: neither on the site nor found by its search.
+OFF_SITE = ("adr", "decisions.md", "modules.md", "benchmarks.md", "reliability.md")
+LINK_OFF_SITE = re.compile(rf"\[([^\[\]]*)\]\((?:\.\./)*(?:docs/)?((?:{'|'.join(OFF_SITE)})[^)#]*)(?:#[^)]*)?\)")
+exclude_patterns = ["_build", "images/README.md", *OFF_SITE]
 nitpicky = True
 
 # ------------------------------------------------------------------------------------------------------------- markdown
@@ -40,7 +44,7 @@ nitpicky = True
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_block", "substitution"]
 myst_substitutions = {"version": version}
 myst_html_meta = {
-    "description": "Opens the message store of an Apache RocketMQ broker to the shell, Python and Spark, with no broker."
+    "description": "Opens the store of an Apache RocketMQ broker to the shell, Python and Spark, with no broker."
 }
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the tests execute the notebooks; their outputs are committed
@@ -117,7 +121,19 @@ def without_notebooks(_app: Sphinx, document: str, source: list[str]) -> None:
         source[0] = source[0].partition("```")[0] + "There are none in this checkout.\n"
 
 
+def without_links_off_site(_app: Sphinx, _document: str, source: list[str]) -> None:
+    """Keep the text of a link to a page that is not on the site, or else that page's title."""
+    source[0] = LINK_OFF_SITE.sub(lambda link: link[1] or title_of(HERE / link[2]), source[0])
+
+
+def title_of(page: Path) -> str:
+    """Return the first heading of a page."""
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
 def setup(app: Sphinx) -> None:
     """Prepare the sources."""
     copy_notebooks()
     app.connect("source-read", without_notebooks)
+    app.connect("source-read", without_links_off_site)
+    app.connect("include-read", lambda app, _path, document, source: without_links_off_site(app, document, source))

@@ -22,7 +22,7 @@ _HEAD: Final = """\
 # Modules
 
 Each module of the two packages, folder by folder, with the first sentence of its docstring. For a guided tour of the
-code see [the architecture](architecture.md).
+code see `ARCHITECTURE.md`.
 
 ## Weight
 
