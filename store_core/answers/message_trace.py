@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.answers.life.config_offsets import consumer_offsets, delay_levels, delay_offsets
+from store_core.answers.life.delay_states import delay_levels
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
@@ -28,6 +28,7 @@ from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
+from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, Config
 from store_core.store.configured_store import configured_paths, told
 from store_core.store.read.one_message import meanings_of
 from store_core.store.read.option_values import ReadMode
@@ -136,8 +137,10 @@ class _Tracing:
     def report(self, what: str) -> TraceReport:
         levels = delay_levels(self.options.broker_config, self.options.release)
         # Asked first, so that in a growing store nothing is called delivered whose delivery is not among the records.
-        delivered, delay_notes = delay_offsets(self.root, self.options.release)
-        consumed, offset_notes = consumer_offsets(self.root, self.options.release)
+        config = Config(self.root, self.options.release)
+        delivered, delay_notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
+        offsets, offset_notes = config.known(CONSUMER_OFFSETS, "what groups have consumed")
+        consumed = None if offsets is None else offsets.by_group
         broker = BrokerState(levels, delivered or {})
         rows, notes = self._records(what)
         halves = [row for row in rows if kind_of(row) is StepKind.HALF]

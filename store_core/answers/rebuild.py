@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from store_core.answers.local_engine import local_engine
-from store_core.broker.topic_config import configured_batch_topics
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
@@ -22,6 +21,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.format.iso_time import iso_time
 from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.compare import LogBounds, QueueDifferences, compare_queues

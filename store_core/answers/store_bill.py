@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.billing.bill_report import BillFacts, BillReport
 from store_core.answers.billing.bill_sums import BillSums
-from store_core.answers.config_notes import config_or_note
 from store_core.answers.limits import TOP
 from store_core.answers.local_engine import local_engine
 from store_core.answers.scanning.message_scan import MessageScan
 from store_core.answers.scanning.top_rows import top_rows, uncertain_note
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
-from store_core.files.config_paths import TOPICS_FILE
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.store_path import list_segments, store_roots, usual_size
 from store_core.format.utc_day import iso_day
+from store_core.snapshot.config import TOPICS, Config
 from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from store_core.answers.scanning.group_table import GroupTable
     from store_core.answers.scanning.message_scan import ScanCounts
-    from store_core.broker.config_fields import ConfigFields
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine, ProgressSink
 
@@ -222,11 +220,7 @@ def _uncertain(sums: BillSums) -> Iterable[str]:
 def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     """Return the topics that the broker has configured, and what is to be said of that."""
     root = store_roots(paths)[0]
-    found, notes = config_or_note(root, TOPICS_FILE, _names, "which topics the broker has")
+    found, notes = Config(root).known(TOPICS, "which topics the broker has")
     if found is None and not notes:
-        return None, (f"which topics the broker has is not known: {root} has no config/{TOPICS_FILE}",)
-    return found, notes
-
-
-def _names(fields: ConfigFields) -> frozenset[str]:
-    return frozenset(name for name, _ in fields.table("topicConfigTable").objects())
+        return None, (f"which topics the broker has is not known: {root} has no config/{TOPICS.name}",)
+    return None if found is None else frozenset(found), notes

@@ -24,7 +24,6 @@ from store_core.answers.checking.tally import Tally
 from store_core.answers.checking.told_release import ToldRelease
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
-from store_core.broker.topic_config import configured_batch_topics
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.access import explained_access
@@ -35,6 +34,7 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import absolute_path_of, list_segments, path_of
 from store_core.format.counted import counted
 from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.store.configured_store import configured_store, told
 from store_core.store.read.found_end import FoundEnd
@@ -324,7 +324,7 @@ class _Check:
         judged.add_to(tally)
         if not compared.problems:
             add_loading(store, rules.release, OsFileSystem(), tally)
-        config = ConfigFiles(store, OsFileSystem(), rules.release)
+        config = ConfigFiles(store, rules.release)
         self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
         self._add_index(index, judged, bounds, tally)
         tally.add_all(config.findings)

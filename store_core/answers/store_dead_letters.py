@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from store_core.answers.config_notes import config_or_note
 from store_core.answers.life.dead_letter_report import DeadLettersFacts, DeadLettersReport
 from store_core.answers.life.dead_letter_rows import (
     DEAD_LETTER_COLUMNS,
@@ -25,10 +24,10 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.text.message_column import message_name
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.errors import InvalidOptionError
-from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
 from store_core.format.near_name import did_you_mean, known_names
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
+from store_core.snapshot.config import SUBSCRIPTION_GROUPS, Config
 from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.views.store_root import root_of
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.broker.config_fields import ConfigFields
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine, ProgressSink
 
@@ -122,8 +120,8 @@ def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptio
     offsets = (origin_offset(row) for row in rows)
     origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), chosen.release))
     what = "after how many attempts groups give up"
-    found_limits, notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _retry_limits, what, chosen.release)
-    limits = found_limits or {}
+    groups, notes = Config(root, chosen.release).known(SUBSCRIPTION_GROUPS, what)
+    limits = {name: group.retry_max_times for name, group in (groups or {}).items() if "retryMaxTimes" in group.given}
     letters = [_letter(row, origins, extent.begin, limits) for row in rows]
     facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
     return DeadLettersReport.of(
@@ -145,14 +143,6 @@ def _check_groups(root: Path, asked: Sequence[str], found: Collection[str]) -> N
         if known and group not in known:
             hint = did_you_mean(group, known) or f"the groups are {known_names(known)}"
             raise InvalidOptionError(f"no consumer group {group!r} in {root}; {hint}")
-
-
-def _retry_limits(fields: ConfigFields) -> dict[str, int]:
-    """Return consumer group -> ``retryMaxTimes``."""
-    table = fields.table("subscriptionGroupTable").objects()
-    return {
-        name: group.integer("retryMaxTimes") for name, group in table if group.members.get("retryMaxTimes") is not None
-    }
 
 
 def _letter(row: _Row, origins: Mapping[int, _Row], begin: int, limits: Mapping[str, int]) -> _Row:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.calendar import calendar_rows, scale_of
-from store_core.answers.life.config_offsets import delay_levels, delay_offsets
 from store_core.answers.life.delay_report import DelaysFacts, DelaysReport
 from store_core.answers.life.delay_rows import DELAY_COLUMNS, delayed_rows, timer_rows
 from store_core.answers.life.delay_states import (
@@ -20,6 +19,7 @@ from store_core.answers.life.delay_states import (
     LevelRules,
     TimerRules,
     cancelled_by_others,
+    delay_levels,
     level_states,
     timer_states,
 )
@@ -29,18 +29,18 @@ from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
 from store_core.files.clock import SystemClock
-from store_core.files.config_paths import CONFIG_DIRECTORY, DELAY_OFFSET_FILE, TIMER_CHECK_FILE
+from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.counted import counted
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.format.table_time import table_time
+from store_core.snapshot.config import DELAY_OFFSETS, Config
 from store_core.store.configured_store import configured_paths, told
 from store_core.store.least_value import check_least
 from store_core.store.read.last_rows import last_rows
 from store_core.store.read.store_time import check_calendar_time
 from store_core.views.store_root import root_of
-from store_core.views.timers import timer_check
 
 if TYPE_CHECKING:
     import os
@@ -140,9 +140,10 @@ def delays_by(
     paths = configured_paths(paths, chosen.broker_config)
     root = root_of(paths)
     # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
-    delivered, notes = delay_offsets(root, chosen.release)
-    written = _written(root, DELAY_OFFSET_FILE), _written(root, TIMER_CHECK_FILE)
-    known = _Known(delivered, *timer_check(root), _last_stored(paths), *written)
+    config = Config(root, chosen.release)
+    delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
+    written = _written(root, DELAY_OFFSETS.name), _written(root, TIMER_CHECK_FILE)
+    known = _Known(delivered, *config.timer_check, _last_stored(paths), *written)
     shared: dict[str, Any] = {"release": chosen.release, "verify_crc": False}
     reads = {
         "levels": read_of(DELAY_COLUMNS, delayed_rows, topic=(SCHEDULE_TOPIC,), **shared),
@@ -251,7 +252,7 @@ class _Made:
     def _age_notes(self) -> Iterator[str]:
         """Say as of when the broker's files are, where they are older than the log's end and that counts."""
         known, last = self.known, self.known.last_stored or 0
-        files = ("level", DELAY_OFFSET_FILE, known.offsets_written), ("timer", TIMER_CHECK_FILE, known.check_written)
+        files = ("level", DELAY_OFFSETS.name, known.offsets_written), ("timer", TIMER_CHECK_FILE, known.check_written)
         for kind, name, written in files:
             if written is not None and written < last and self.judged[kind].num_rows:
                 yield (

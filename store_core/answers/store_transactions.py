@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.config_offsets import consumer_offsets
 from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
@@ -36,6 +35,7 @@ from store_core.format.iso_time import iso_time
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.table_time import table_time
+from store_core.snapshot.config import CONSUMER_OFFSETS, Config
 from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.store.read.store_time import check_calendar_time
@@ -156,7 +156,8 @@ def _asked_next(root: Path) -> tuple[int, tuple[str, ...]]:
 
     It is 0 if it is not known.
     """
-    offsets, notes = consumer_offsets(root)
+    found_offsets, notes = Config(root).known(CONSUMER_OFFSETS, "what groups have consumed")
+    offsets = None if found_offsets is None else found_offsets.by_group
     return (offsets or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0), notes
 
 

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from store_core.broker.pull_request_hold_service import PullRequestHoldService
     from store_core.broker.response_code import ResponseCode
     from store_core.broker.schedule_message_service import ScheduleMessageService
-    from store_core.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
-    from store_core.broker.topic_config import Permission, TopicConfig, TopicConfigManager
+    from store_core.broker.subscription_group import SubscriptionGroupManager
+    from store_core.broker.topic_config import TopicConfigManager
     from store_core.broker.transactions import (
         Transaction,
         TransactionState,
         TransactionStatus,
         transaction_state,
     )
+    from store_core.snapshot.config_tables import Permission, SubscriptionGroupConfig, TopicConfig
 
 __all__ = [
     "ConsumerFilterManager",
@@ -77,7 +78,7 @@ _HOMES: Final = {
     "DelayOffsetTable": "store_core.broker.delay_offset",
     "FlushConsumerOffsetService": "store_core.broker.consumer_offset",
     "MessageModel": "store_core.broker.consumer_group",
-    "Permission": "store_core.broker.topic_config",
+    "Permission": "store_core.snapshot.config_tables",
     "PullChecks": "store_core.broker.pull_checks",
     "PullMessageProcessor": "store_core.broker.pull_message_processor",
     "PullMessageRequest": "store_core.broker.pull_request",
@@ -88,9 +89,9 @@ _HOMES: Final = {
     "ResponseCode": "store_core.broker.response_code",
     "ScheduleMessageService": "store_core.broker.schedule_message_service",
     "SubscriptionData": "store_core.broker.expression_message_filter",
-    "SubscriptionGroupConfig": "store_core.broker.subscription_group",
+    "SubscriptionGroupConfig": "store_core.snapshot.config_tables",
     "SubscriptionGroupManager": "store_core.broker.subscription_group",
-    "TopicConfig": "store_core.broker.topic_config",
+    "TopicConfig": "store_core.snapshot.config_tables",
     "TopicConfigManager": "store_core.broker.topic_config",
     "Transaction": "store_core.broker.transactions",
     "TransactionState": "store_core.broker.transactions",

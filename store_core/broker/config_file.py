@@ -1,141 +1,124 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker's configuration file and its backup on disk: loading and persisting."""
+"""A broker's configuration files as it writes them: their text, the file with its backup, and its version."""
 
 from __future__ import annotations
 
-import logging
+import json
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Protocol
 
-from store_core.broker.config_json import parse_config, write_config
-from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem, write_all
-from store_core.format.releases.release import DEFAULT_RELEASE, named_rules, rules_of
+from store_core.format.java import hash_map_capacity, hash_map_order
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.snapshot.config import backup_of, bytes_of, read_config
+from store_core.snapshot.config_tables import DataVersion
+from store_core.store.config.config_values import snake_case
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
-    from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
+    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.snapshot.config_json import JsonKey, JsonObject, JsonValue
 
-__all__ = ["ConfigManager", "ReadConfig", "backup_of", "read_config"]
+__all__ = ["ConfigManager", "VersionedConfigManager", "encode_members", "write_config"]
 
-_MAX_SIZE: Final = 1 << 30
-_LOG: Final = logging.getLogger("store_core")
-
-
-class ReadConfig(NamedTuple):
-    """How a configuration file was read.
-
-    Attributes
-    ----------
-    source : Path or None
-        The file or its backup; None if both are missing or empty.
-    notes : tuple of str
-        That the backup was read, and why.
-    """
-
-    source: Path | None
-    notes: tuple[str, ...] = ()
+_ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
+_ESCAPED_BY_FEW: Final = re.compile(r'["\\\x00-\x1f]')
+_SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def backup_of(path: Path) -> Path:
-    """Return the path of a configuration file's backup."""
-    return path.with_name(path.name + ".bak")
+def write_config(value: JsonValue, indent: int = 0, *, features: ReleaseRules | None = None) -> str:
+    r"""Return the text of a value as a broker writes it: fastjson, or from 5.4 on fastjson 2, with ``PrettyFormat``.
 
-
-def read_config(
-    path: Path,
-    decode: Callable[[JsonObject, str], object],
-    file_system: FileSystem,
-    *,
-    largest: int = _MAX_SIZE,
-    release: Release | None = None,
-) -> ReadConfig:
-    """Read a configuration file; if it is missing, empty or broken, its backup (``ConfigManager.load``).
+    Members with a text key get a line each, indented by tabs; those with an integer key stay on their line, and the
+    integer is bare. A list has its elements on separate lines, as a Java ``List``; a tuple on one, as a ``Set`` or an
+    array of numbers. A
+    member without a value (None) is left out. Members are in the order of the mapping.
 
     Parameters
     ----------
-    path : Path
-    decode : callable
-        Takes the contents and the name of the file; raises `CorruptRecordError` if they are not as required.
-    file_system : FileSystem
-    largest : int
-        Maximum bytes of a file.
-    release : str, optional
-        The release that reads it. The default release stands for any: only a release that is named refuses what
-        another one takes.
+    value
+    indent : int
+        Tabs before the lines around it.
+    features : ReleaseRules, optional
+        What the release does in another way: `ReleaseRules.breaks_lines_at_queue_ids`,
+        `ReleaseRules.breaks_empty_tables`, `ReleaseRules.escapes_few_characters`. By default none of them.
 
-    Raises
-    ------
-    CorruptRecordError
-        If the file is broken, and the backup is missing, empty or broken, too; if both are broken it names both.
-    OSError
-        As raised by the system.
+    Examples
+    --------
+    >>> write_config({"offsetTable": {"orders@billing": {0: 5, 1: 7}}})
+    '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5,1:7\n\t\t}\n\t}\n}'
     """
-    broken: CorruptRecordError | None = None
-    features = named_rules(release)
-
-    def read(file: Path) -> bool:
-        data = _bytes_of(file, file_system, largest)
-        if data:
-            decode(parse_config(data, str(file), features), str(file))
-        return bool(data)
-
-    try:
-        if read(path):
-            return ReadConfig(path)
-    except CorruptRecordError as error:
-        broken = error
-    backup = backup_of(path)
-    try:
-        has_backup = read(backup)
-    except CorruptRecordError as error:
-        if broken is None:
-            raise
-        reason = _advised(error, "")
-        raise _advised(broken, f"Its backup is broken, too: {reason}. Correct one of them by hand") from error
-    if broken is not None and not has_backup:
-        raise _advised(broken, f"Correct the file by hand: {backup} is missing or empty")
-    return ReadConfig(backup, (_note(path, broken),)) if has_backup else ReadConfig(None)
+    if isinstance(value, Mapping):
+        return _write_object(value, indent, features)
+    if isinstance(value, (list, tuple)):
+        elements = [write_config(element, indent + 1, features=features) for element in value]
+        is_set = isinstance(value, tuple) and not any(isinstance(element, int) for element in value)
+        breaks_sets = features is not None and features.breaks_lines_at_queue_ids
+        is_broken = breaks_sets if is_set else isinstance(value, list) and bool(value)
+        line = "\n" + "\t" * (indent + 1) if is_broken else ""
+        return f"[{line}{f',{line}'.join(elements)}{line[:-1]}]"
+    if isinstance(value, str):
+        if features is not None and features.escapes_few_characters:
+            return '"' + _ESCAPED_BY_FEW.sub(lambda match: _escape(match).lower(), value) + '"'
+        return '"' + _ESCAPED.sub(_escape, value) + '"'
+    return json.dumps(value)
 
 
-def _advised(error: CorruptRecordError, advice: str) -> CorruptRecordError:
-    """Return an error with other advice."""
-    facts = error.problem, error.file, error.offset, error.expected, error.found, error.next_bytes
-    return type(error)(*facts, advice)
+def _write_object(members: Mapping[JsonKey, JsonValue], indent: int, features: ReleaseRules | None) -> str:
+    line = "\n" + "\t" * (indent + 1)
+    breaks_lines = features is not None and features.breaks_lines_at_queue_ids
+    parts = []
+    for key, value in members.items():
+        if value is not None:
+            before = "" if isinstance(key, int) and not breaks_lines else line
+            name = str(key) if isinstance(key, int) else write_config(key, features=features)
+            parts.append(f"{before}{name}:{write_config(value, indent + 1, features=features)}")
+    if not members and features is not None and features.breaks_empty_tables:
+        parts.append(line)
+    return "{" + ",".join(parts) + (line[:-1] if members or parts else "") + "}"
 
 
-def _note(path: Path, broken: CorruptRecordError | None) -> str:
-    """Return what is said, and logged, of a file whose backup was loaded: what it says is older."""
-    reason = f"{path} is missing or empty"
-    if broken is not None:
-        reason = str(_advised(broken, "Correct the file by hand, or replace it with its .bak"))
-    note = f"{backup_of(path)} was loaded instead: {reason}"
-    _LOG.error("%s", note)
-    return note
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
 
 
-def _bytes_of(path: Path, file_system: FileSystem, largest: int) -> bytes | None:
-    status = file_system.status(path)
-    if status is None or status.is_directory:
-        return None
-    if status.size > largest:
-        raise UnsafeSizeError(
-            "configuration file is too large", str(path), 0, f"at most {largest} bytes", f"{status.size} bytes"
-        )
-    file = file_system.open(path, writable=False)
-    try:
-        return file.read(status.size, 0)
-    finally:
-        file.close()
+class _Config(Protocol):
+    """A configuration with attributes, and with members of the file that it does not know."""
+
+    @property
+    def attributes(self) -> Mapping[str, str]: ...
+    @property
+    def others(self) -> Mapping[JsonKey, JsonValue]: ...
+
+
+def encode_members(config: _Config, names: frozenset[str]) -> JsonObject:
+    """Return the named members of a configuration and those it does not know, sorted by name as fastjson does.
+
+    Attributes are in the iteration order of Java's ``HashMap``.
+
+    Parameters
+    ----------
+    config : TopicConfig or SubscriptionGroupConfig
+    names : frozenset of str
+        Members of the file; each is the field of that name in snake case.
+    """
+    members: JsonObject = {name: getattr(config, snake_case(name)) for name in names}
+    if "attributes" in names:
+        keys = tuple(config.attributes)
+        members["attributes"] = {key: config.attributes[key] for key in hash_map_order(keys, hash_map_capacity(keys))}
+    members.update(config.others)
+    return {name: members[name] for name in sorted(members, key=str)}
 
 
 class ConfigManager(ABC):
@@ -234,7 +217,7 @@ class ConfigManager(ABC):
         """
         with self._lock:
             self._file_system.make_directories(self.path.parent)
-            before = _bytes_of(self.path, self._file_system, _MAX_SIZE)
+            before = bytes_of(self.path, self._file_system)
             self._replace(self.path, self.text().encode())
             if before is not None:
                 self._replace(self.backup_path, before)
@@ -251,3 +234,48 @@ class ConfigManager(ABC):
         finally:
             file.close()
         self._file_system.rename(temporary, path)
+
+
+class VersionedConfigManager(ConfigManager):
+    """Data kept in one JSON file of a broker, with the version by which others detect changes.
+
+    Parameters
+    ----------
+    root : path-like
+        The store's root.
+    name : str
+        The file's name.
+    file_system : FileSystem or None
+    clock : Clock or None
+    release : str
+        Decides which members the file has.
+
+    Attributes
+    ----------
+    data_version : DataVersion
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        name: str,
+        file_system: FileSystem | None,
+        clock: Clock | None,
+        release: Release,
+    ) -> None:
+        super().__init__(root, name, file_system, clock, release)
+        self.data_version = DataVersion(self._clock.now_ms())
+
+    def _next_version(self) -> None:
+        self.data_version = self.data_version.next_version(self._clock.now_ms())
+
+    def _load_version(self, version: DataVersion | None) -> None:
+        """Take the version of a file; without one, the current version stays."""
+        if version is not None:
+            self.data_version = version
+
+    def _encode_version(self) -> JsonObject:
+        """Return the version as the release writes it: 4.x has no state version."""
+        version = self.data_version
+        state: JsonObject = {"stateVersion": version.state_version} if rules_of(self._release).has_state_version else {}
+        return {"counter": version.counter, **state, "timestamp": version.timestamp}

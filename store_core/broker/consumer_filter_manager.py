@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.bloom_filter import BloomFilter, BloomFilterData
 from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
-from store_core.broker.config_fields import ConfigFields
 from store_core.broker.config_file import ConfigManager
 from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
-from store_core.files.config_paths import CONSUMER_FILTER_FILE
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.snapshot.config import CONSUMER_FILTERS
+from store_core.snapshot.config_json import ConfigFields
 from store_core.store.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from store_core.broker.config_json import JsonObject
     from store_core.broker.consumer_group import RegisteredSubscription
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
     from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.snapshot.config_json import JsonObject
 
 __all__ = ["ConsumerFilterManager"]
 
@@ -69,7 +69,7 @@ class ConsumerFilterManager(ConfigManager):
         release: Release = DEFAULT_RELEASE,
         broker: BrokerConfig | None = None,
     ) -> None:
-        super().__init__(root, CONSUMER_FILTER_FILE, file_system, clock, release)
+        super().__init__(root, CONSUMER_FILTERS.name, file_system, clock, release)
         broker = broker or BrokerConfig()
         self.bloom_filter = BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter)
         self._kept_ms = broker.filter_data_clean_time_span

@@ -7,30 +7,29 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
-from store_core.broker.config_fields import ConfigFields
-from store_core.broker.versioned_config import VersionedConfigManager
+from store_core.broker.config_file import VersionedConfigManager
 from store_core.errors import InvalidOptionError
-from store_core.files.config_paths import CONSUMER_OFFSET_FILE
 from store_core.files.service_thread import ServiceThread
 from store_core.format.java import hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.snapshot.config import CONSUMER_OFFSETS
+from store_core.snapshot.config_json import ConfigFields
+from store_core.snapshot.config_tables import TOPIC_GROUP_SEPARATOR, topic_and_group
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping
 
-    from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
+    from store_core.snapshot.config_json import JsonObject
     from store_core.store.config.broker_config import BrokerConfig
 
 __all__ = [
     "NO_OFFSET",
-    "TOPIC_GROUP_SEPARATOR",
     "ConsumerOffsetManager",
     "FlushConsumerOffsetService",
-    "topic_and_group",
 ]
 
 
@@ -113,7 +112,6 @@ class FlushConsumerOffsetService(ServiceThread):
             self._offsets.persist()
 
 
-TOPIC_GROUP_SEPARATOR: Final = "@"
 NO_OFFSET: Final = -1
 """The result if a group has committed nothing."""
 
@@ -122,18 +120,6 @@ _TABLE_CAPACITY: Final = initial_capacity(512)
 _QUEUES_CAPACITY: Final = initial_capacity(32)
 _GROUPS_CAPACITY: Final = 128
 _TOPICS_CAPACITY: Final = 8
-
-
-def topic_and_group(key: str) -> tuple[str, str] | None:
-    """Split ``topic@group``; None if Java's ``split`` does not return exactly these two.
-
-    Examples
-    --------
-    >>> topic_and_group("orders@billing"), topic_and_group("orders@"), topic_and_group("a@b@c")
-    (('orders', 'billing'), None, None)
-    """
-    parts = key.rstrip(TOPIC_GROUP_SEPARATOR).split(TOPIC_GROUP_SEPARATOR)
-    return (parts[0], parts[1]) if len(parts) == 2 else None  # noqa: PLR2004 -- a topic and a group
 
 
 class ConsumerOffsetManager(VersionedConfigManager):
@@ -171,7 +157,7 @@ class ConsumerOffsetManager(VersionedConfigManager):
         version_step: int = 500,
         uses_reset: bool = True,
     ) -> None:
-        super().__init__(root, CONSUMER_OFFSET_FILE, file_system, clock, release)
+        super().__init__(root, CONSUMER_OFFSETS.name, file_system, clock, release)
         self._features = rules_of(release)
         self._version_step = version_step
         self._uses_reset = uses_reset and self._features.has_server_side_reset
@@ -322,7 +308,7 @@ class ConsumerOffsetManager(VersionedConfigManager):
                 table[key] = {queue_id: queues.offsets[queue_id] for queue_id in order}
             if not self._features.versions_consumer_offsets:
                 return {"offsetTable": table}
-            version = self.data_version.encode(self._release)
+            version = self._encode_version()
             written: JsonObject = {
                 "dataVersion": version,
                 "groupTopicMap": self._group_topic_map(),
@@ -347,13 +333,11 @@ class ConsumerOffsetManager(VersionedConfigManager):
 
     def decode(self, value: JsonObject, file: str) -> None:
         """Read the offsets of a file; ``groupTopicMap`` follows from them and is ignored."""
-        fields = ConfigFields(value, file)
-        table = {key: queues.offsets() for key, queues in fields.object("offsetTable").objects()}
-        version = fields.object("dataVersion") if self._features.versions_consumer_offsets else None
+        found = CONSUMER_OFFSETS.decode(ConfigFields(value, file), self._features)
         with self._lock:
-            self._load_version(version)  # first, because nothing may change if it fails
+            self._load_version(found.version)
             self._capacity = DEFAULT_CAPACITY
-            self._offsets = {key: _Queues(DEFAULT_CAPACITY, offsets) for key, offsets in table.items()}
+            self._offsets = {key: _Queues(DEFAULT_CAPACITY, dict(offsets)) for key, offsets in found.table.items()}
 
 
 class _Queues:

@@ -7,19 +7,20 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
-from store_core.broker.config_fields import ConfigFields
-from store_core.broker.versioned_config import VersionedConfigManager
-from store_core.files.config_paths import DELAY_OFFSET_FILE
+from store_core.broker.config_file import VersionedConfigManager
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.snapshot.config import DELAY_OFFSETS
+from store_core.snapshot.config_json import ConfigFields
+from store_core.snapshot.config_tables import DataVersion
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from store_core.broker.config_json import JsonObject
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
+    from store_core.snapshot.config_json import JsonObject
 
 __all__ = ["DelayOffsetTable"]
 
@@ -58,7 +59,7 @@ class DelayOffsetTable(VersionedConfigManager):
         *,
         version_step: int = 200,
     ) -> None:
-        super().__init__(root, DELAY_OFFSET_FILE, file_system, clock, release)
+        super().__init__(root, DELAY_OFFSETS.name, file_system, clock, release)
         self._has_version = rules_of(release).versions_delay_offsets
         self._version_step = version_step
         self._updates = 0
@@ -111,13 +112,13 @@ class DelayOffsetTable(VersionedConfigManager):
             table: JsonObject = {level: self._offsets[level] for level in order}
             if not self._has_version:
                 return {"offsetTable": table}
-            return {"dataVersion": self.data_version.encode(self._release), "offsetTable": table}
+            return {"dataVersion": self._encode_version(), "offsetTable": table}
 
     def decode(self, value: JsonObject, file: str) -> None:
         """Add the offsets of a file to the existing ones, replacing those of the same level."""
         fields = ConfigFields(value, file)
-        offsets = fields.table("offsetTable").offsets()
-        version = fields.object("dataVersion") if self._has_version else None
+        offsets = DELAY_OFFSETS.decode(fields, rules_of(self._release))
+        version = DataVersion.of(fields) if self._has_version else None
         with self._lock:
-            self._load_version(version)  # first, because nothing may change if it fails
+            self._load_version(version)
             self._offsets.update(offsets)

@@ -17,12 +17,11 @@ from store_core.broker.expression_message_filter import (
 )
 from store_core.broker.pull_request import PullMessageResponse, PullSysFlag
 from store_core.broker.response_code import ForbiddenType, ResponseCode
-from store_core.broker.subscription_group import SubscriptionGroupConfig
-from store_core.broker.topic_config import Permission
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import PropertyParser
 from store_core.format.releases.release import rules_of
+from store_core.snapshot.config_tables import Permission, SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_group import ConsumerGroupInfo
     from store_core.broker.pull_request import PullMessageRequest
     from store_core.broker.subscription_group import SubscriptionGroupManager
-    from store_core.broker.topic_config import TopicConfig, TopicConfigManager
+    from store_core.broker.topic_config import TopicConfigManager
     from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
+    from store_core.snapshot.config_tables import TopicConfig
     from store_core.store.config.broker_config import BrokerConfig
 
 __all__ = ["CheckedPull", "PullChecks"]

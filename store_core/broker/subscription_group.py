@@ -3,116 +3,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
-from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_members import encode_members
-from store_core.broker.versioned_config import VersionedConfigManager
-from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
+from store_core.broker.config_file import VersionedConfigManager, encode_members
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.snapshot.config import SUBSCRIPTION_GROUPS
+from store_core.snapshot.config_json import ConfigFields
+from store_core.snapshot.config_tables import GROUP_MEMBERS, GROUP_MEMBERS_OF_5, DataVersion
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
-    from store_core.broker.config_json import JsonKey, JsonObject, JsonValue
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
+    from store_core.snapshot.config_json import JsonObject
+    from store_core.snapshot.config_tables import SubscriptionGroupConfig
 
-__all__ = ["SubscriptionGroupConfig", "SubscriptionGroupManager"]
+__all__ = ["SubscriptionGroupManager"]
 
 _CAPACITY: Final = initial_capacity(1024)
 _FORBIDDEN_CAPACITY: Final = initial_capacity(4)
 _FORBIDDEN_TOPICS_CAPACITY: Final = 16
 _READ_BIT: Final = 1 << 2
-_RETRY_POLICY: Final[Mapping[JsonKey, JsonValue]] = {"type": "CUSTOMIZED"}
-_SINCE_5: Final = frozenset(
-    ("attributes", "consumeMessageOrderly", "consumeTimeoutMinute", "groupRetryPolicy", "groupSysFlag")
-)
-_NAMES: Final = _SINCE_5 | {
-    "brokerId",
-    "consumeBroadcastEnable",
-    "consumeEnable",
-    "consumeFromMinEnable",
-    "groupName",
-    "notifyConsumerIdsChangedEnable",
-    "retryMaxTimes",
-    "retryQueueNums",
-    "whichBrokerWhenConsumeSlowly",
-}
-"""Members of the file; each maps to the field of that name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionGroupConfig:
-    """One consumer group (RocketMQ: ``SubscriptionGroupConfig``), with RocketMQ's defaults.
-
-    Attributes
-    ----------
-    group_name : str
-    consume_enable, consume_from_min_enable, consume_broadcast_enable, consume_message_orderly : bool
-    retry_queue_nums, retry_max_times : int
-        Number of queues of the group's retry topic, and how often a message is retried.
-    broker_id, which_broker_when_consume_slowly : int
-        Brokers that consumers are sent to: normally, and when they ask for messages no longer in memory.
-    consume_timeout_minute : int
-        Minutes (5.x).
-    group_retry_policy : mapping
-        As in the file (5.x).
-    others : mapping
-        Further members of the file, e.g. ``subscriptionDataSet``; they are preserved on writing.
-    """
-
-    group_name: str
-    consume_enable: bool = True
-    consume_from_min_enable: bool = True
-    consume_broadcast_enable: bool = True
-    consume_message_orderly: bool = False
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
-    notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: int = 0
-    consume_timeout_minute: int = 15
-    group_retry_policy: Mapping[JsonKey, JsonValue] = field(default_factory=lambda: dict(_RETRY_POLICY))
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[JsonKey, JsonValue] = field(default_factory=dict)
-
-    @classmethod
-    def decode(cls, fields: ConfigFields, key: str) -> Self:
-        """Decode a group; one without a name gets its key in the file as its name.
-
-        Raises
-        ------
-        CorruptRecordError
-            If a member has the wrong type.
-        """
-        return cls(
-            group_name=fields.text("groupName", key),
-            consume_enable=fields.flag("consumeEnable", default=True),
-            consume_from_min_enable=fields.flag("consumeFromMinEnable", default=True),
-            consume_broadcast_enable=fields.flag("consumeBroadcastEnable", default=True),
-            consume_message_orderly=fields.flag("consumeMessageOrderly", default=False),
-            retry_queue_nums=fields.small_integer("retryQueueNums", 1),
-            retry_max_times=fields.small_integer("retryMaxTimes", 16),
-            broker_id=fields.integer("brokerId"),
-            which_broker_when_consume_slowly=fields.integer("whichBrokerWhenConsumeSlowly", 1),
-            notify_consumer_ids_changed_enable=fields.flag("notifyConsumerIdsChangedEnable", default=True),
-            group_sys_flag=fields.small_integer("groupSysFlag"),
-            consume_timeout_minute=fields.small_integer("consumeTimeoutMinute", 15),
-            group_retry_policy=fields.object("groupRetryPolicy").members or _RETRY_POLICY,
-            attributes=fields.object("attributes").texts(),
-            others=fields.others(_NAMES),
-        )
-
-    def encode(self, release: Release) -> JsonObject:
-        """Encode it as a release does, members by name."""
-        names = _NAMES if rules_of(release).has_group_attributes else _NAMES - _SINCE_5
-        return encode_members(self, names)
 
 
 class SubscriptionGroupManager(VersionedConfigManager):
@@ -140,7 +55,7 @@ class SubscriptionGroupManager(VersionedConfigManager):
         clock: Clock | None = None,
         release: Release = DEFAULT_RELEASE,
     ) -> None:
-        super().__init__(root, SUBSCRIPTION_GROUP_FILE, file_system, clock, release)
+        super().__init__(root, SUBSCRIPTION_GROUPS.name, file_system, clock, release)
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
 
@@ -187,10 +102,12 @@ class SubscriptionGroupManager(VersionedConfigManager):
 
     def encode(self) -> JsonObject:
         """Return the contents of the file."""
+        has_all = rules_of(self._release).has_group_attributes
+        names = GROUP_MEMBERS if has_all else GROUP_MEMBERS - GROUP_MEMBERS_OF_5
         with self._lock:
             order = concurrent_map_order(self._groups, _CAPACITY)
-            table: JsonObject = {name: self._groups[name].encode(self._release) for name in order}
-            version = self.data_version.encode(self._release)
+            table: JsonObject = {name: encode_members(self._groups[name], names) for name in order}
+            version = self._encode_version()
             if not rules_of(self._release).has_forbidden_table:
                 return {"dataVersion": version, "subscriptionGroupTable": table}
             forbidden: JsonObject = {}
@@ -202,14 +119,12 @@ class SubscriptionGroupManager(VersionedConfigManager):
     def decode(self, value: JsonObject, file: str) -> None:
         """Add the groups of a file to the existing ones, replacing those of the same name."""
         fields = ConfigFields(value, file)
-        table = fields.table("subscriptionGroupTable")
-        groups = {name: SubscriptionGroupConfig.decode(group, name) for name, group in table.objects()}
+        groups, version = SUBSCRIPTION_GROUPS.decode(fields, rules_of(self._release)), DataVersion.of(fields)
         forbidden = {
             group: {str(topic): topics.small_integer(topic) for topic in topics.members}
             for group, topics in fields.object("forbiddenTable").objects()
         }
-        version = fields.object("dataVersion")
         with self._lock:
-            self._load_version(version)  # first, because nothing may change if it fails
+            self._load_version(version)
             self._groups.update(groups)
             self._forbidden.update(forbidden)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.config_paths import CONFIG_DIRECTORY, CONSUMER_OFFSET_FILE, LMQ_CONSUMER_OFFSET_FILE
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
+from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS
 from store_core.views.bounds_finder import QueueSource
-from store_core.views.committed_offsets import decode_offsets
 from store_core.views.config_table import read_table
 from store_core.views.queue_listing import TopicFilter
 from store_core.views.queue_spans import QueueSpans
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.store_path import StorePaths
-    from store_core.views.committed_offsets import Committed
+    from store_core.snapshot.config_tables import Committed
     from store_core.views.queue_bounds import QueueBounds
     from store_core.views.view_options import ViewOptions
 
@@ -104,14 +104,13 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     needs_queues = options.asks_for(*_OF_QUEUES)
     root = root_of(paths, StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
     wanted = TopicFilter.of(options.read)
-    found = read_table(root, CONSUMER_OFFSET_FILE, decode_offsets, options)
-    if (root / CONFIG_DIRECTORY / LMQ_CONSUMER_OFFSET_FILE).exists():
-        _log.warning(
-            "%s is not read: the rows are those of %s",
-            root / CONFIG_DIRECTORY / LMQ_CONSUMER_OFFSET_FILE,
-            CONSUMER_OFFSET_FILE,
-        )
-    rows = sorted(row for row in found.value if wanted.takes(row.topic, row.queue_id))
+    found = read_table(root, CONSUMER_OFFSETS, options)
+    light = root / CONFIG_DIRECTORY / LIGHT_OFFSETS.name
+    if light.exists():
+        _log.warning("%s is not read: the rows are those of %s", light, CONSUMER_OFFSETS.name)
+    if found is None:
+        return []
+    rows = sorted(row for row in found.value.committed if wanted.takes(row.topic, row.queue_id))
     queues = QueueSource.of(root, whole_log(root, paths)) if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(group, queues, found.file) for group in groups]

@@ -4,34 +4,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.access import explained_access
-from store_core.files.config_paths import DELAY_OFFSET_FILE, SUBSCRIPTION_GROUP_FILE
 from store_core.files.store_parts import CHECKPOINT_FILE
-from store_core.format.columns import MAP_TYPE
 from store_core.format.layout import CHECKPOINT, unit_dtype
+from store_core.snapshot.config import DELAY_OFFSETS, SUBSCRIPTION_GROUPS, check_is_file
 from store_core.store.state.store_checkpoint import checkpoint_fields
-from store_core.views.config_table import FoundConfig, check_is_file, read_table, without_file
+from store_core.views.config_table import read_table, without_file
 from store_core.views.store_root import root_of
 from store_core.views.view_columns import VIEWS
 from store_core.views.view_part import row_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from store_core.broker.config_fields import ConfigFields
+    import pyarrow as pa
+
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.config import ConfigFile
+    from store_core.snapshot.config_tables import SubscriptionGroupConfig
     from store_core.views.view_options import ViewOptions
 
 __all__ = ["RowsPart", "plan_checkpoint", "plan_delay_offsets", "plan_subscription_groups"]
 
 Row: TypeAlias = "dict[str, object]"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,22 @@ class RowsPart:
 
 def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/subscriptionGroup.json``. Errors as of `store_core.views.config_table.read_table`."""
-    return [_rows_of(read_table(root_of(paths), SUBSCRIPTION_GROUP_FILE, _groups, options))]
+    found = read_table(root_of(paths), SUBSCRIPTION_GROUPS, options)
+    if found is None:
+        return []
+    return [_rows_of(found, (_group(group) for _, group in sorted(found.value.items(), key=lambda item: item[0])))]
 
 
 def plan_delay_offsets(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/delayOffset.json``. Errors as of `store_core.views.config_table.read_table`."""
-    return [_rows_of(read_table(root_of(paths), DELAY_OFFSET_FILE, _levels, options))]
+    found = read_table(root_of(paths), DELAY_OFFSETS, options)
+    if found is None:
+        return []
+    return [_rows_of(found, ({"delay_level": level, "offset": at} for level, at in sorted(found.value.items())))]
 
 
-def _rows_of(found: FoundConfig[list[Row]]) -> RowsPart:
-    return RowsPart(tuple(row | {"config_file": found.file} for row in found.value))
+def _rows_of(found: ConfigFile[T], rows: Iterable[Row]) -> RowsPart:
+    return RowsPart(tuple(row | {"config_file": found.file} for row in rows))
 
 
 def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
@@ -113,30 +121,12 @@ def _no_checkpoint(path: Path) -> StoreNotFoundError:
     )
 
 
-def _levels(fields: ConfigFields) -> list[Row]:
-    offsets = fields.table("offsetTable").offsets()
-    return [{"delay_level": level, "offset": offset} for level, offset in sorted(offsets.items())]
-
-
-def _groups(fields: ConfigFields) -> list[Row]:
-    table = fields.table("subscriptionGroupTable")
-    return [_group(group, name) for name, group in sorted(table.objects(), key=lambda item: item[0])]
-
-
-def _group(fields: ConfigFields, key: str) -> Row:
-    """Return a group's row: each column is the member of that name in camel case, null if the file lacks it."""
-    row: Row = {"group_name": fields.text("groupName", key)}
+def _group(group: SubscriptionGroupConfig) -> Row:
+    """Return a group's row: each column is the field of that name, null if the file lacks it."""
+    row: Row = {"group_name": group.group_name}
     for column in VIEWS["subscription_groups"].columns[1:-1]:
         first, *others = column.name.split("_")
         member = first + "".join(map(str.capitalize, others))
-        is_there = fields.members.get(member) is not None
-        row[column.name] = _value(fields, member, column.type) if is_there else None
+        value = getattr(group, column.name) if member in group.given else None
+        row[column.name] = list(value.items()) if isinstance(value, dict) else value
     return row
-
-
-def _value(fields: ConfigFields, member: str, kind: pa.DataType) -> object:
-    if kind == pa.bool_():
-        return fields.flag(member, default=False)
-    if kind == MAP_TYPE:
-        return list(fields.object(member).texts().items())
-    return fields.small_integer(member) if kind == pa.int32() else fields.integer(member)

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
-from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import Segment, file_at, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import unit_dtype
 from store_core.format.timer_layout import TIMER_SLOT
 from store_core.queue.timer.timer_log import CANCELS, ROLLS, TIMER_DTYPE, due_times, followed_slots
+from store_core.snapshot.config import Config
 from store_core.views.config_table import without_file
 from store_core.views.store_root import root_of, whole_log
 from store_core.views.timer_cancels import find_cancels
@@ -25,7 +24,6 @@ from store_core.views.view_part import make_batch, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -33,15 +31,11 @@ if TYPE_CHECKING:
     from store_core.queue.timer.timer_log import SlotChains
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["LogPart", "WheelPart", "plan_log", "plan_wheel", "timer_check"]
+__all__ = ["LogPart", "WheelPart", "plan_log", "plan_wheel"]
 
 _SLOT: Final = unit_dtype(TIMER_SLOT)
-_LONG: Final = np.dtype(">i8")
 _PRECISION: Final = 1000
 """Milliseconds of a slot (``timerPrecisionMs``), where no unit shows it."""
-
-_CHECKED: Final = 3
-"""Numbers of ``config/timercheck`` that are read: a time, a position in the log of timers, a queue offset."""
 
 _MOST_BYTES: Final = 1 << 30
 """Bytes of a wheel that are read; RocketMQ's has 1,209,600 slots of 32 bytes."""
@@ -198,7 +192,11 @@ def plan_log(paths: StorePaths, options: ViewOptions) -> list[LogPart]:
         If there is no such directory, unless `fail_on_data_loss` is off.
     """
     root = root_of(paths)
-    files, read_until, log = list_timer_files(root, options), _read_until(root), whole_log(root, paths)
+    files, read_until, log = (
+        list_timer_files(root, options),
+        Config(root).timer_check.read_until,
+        whole_log(root, paths),
+    )
     return [LogPart(file, read_until, files, log) for file in files]
 
 
@@ -221,32 +219,7 @@ def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
             "wheel of timers too large", file.path, 0, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes", b"",
             "RocketMQ makes one of 38,707,200 bytes. Compare it with another copy of the store",
         )  # fmt: skip
-    return [WheelPart(file, list_timer_files(root, options), _read_until(root))]
-
-
-def _read_until(root: Path) -> int | None:
-    return timer_check(root)[0]
-
-
-def timer_check(root: Path) -> tuple[int | None, int]:
-    """Return what ``config/timercheck`` says; None and 0 without it.
-
-    Returns
-    -------
-    int or None
-        The time of the slot to be read next when the broker last wrote the file, ms: timers before it were delivered.
-    int
-        The queue offset of the first timer that was not in the wheel then.
-    """
-    try:
-        file = OsFileSystem().open(root / CONFIG_DIRECTORY / TIMER_CHECK_FILE, writable=False)
-        data = file.read(_CHECKED * _LONG.itemsize, 0)
-        file.close()
-    except OSError:
-        return None, 0
-    numbers: list[int] = np.frombuffer(data[: len(data) // _LONG.itemsize * _LONG.itemsize], _LONG).tolist()
-    read_until, _, offset = [*numbers, 0, 0, 0][:_CHECKED]
-    return (read_until if numbers else None), offset
+    return [WheelPart(file, list_timer_files(root, options), Config(root).timer_check.read_until)]
 
 
 def _is_pending(

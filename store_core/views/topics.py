@@ -8,15 +8,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.broker.topic_config import TopicConfig
 from store_core.errors import SegmentVanishedError
-from store_core.files.config_paths import CONFIG_DIRECTORY, TOPICS_FILE
+from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
 from store_core.format.table_time import table_time
+from store_core.snapshot.config import TOPICS, Config
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.record_times import RecordTimes
 from store_core.views.bounds_finder import QueueSource
-from store_core.views.config_table import find_config, without_file
+from store_core.views.config_table import without_file
 from store_core.views.queue_listing import (
     ListedQueue,
     QueueKind,
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.broker.config_fields import ConfigFields
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.config_tables import TopicConfig
     from store_core.views.queue_bounds import QueueBounds
     from store_core.views.view_options import ViewOptions
 
@@ -53,19 +53,12 @@ _PART_ROWS: Final = 1000
 """Queues in a part: their bounds take about a tenth of a second."""
 
 
-class _Configured(NamedTuple):
-    """What the configuration says of a topic; the values are those that a broker would use."""
-
-    config: TopicConfig
-    has_attributes: bool
-
-
 class _Entry(NamedTuple):
     """What becomes one row: a queue, a configured topic, or both."""
 
     topic: str
     queue: ListedQueue | None
-    configured: _Configured | None
+    configured: TopicConfig | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +139,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
     """
     root = root_of(paths, StoreUse.READ_QUEUES)
     wanted = TopicFilter.of(options.read)
-    found = find_config(root, TOPICS_FILE, _decode, options.read.release)
+    found = Config(root, options.read.release).read(TOPICS)
     if found is None:
         _report_missing(root, options)
     needs_queues = options.asks_for(*_BOUNDS, *_TIMES)
@@ -158,17 +151,9 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
     return [TopicsPart(group, segments, queues, file) for group in groups]
 
 
-def _decode(fields: ConfigFields) -> dict[str, _Configured]:
-    table = fields.table("topicConfigTable")
-    return {
-        name: _Configured(TopicConfig.decode(topic, name), "attributes" in topic.members)
-        for name, topic in table.objects()
-    }
-
-
 def _report_missing(root: Path, options: ViewOptions) -> None:
     if options.asks_for(*_CONFIGURED):
-        path = root / CONFIG_DIRECTORY / TOPICS_FILE
+        path = root / CONFIG_DIRECTORY / TOPICS.name
         _log.warning("%s is missing or empty: topics are known by their queues alone", path)
     if not has_queues(root):
         without_file(missing_queues(root), options)
@@ -177,7 +162,7 @@ def _report_missing(root: Path, options: ViewOptions) -> None:
 def _entries(
     root: Path,
     wanted: TopicFilter,
-    configured: Mapping[str, _Configured],
+    configured: Mapping[str, TopicConfig],
     unflushed: Collection[tuple[str, int]],
 ) -> list[_Entry]:
     """Return an entry for each requested queue, then those of topics that have none, sorted by topic and queue.
@@ -201,14 +186,13 @@ def _order(entry: _Entry) -> tuple[str, int]:
     return entry.topic, -1 if entry.queue is None else entry.queue.queue_id
 
 
-def _config_columns(configured: _Configured | None, file: str | None) -> dict[str, object]:
-    if configured is None:
+def _config_columns(config: TopicConfig | None, file: str | None) -> dict[str, object]:
+    if config is None:
         return {}
-    config = configured.config
     return {
         "read_queue_nums": config.read_queue_nums,
         "write_queue_nums": config.write_queue_nums,
         "perm": config.perm,
-        "attributes": list(config.attributes.items()) if configured.has_attributes else None,
+        "attributes": list(config.attributes.items()) if "attributes" in config.given else None,
         "config_file": file,
     }

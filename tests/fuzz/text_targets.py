@@ -19,7 +19,7 @@ from store_core.broker import (
     SubscriptionGroupManager,
     TopicConfigManager,
 )
-from store_core.broker.config_json import parse_config, write_config
+from store_core.broker.config_file import write_config
 from store_core.errors import FilterError, StoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.storage import parse_url
@@ -28,6 +28,7 @@ from store_core.files.store_path import places_of
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.releases.release import RELEASES
+from store_core.snapshot.config_json import parse_config
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.config.properties_file import parse_properties_file

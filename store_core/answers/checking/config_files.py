@@ -3,44 +3,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from store_core.answers.checking.finding import Finding, FindingKind
-from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_file import read_config
-from store_core.broker.consumer_offset import TOPIC_GROUP_SEPARATOR
 from store_core.errors import CorruptRecordError
-from store_core.files.config_paths import (
-    CONFIG_DIRECTORY,
-    CONSUMER_FILTER_FILE,
-    CONSUMER_OFFSET_FILE,
-    DELAY_OFFSET_FILE,
-    LMQ_CONSUMER_OFFSET_FILE,
-    REQUEST_MODE_FILE,
-    SUBSCRIPTION_GROUP_FILE,
-    TOPICS_FILE,
-)
 from store_core.format.record.delayed import SCHEDULE_TOPIC
+from store_core.snapshot.config import CONFIG_KINDS, CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from store_core.broker.config_json import JsonObject
-    from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
+    from store_core.snapshot.config import ConfigFile
 
 __all__ = ["ConfigFiles"]
-
-_NAMES: Final = (
-    TOPICS_FILE,
-    CONSUMER_OFFSET_FILE,
-    SUBSCRIPTION_GROUP_FILE,
-    DELAY_OFFSET_FILE,
-    CONSUMER_FILTER_FILE,
-    LMQ_CONSUMER_OFFSET_FILE,
-    REQUEST_MODE_FILE,
-)
 
 
 class KeptOffset(NamedTuple):
@@ -67,39 +44,37 @@ class ConfigFiles:
         Where consumers, and delay levels, go on.
     """
 
-    def __init__(self, store: Path, file_system: FileSystem, release: Release) -> None:
+    def __init__(self, store: Path, release: Release) -> None:
         self.findings: list[Finding] = []
         self.notes: list[str] = []
         self.topics: set[str] = set()
         self.offsets: list[KeptOffset] = []
-        decoders = {
-            TOPICS_FILE: self._see_topics,
-            CONSUMER_OFFSET_FILE: self._see_consumers,
-            DELAY_OFFSET_FILE: self._see_delays,
-        }
-        for name in _NAMES:
-            path = store / CONFIG_DIRECTORY / name
+        config = Config(store, release)
+        for kind in CONFIG_KINDS:
             try:
-                self.notes += read_config(path, decoders.get(name, _see_nothing), file_system, release=release).notes
+                found = config.read(kind)
             except CorruptRecordError as error:
                 expected = "JSON as a broker writes it"
-                found = Finding(FindingKind.CONFIG_UNREADABLE, str(path), expected=expected, found=str(error))
-                self.findings.append(found)
+                place = str(config.path(kind))
+                finding = Finding(FindingKind.CONFIG_UNREADABLE, place, expected=expected, found=str(error))
+                self.findings.append(finding)
+                continue
+            self.notes += () if found is None else found.notes
+            self._see(store, kind.name, found)
 
-    def _see_topics(self, value: JsonObject, file: str) -> None:
-        del file
-        table = value.get("topicConfigTable")
-        self.topics |= set(table) if isinstance(table, dict) else set()
-
-    def _see_consumers(self, value: JsonObject, file: str) -> None:
-        for key, queues in ConfigFields(value, file).object("offsetTable").objects():
-            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            for queue_id, offset in queues.offsets().items():
-                self.offsets.append(KeptOffset(file, f"group {group}", topic, queue_id, offset))
-
-    def _see_delays(self, value: JsonObject, file: str) -> None:
-        for level, offset in ConfigFields(value, file).table("offsetTable").offsets().items():
-            self.offsets.append(KeptOffset(file, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset))
+    def _see(self, store: Path, name: str, found: ConfigFile[Any] | None) -> None:
+        if found is None:
+            return
+        file = str(store / found.file)
+        if name == TOPICS.name:
+            self.topics |= set(found.value)
+        elif name == CONSUMER_OFFSETS.name:
+            for (topic, group), offsets in found.value.by_group.items():
+                for queue_id, offset in offsets.items():
+                    self.offsets.append(KeptOffset(file, f"group {group}", topic, queue_id, offset))
+        elif name == DELAY_OFFSETS.name:
+            for level, offset in found.value.items():
+                self.offsets.append(KeptOffset(file, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset))
 
     def impossible(self, ends: Mapping[tuple[str, int], int], *, is_open: bool) -> Iterator[Finding]:
         """Yield the offsets that a queue can't have: negative ones, and those after its end.
@@ -120,8 +95,3 @@ class ConfigFiles:
                 place = kept.topic, kept.queue_id, kept.offset
                 found = f"{kept.offset}, of {kept.who}"
                 yield Finding(FindingKind.CONFIG_OFFSET, kept.file, *place, expected=expected, found=found)
-
-
-def _see_nothing(value: JsonObject, file: str) -> None:
-    """Take any JSON object: what is in it is for the readers of that file."""
-    del value, file

@@ -6,25 +6,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.answers.config_notes import config_or_note
 from store_core.answers.lagging.group_kind import GroupKind, is_system_group, kind_of
 from store_core.answers.lagging.queue_lag import AskedGroup, AskedQueue
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.config_paths import (
     CONFIG_DIRECTORY,
-    CONSUMER_OFFSET_FILE,
-    LMQ_CONSUMER_OFFSET_FILE,
-    REQUEST_MODE_FILE,
-    SUBSCRIPTION_GROUP_FILE,
 )
 from store_core.format.near_name import did_you_mean
+from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
 from store_core.store.put.put_checks import RETRY_PREFIX
-from store_core.views.committed_offsets import (
-    decode_broadcast,
-    decode_light,
-    decode_offsets,
-)
-from store_core.views.config_table import find_config
 from store_core.views.queue_listing import TopicFilter, list_queues
 
 if TYPE_CHECKING:
@@ -32,10 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.lagging.lag_options import LagOptions
-    from store_core.broker.config_fields import ConfigFields
-    from store_core.views.committed_offsets import Committed
+    from store_core.snapshot.config_tables import Committed, ConsumerOffsets
 
-__all__ = ["BrokerGroups", "asked_queues", "popped_groups"]
+__all__ = ["BrokerGroups", "asked_queues"]
 
 _DATABASES: Final = ("consumerOffsets", "metadata")
 """Directories with a RocksDB that a broker of 5.x may keep its configuration in."""
@@ -78,53 +67,31 @@ class BrokerGroups(NamedTuple):
         CorruptRecordError
             If a file and its backup are broken.
         """
-        plain, light = (
-            find_config(root, name, _Offsets.of) for name in (CONSUMER_OFFSET_FILE, LMQ_CONSUMER_OFFSET_FILE)
-        )
+        config = Config(root)
+        plain, light = config.read(CONSUMER_OFFSETS), config.read(LIGHT_OFFSETS)
         found = [each for each in (plain, light) if each is not None]
         if not found:
             raise _no_offsets(root)
-        newest = max((each.value for each in found), key=lambda each: each.timestamp)
+        newest = max((each.value for each in found), key=_written_at)
         backups = (note for each in found for note in each.notes)
-        configured, group_notes = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _group_names, "which groups there are")
-        popped, mode_notes = config_or_note(root, REQUEST_MODE_FILE, popped_groups, "which groups pop")
+        configured, group_notes = config.known(SUBSCRIPTION_GROUPS, "which groups there are")
+        popped, mode_notes = config.known(REQUEST_MODES, "which groups pop")
         return cls(
             (*newest.committed, *(light.value.light if light is not None else ())),
             tuple(newest.broadcast),
             frozenset(configured or ()),
-            frozenset(popped or ()),
+            popped or frozenset(),
             tuple(root / each.file for each in found),
             (*backups, *_notes(root, [each.value for each in found], newest), *group_notes, *mode_notes),
         )
 
 
-class _Offsets(NamedTuple):
-    """The committed offsets of one file, and the time of its data version, which 4.x lacks."""
-
-    file: str
-    timestamp: int
-    committed: list[Committed]
-    broadcast: list[Committed]
-    light: list[Committed]
-
-    @classmethod
-    def of(cls, fields: ConfigFields) -> _Offsets:
-        timestamp = fields.object("dataVersion").integer("timestamp")
-        return cls(fields.file, timestamp, decode_offsets(fields), decode_broadcast(fields), decode_light(fields))
+def _written_at(offsets: ConsumerOffsets) -> int:
+    """Return the time of a file's data version, which 4.x lacks."""
+    return 0 if offsets.version is None else offsets.version.timestamp
 
 
-def _group_names(fields: ConfigFields) -> list[str]:
-    return [name for name, _ in fields.table("subscriptionGroupTable").objects()]
-
-
-def popped_groups(fields: ConfigFields) -> list[tuple[str, str]]:
-    """Return topics and groups of 5.x's ``MessageRequestModeManager`` whose mode is POP."""
-    topics = fields.object("messageRequestModeMap").objects()
-    modes = ((topic, group, mode) for topic, groups in topics for group, mode in groups.objects())
-    return [(topic, group) for topic, group, mode in modes if mode.text("mode", "") == "POP"]
-
-
-def _notes(root: Path, found: list[_Offsets], newest: _Offsets) -> Iterable[str]:
+def _notes(root: Path, found: list[ConsumerOffsets], newest: ConsumerOffsets) -> Iterable[str]:
     others = [each for each in found if each is not newest and each.committed]
     for each in others:
         yield f"{each.file} is older than {newest.file}: of ordinary queues, its offsets are not used"
@@ -142,10 +109,10 @@ def _no_offsets(root: Path) -> Exception:
     if database is not None:
         return UnsupportedStoreError(
             f"committed offsets are in the RocksDB {database}, which is not read. RocketMQ's mqadmin "
-            f"rocksDBConfigToJson prints them as JSON; save that as {directory / CONSUMER_OFFSET_FILE} in a copy"
+            f"rocksDBConfigToJson prints them as JSON; save that as {directory / CONSUMER_OFFSETS.name} in a copy"
         )
     return StoreNotFoundError(
-        f"{directory / CONSUMER_OFFSET_FILE} is missing or empty, and so is its .bak: expected what groups have "
+        f"{directory / CONSUMER_OFFSETS.name} is missing or empty, and so is its .bak: expected what groups have "
         f"committed. Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has "
         f"served has none, and broadcasting consumers keep their offsets themselves"
     )

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.config_notes import config_or_note
-from store_core.answers.life.config_offsets import consumer_offsets
 from store_core.answers.life.provenance import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, ORIGIN_MESSAGE_ID
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transaction_rows import with_ms
-from store_core.files.config_paths import SUBSCRIPTION_GROUP_FILE
 from store_core.format.property_string import RETRY_TOPIC
 from store_core.format.record.host import is_message_id, position_of_message_id
+from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, Config
 from store_core.store.put.put_checks import RETRY_PREFIX
 from store_core.store.read.stored_topics import stored_topics
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from store_core.broker.config_fields import ConfigFields
 
 __all__ = [
     "DEAD_LETTER_COLUMNS",
@@ -43,8 +40,9 @@ def known_groups(root: Path) -> frozenset[str]:
     root : Path
         The store's root; a file that is broken is left out.
     """
-    configured, _ = config_or_note(root, SUBSCRIPTION_GROUP_FILE, _names, "which groups there are")
-    offsets, _ = consumer_offsets(root)
+    config = Config(root)
+    configured, _ = config.known(SUBSCRIPTION_GROUPS, "which groups there are")
+    offsets, _ = config.known(CONSUMER_OFFSETS, "what groups have consumed")
     topics = stored_topics((root,))
     of_topics = {
         topic.removeprefix(prefix)
@@ -52,11 +50,7 @@ def known_groups(root: Path) -> frozenset[str]:
         for topic in topics
         if topic.startswith(prefix)
     }
-    return frozenset({*(configured or ()), *(group for _, group in offsets or ()), *of_topics})
-
-
-def _names(fields: ConfigFields) -> list[str]:
-    return [name for name, _ in fields.table("subscriptionGroupTable").objects()]
+    return frozenset({*(configured or ()), *(group for _, group in (offsets.by_group if offsets else ())), *of_topics})
 
 
 DEAD_LETTER_PATTERN: Final = "%DLQ%.*"

@@ -13,16 +13,34 @@ import pyarrow.compute as pc
 
 from store_core.answers.life.delay_rows import integers_in
 from store_core.format.releases.release import RELEASE_RULES
+from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.views.timer_cancels import cancel_key
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
+    from store_core.format.releases.release import Release
     from store_core.format.releases.release_rules import ReleaseRules
 
-__all__ = ["DelayState", "LevelRules", "TimerRules", "cancelled_by_others", "level_states", "timer_states"]
+__all__ = [
+    "DelayState",
+    "LevelRules",
+    "TimerRules",
+    "cancelled_by_others",
+    "delay_levels",
+    "level_states",
+    "timer_states",
+]
+
+
+def delay_levels(broker_config: str | os.PathLike[str] | None, release: Release) -> tuple[int, ...]:
+    """Return the delay of each level, ms: as a broker's file sets ``messageDelayLevel``, or the usual ones."""
+    if broker_config is None:
+        return MessageStoreConfig(release=release).delay_levels
+    return MessageStoreConfig.from_properties(broker_config, release=release).delay_levels
 
 
 class DelayState(StrEnum):

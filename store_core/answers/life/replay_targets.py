@@ -6,18 +6,15 @@ from __future__ import annotations
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.config_notes import config_or_note
-from store_core.broker.topic_config import TopicConfig
 from store_core.broker.topic_kind import TopicKind, kind_of_topic, send_refusal
 from store_core.errors import InvalidOptionError
-from store_core.files.config_paths import TOPICS_FILE
 from store_core.queue.queue_path import refusal_of
+from store_core.snapshot.config import TOPICS, Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from store_core.broker.config_fields import ConfigFields
     from store_core.format.releases.release import Release
 
 __all__ = ["TargetQueues", "check_targets", "is_kept_by_broker"]
@@ -93,12 +90,6 @@ def check_targets(topics: Iterable[str], queues: TargetQueues, release: Release)
 
 def _configured_queues(root: Path) -> dict[str, int]:
     """Return how many queues producers use of each topic that a store's ``config/topics.json`` has."""
-    found, _ = config_or_note(root, TOPICS_FILE, _write_queues, "how many queues topics have")
-    return found or {}
-
-
-def _write_queues(fields: ConfigFields) -> dict[str, int]:
-    usual = TopicConfig(topic_name="").write_queue_nums
-    table = fields.table("topicConfigTable").objects()
-    numbers = {name: topic.integer("writeQueueNums", usual) for name, topic in table}
-    return {str(name): min(number, _MOST_QUEUES) for name, number in numbers.items() if number > 0}
+    found, _ = Config(root).known(TOPICS, "how many queues topics have")
+    numbers = {name: topic.write_queue_nums for name, topic in (found or {}).items()}
+    return {name: min(number, _MOST_QUEUES) for name, number in numbers.items() if number > 0}

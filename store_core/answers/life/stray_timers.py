@@ -12,7 +12,7 @@ from store_core.files.local_listing import segments_in
 from store_core.files.segment_source import open_segment
 from store_core.format.record.delayed import TIMER_TOPIC
 from store_core.queue.timer.timer_log import timer_units
-from store_core.views.timers import timer_check
+from store_core.snapshot.config import Config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def stray_timers(root: Path, segments: Sequence[Segment], release: str) -> Stray
     directory = root / _DIRECTORY
     if not segments or segments[0].entries is not None or not directory.is_dir():
         return None
-    read_until, _ = timer_check(root)
+    read_until = Config(root).timer_check.read_until
     wanted: dict[int, list[tuple[int, str, int]]] = {}
     looked_at = 0
     for file in segments_in(directory, []):

@@ -13,10 +13,11 @@ from store_core.broker.pull_checks import PullChecks
 from store_core.broker.pull_message_processor import PullMessageProcessor
 from store_core.broker.pull_request import PullMessageRequest, PullSysFlag
 from store_core.broker.pull_request_hold_service import PullRequestHoldService
-from store_core.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
-from store_core.broker.topic_config import TopicConfig, TopicConfigManager
+from store_core.broker.subscription_group import SubscriptionGroupManager
+from store_core.broker.topic_config import TopicConfigManager
 from store_core.files.file_system import OsFileSystem
 from store_core.format.append_result import PutMessageStatus
+from store_core.snapshot.config_tables import SubscriptionGroupConfig, TopicConfig
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult

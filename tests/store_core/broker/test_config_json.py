@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.broker.config_json import JsonObject, JsonValue, parse_config, write_config
+from store_core.broker.config_file import write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.releases.release import rules_of
+from store_core.snapshot.config_json import JsonObject, JsonValue, parse_config
 
 _FILE = "consumerOffset.json"
 

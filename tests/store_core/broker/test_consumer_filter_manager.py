@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.broker.bloom_filter import BloomFilter
-from store_core.broker.config_json import write_config
+from store_core.broker.config_file import write_config
 from store_core.broker.consumer_filter import calculate_bit_map
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
 from store_core.broker.consumer_group import RegisteredSubscription

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.broker.delay_offset import DelayOffsetTable
-from store_core.broker.versioned_config import DataVersion
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES
+from store_core.snapshot.config_tables import DataVersion
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
 

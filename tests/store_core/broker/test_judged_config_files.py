@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.answers.lagging.asked_queues import popped_groups
-from store_core.broker.config_fields import ConfigFields
-from store_core.broker.config_json import parse_config
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.broker.delay_offset import DelayOffsetTable
@@ -20,13 +17,14 @@ from store_core.broker.subscription_group import SubscriptionGroupManager
 from store_core.broker.topic_config import TopicConfigManager
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.releases.release import RELEASES, rules_of
-from store_core.views.committed_offsets import decode_light
+from store_core.snapshot.config import LIGHT_OFFSETS, REQUEST_MODES
+from store_core.snapshot.config_json import ConfigFields, parse_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store_core.broker.config_json import JsonObject
     from store_core.format.releases.release import Release
+    from store_core.snapshot.config_json import JsonObject
 
 _CASES: Final = Path(__file__).parents[2] / "golden" / "answers" / "config_files.jsonl.xz"
 
@@ -87,12 +85,13 @@ def filters(value: JsonObject, release: Release) -> object:
     return "read"
 
 
-def modes(value: JsonObject, _release: Release) -> object:
-    return sorted(map(list, popped_groups(ConfigFields(value, "file"))))
+def modes(value: JsonObject, release: Release) -> object:
+    return sorted(map(list, REQUEST_MODES.decode(ConfigFields(value, "file"), rules_of(release))))
 
 
-def light_offsets(value: JsonObject, _release: Release) -> object:
-    return sorted([one.topic, one.group, one.offset] for one in decode_light(ConfigFields(value, "file")))
+def light_offsets(value: JsonObject, release: Release) -> object:
+    found = LIGHT_OFFSETS.decode(ConfigFields(value, "file"), rules_of(release))
+    return sorted([one.topic, one.group, one.offset] for one in found.light)
 
 
 def texts(table: dict[int, int]) -> dict[str, int]:

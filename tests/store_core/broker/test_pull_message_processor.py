@@ -12,7 +12,7 @@ import pytest
 from store_core.broker.expression_message_filter import ExpressionMessageFilter
 from store_core.broker.pull_request import PullSysFlag
 from store_core.broker.response_code import ForbiddenType, ResponseCode
-from store_core.broker.topic_config import Permission
+from store_core.snapshot.config_tables import Permission
 from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.broker.config_json import write_config
-from store_core.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
+from store_core.broker.config_file import encode_members, write_config
+from store_core.broker.subscription_group import SubscriptionGroupManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES
+from store_core.snapshot.config_tables import GROUP_MEMBERS, SubscriptionGroupConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
 
@@ -60,7 +61,7 @@ def test_golden_files_are_written_as_they_were_read(name: str, golden: Callable[
 
 def test_a_group_has_rocketmq_s_defaults(groups: SubscriptionGroupManager) -> None:
     load(groups, '{"subscriptionGroupTable":{"billing":{}}}')
-    text = write_config(known(groups, "billing").encode("5.3"))
+    text = write_config(encode_members(known(groups, "billing"), GROUP_MEMBERS))
 
     assert SubscriptionGroupConfig(group_name="billing") == known(groups, "billing")
     assert '"consumeTimeoutMinute":15' in text

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.broker.config_json import write_config
-from store_core.broker.topic_config import Permission, TopicConfig, TopicConfigManager
+from store_core.broker.config_file import write_config
+from store_core.broker.topic_config import TopicConfigManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES
+from store_core.snapshot.config_tables import Permission, TopicConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
 

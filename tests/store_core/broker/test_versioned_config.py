@@ -18,7 +18,7 @@ from tests.store_core.fakes import FakeClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.broker.versioned_config import VersionedConfigManager
+    from store_core.broker.config_file import VersionedConfigManager
 
 MANAGERS = [
     (ConsumerOffsetManager, '"offsetTable":{"orders@billing":{0:5}}'),

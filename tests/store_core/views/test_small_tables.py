@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import CorruptRecordError, StoreAccessError, StoreNotFoundError, UnsafeSizeError
-from store_core.views import config_table
+from store_core.snapshot import config
 from tests.store_core.views.asking import refusal, refusal_if_any, rows
 from tests.viewed_store import write_config
 
@@ -77,7 +77,7 @@ def test_something_else_in_a_files_place_is_named_and_never_waited_for(view: str
 def test_a_file_that_is_too_large_is_not_read(
     view: str, name: str, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(config_table, "_LARGEST", 10)
+    monkeypatch.setattr(config, "_LARGEST", 10)
     error = refusal(store, view)
 
     assert isinstance(error, UnsafeSizeError)
