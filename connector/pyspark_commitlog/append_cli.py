@@ -142,10 +142,10 @@ def _check_paths(options: argparse.Namespace, source: AppendSource, writes: Writ
     check_report("--report", options.report)
     if source.format == "store":
         from pyspark_commitlog.options import CommitLogOptions
-        from store_core.files.store_path import list_segments
+        from store_core.snapshot.log import Log
 
         asked = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
-        list_segments(asked.read.located(asked.paths), reads_entries=True, storage=asked.read.storage)
+        Log.of(asked.read.located(asked.paths), reads_entries=True, storage=asked.read.storage)
     else:
         check_source(f"--{source.format}", source.path)
     if not writes.dry_run:

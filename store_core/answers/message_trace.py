@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.life.delay_states import delay_levels
-from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.trace_report import TraceFacts, TraceReport
@@ -29,6 +28,7 @@ from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFo
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
 from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, Config
+from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_paths, told
 from store_core.store.read.one_message import meanings_of
 from store_core.store.read.option_values import ReadMode
@@ -145,7 +145,7 @@ class _Tracing:
         rows, notes = self._records(what)
         halves = [row for row in rows if kind_of(row) is StepKind.HALF]
         rows += self._operations(halves) if halves else []
-        extent = LogExtent.of(self.paths)
+        extent = Log.for_reading(self.paths)
         messages = [_Message(key, those, broker) for key, those in _by_message(rows)]
         facts = TraceFacts(
             store=str(self.root),
@@ -179,7 +179,7 @@ class _Tracing:
                     rows = next(those for _, those in _by_message(rows) if any(row["msg_id"] == asked for row in those))
             if rows:
                 return rows, notes
-        missing = LogExtent.of(self.paths).missing_bytes
+        missing = Log.for_reading(self.paths).missing_bytes
         where = f"; {missing:,} bytes of its log are missing, where one may have been" if missing else ""
         raise StoreNotFoundError(f"{self.root} has no message with the key, id or position {what!r}{where}")
 

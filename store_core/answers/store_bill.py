@@ -14,10 +14,10 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.scanning.message_scan import MessageScan
 from store_core.answers.scanning.top_rows import top_rows, uncertain_note
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
-from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.store_path import list_segments, store_roots, usual_size
+from store_core.files.store_path import store_roots
 from store_core.format.utc_day import iso_day
 from store_core.snapshot.config import TOPICS, Config
+from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 
@@ -68,10 +68,9 @@ class BillJob(MessageScan[BillSums, BillReport]):
 
     def report(self, found: BillSums, counts: ScanCounts) -> BillReport:
         """Make the report."""
-        segments = list_segments(self._paths, reads_entries=True, storage=NO_SETTINGS).segments
-        size = usual_size(segments)
+        log = Log.for_reading(self._paths)
         configured, notes = _configured_topics(self._paths)
-        topics = _Topics(found, counts.bytes, size, configured)
+        topics = _Topics(found, counts.bytes, log.usual_size, configured)
         tables = {name: top_rows(getattr(found, name), self._top, _SUMMED) for name in ("queues", "tags", "producers")}
         tables |= {"topics": topics.rows(self._top), "kinds": topics.kinds(), "days": _days(found.days, self._top)}
         for row in (row for rows in tables.values() for row in rows):
@@ -81,9 +80,9 @@ class BillJob(MessageScan[BillSums, BillReport]):
             messages=counts.messages,
             bytes=counts.bytes,
             dead_bytes=sum(row["bytes"] for row in tables["kinds"] if row["is_dead"]),
-            segments=len(segments),
-            segment_size=size,
-            file_bytes=sum(each.size for each in segments),
+            segments=len(log.segments),
+            segment_size=log.usual_size,
+            file_bytes=sum(each.size for each in log.segments),
             damaged_ranges=counts.damaged_ranges,
             damaged_bytes=counts.damaged_bytes,
             notes=(*self.notes, *notes, *_uncertain(found)),

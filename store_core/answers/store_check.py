@@ -31,11 +31,12 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import absolute_path_of, list_segments, path_of
+from store_core.files.store_path import absolute_path_of, path_of
 from store_core.format.counted import counted
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
+from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_store, told
 from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
@@ -330,7 +331,7 @@ class _Check:
         tally.add_all(config.findings)
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
         tally.add_all(config.impossible(ends, is_open=is_open))
-        stray = None if is_open else stray_timers(store, list_segments(store).segments, rules.release)
+        stray = None if is_open else stray_timers(store, Log.of(store).segments, rules.release)
         if stray is not None:
             tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
         reach = self._reach(compared, bounds, index, tally)
@@ -404,7 +405,7 @@ class _Check:
 
     def _holes(self) -> frozenset[int]:
         """Return where segments end before the next one begins."""
-        segments = list_segments(self.plan.store).segments
+        segments = Log.of(self.plan.store).segments
         return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
 
     def _reach(self, compared: RebuildReport, bounds: LogBounds, index: LoadedIndex, tally: Tally) -> LogReach | None:
@@ -442,7 +443,7 @@ class _Check:
     def _lost(self, compared: RebuildReport) -> LostBytes:
         """Return what is lost of the log: damaged ranges, and missing segments."""
         ranges = [lost[:2] for outcome in compared.outcomes for lost in outcome.lost]
-        segments = list_segments(self.plan.store).segments
+        segments = Log.of(self.plan.store).segments
         return LostBytes(segments, [np.array(ranges, np.int64).tobytes()])
 
     def _add_index(self, index: LoadedIndex, judged: JudgedLog, bounds: LogBounds, tally: Tally) -> None:

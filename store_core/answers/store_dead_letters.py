@@ -16,7 +16,6 @@ from store_core.answers.life.dead_letter_rows import (
     origin_of,
     origin_offset,
 )
-from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.record_look_up import RecordLookUp
@@ -28,6 +27,7 @@ from store_core.format.near_name import did_you_mean, known_names
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.table_time import table_time
 from store_core.snapshot.config import SUBSCRIPTION_GROUPS, Config
+from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.views.store_root import root_of
@@ -109,7 +109,7 @@ def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptio
     """Tell which messages consumers gave up, on an engine; see `dead_letters`."""
     chosen = options or DeadLettersOptions()
     check_least(0, most_rows=chosen.most_rows)
-    root, extent = root_of(paths), LogExtent.of(paths)
+    root, extent = root_of(paths), Log.for_reading(paths)
     topics: dict[str, Any] = {"topics_pattern": DEAD_LETTER_PATTERN}
     if chosen.group:
         topics = {"topic": tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in chosen.group)}

@@ -23,7 +23,6 @@ from store_core.answers.life.delay_states import (
     level_states,
     timer_states,
 )
-from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.stray_timers import stray_timers
@@ -36,6 +35,7 @@ from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.format.table_time import table_time
 from store_core.snapshot.config import DELAY_OFFSETS, Config
+from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_paths, told
 from store_core.store.least_value import check_least
 from store_core.store.read.last_rows import last_rows
@@ -161,7 +161,7 @@ def delays_by(
         "timer": timer_states(found.tables["timers"], timers),
     }
     notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), chosen.release)
-    extent = LogExtent.of(paths)
+    extent = Log.for_reading(paths)
     missing_bytes, stray = extent.missing_bytes, stray_timers(root, extent.segments, chosen.release)
     notes += () if stray is None else (stray.note,)
     return _Made(root, chosen, rules, known, judged, (*found.notes, *notes), missing_bytes).report()

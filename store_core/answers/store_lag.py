@@ -16,12 +16,12 @@ from store_core.answers.lagging.lag_report import LagFacts, LagReport
 from store_core.answers.lagging.lag_rows import WRONG_STATES, group_rows, largest_first, queue_row, summed_rows
 from store_core.answers.lagging.queue_lag import NO_OFFSET, AskedQueue, queue_lags
 from store_core.answers.lagging.unconsumed import unconsumed
-from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.local_engine import local_engine
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
 from store_core.format.iso_time import iso_time
+from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_paths
 from store_core.store.read.read_plan import log_end_at
 from store_core.store.read.record_times import RecordTimes
@@ -177,7 +177,7 @@ class LagJob:
             messages=sum(row.messages or 0 for row in rows),
             bytes=sum(row.size or 0 for row in rows),
             newer_messages=sum(row.newer for row in rows),
-            missing_bytes=LogExtent(self.segments).missing_bytes,
+            missing_bytes=Log(self.segments).missing_bytes,
             **{state: states.count(state) for state in (*WRONG_STATES, NO_OFFSET)},
             notes=(*self.groups.notes, *self._notes(rows, groups)),
         )

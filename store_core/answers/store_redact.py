@@ -19,7 +19,7 @@ from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
-from store_core.files.store_path import check_plain, list_segments
+from store_core.snapshot.log import Log, check_plain
 from store_core.store.configured_store import configured_store
 from store_core.store.new_directory import NewDirectory, named_places, places_beside
 from store_core.store.read.option_values import ReadMode
@@ -56,7 +56,7 @@ def redact_by(
     check_is_no_url(Path(store))
     root = store if isinstance(store, ConfiguredRoot) else Path(store).resolve()
     check_is_root(root, OsFileSystem())
-    list_segments(root, reads_entries=True, compressed="refused")  # refuses before it copies
+    Log.of(root, reads_entries=True, compressed="refused")  # refuses before it copies
     _check_unlocked(root)
     with NewDirectory(*places_beside(Path(into), "redact", str(root))) as copy, named_places(copy, root):
         copy_store(root, copy.work)

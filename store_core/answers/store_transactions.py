@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.log_extent import LogExtent
 from store_core.answers.life.message_read import read_of
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.life.queue_presence import QueuedRecord, absent_records
@@ -36,6 +35,7 @@ from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.table_time import table_time
 from store_core.snapshot.config import CONSUMER_OFFSETS, Config
+from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.store.read.store_time import check_calendar_time
@@ -148,7 +148,7 @@ def transactions_by(
     }
     found = engine.run(ReadJob(paths, reads))
     at = (clock or SystemClock()).now_ms() if chosen.at is None else chosen.at
-    return _Judged(root, LogExtent.of(paths), found, chosen, at, asked_next).report()
+    return _Judged(root, Log.for_reading(paths), found, chosen, at, asked_next).report()
 
 
 def _asked_next(root: Path) -> tuple[int, tuple[str, ...]]:
@@ -177,7 +177,7 @@ class _Judged:
     def __init__(  # noqa: PLR0913 -- all that is known
         self,
         root: Path,
-        log: LogExtent,
+        log: Log,
         found: FoundRows,
         options: TransactionsOptions,
         at: int,
@@ -219,12 +219,11 @@ class _Judged:
     def _evidence(self, absent: Collection[int]) -> Evidence:
         halves = self._found.tables["halves"]
         queued = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))["queue_offset"]
-        holes = self._log.holes()
         damage = [(begin, begin + size) for begin, size in self._damage]
         return Evidence(
             absent,
             self._asked_next,
-            sorted([*holes, *damage]),
+            sorted([*self._log.missing, *damage]),
             self._log.begin,
             pc.min(queued).as_py(),
         )

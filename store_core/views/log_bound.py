@@ -12,8 +12,8 @@ from store_core.files.local_listing import segments_in
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import open_picks
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import layout_problems
 from store_core.format.record.framing import check_frame
+from store_core.snapshot.log import Log
 from store_core.store.read.found_end import find_end
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def bounding_segments(root: Path, segments: Sequence[Segment]) -> tuple[Segment,
     """
     if not segments or isinstance(root, UrlPath) or not segments[-1].is_plain:
         return ()
-    return () if layout_problems(segments) or is_lock_held(root) else tuple(segments)
+    return () if Log(tuple(segments)).problems or is_lock_held(root) else tuple(segments)
 
 
 class LogBound:

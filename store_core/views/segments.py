@@ -11,11 +11,11 @@ import numpy as np
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import open_pages, open_segment
-from store_core.files.store_path import layout_problems, list_segments
 from store_core.format.columnar.lockstep import scan
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
+from store_core.snapshot.log import Log
 from store_core.store.read.found_end import segment_end
 from store_core.store.read.segment_start import load_first_frame
 from store_core.views.view_part import name_text, row_batches, timestamps
@@ -119,11 +119,11 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
     StoreNotFoundError
         If there is no segment.
     """
-    segments = list_segments(paths, reads_entries=True, compressed="read").segments
-    for problem in layout_problems(segments):
+    log = Log.of(paths, reads_entries=True, compressed="read")
+    for problem in log.problems:
         _log.warning("%s", problem.problem)
     is_walked = options.asks_for(*_WALKED)
-    segments = tuple(each for each in segments if options.log_end is None or each.start_offset < options.log_end)
+    segments = tuple(each for each in log.segments if options.log_end is None or each.start_offset < options.log_end)
     last = _last_segment(segments, options.read) if segments and (is_walked or options.asks_for("is_last")) else ""
     size = 1 if is_walked else _LISTED
     wanted = [segment for segment in segments if _is_wanted(segment, options.read)]

@@ -16,7 +16,8 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import single_file
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, is_root
-from store_core.files.store_path import list_segments, places_of
+from store_core.files.store_path import places_of
+from store_core.snapshot.log import Log
 
 if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
@@ -115,7 +116,7 @@ def whole_log(root: Path, paths: StorePaths, *, compressed: bool = False) -> tup
     """
     try:
         is_there = any(map(Path.is_dir, log_directories(root))) or any(dledger_logs(root, OsFileSystem()))
-        return list_segments(
+        return Log.of(
             root if is_there else paths, reads_entries=True, compressed="read" if compressed else "left out"
         ).segments
     except StoreNotFoundError:

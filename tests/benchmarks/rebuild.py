@@ -175,7 +175,7 @@ def _anonymous() -> int:
 
 def _measure_memory(log: Path) -> None:
     """Read a whole segment as one task does, and drop the result."""
-    from store_core.files.store_path import list_segments  # noqa: PLC0415 -- measured from here on
+    from store_core.snapshot.log import Log  # noqa: PLC0415 -- measured from here on
     from store_core.store.rebuild.job import RebuildJob  # noqa: PLC0415
     from store_core.store.rebuild.segment_part import SegmentPart  # noqa: PLC0415
 
@@ -189,7 +189,7 @@ def _measure_memory(log: Path) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    (segment,) = list_segments(str(log)).segments
+    (segment,) = Log.of(str(log)).segments
     rules = RebuildRules(MessageStoreConfig().queue_rules(), has_index=True)
     for _ in RebuildJob((SegmentPart(segment, 0, segment.size),), rules, log, log / "none", 4).run(0):
         pass

@@ -22,7 +22,7 @@ from store_core.answers.life.replay_rows import copied_batch, undelivered
 from store_core.errors import StoreError
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.store_path import list_segments
+from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def is_small(source: AppendSource) -> bool:
     read = CommitLogOptions.from_spark({**source.read_options, "path": source.path})
     if read.times is not None or any(parse_url(path, NO_SETTINGS) for path in read.paths):
         return False  # only a session has a time zone
-    listing = list_segments(read.read.configured(read.paths), reads_entries=True, storage=NO_SETTINGS)
+    listing = Log.of(read.read.configured(read.paths), reads_entries=True, storage=NO_SETTINGS)
     return sum(segment.size for segment in listing.segments) <= _SMALL["store"]
 
 

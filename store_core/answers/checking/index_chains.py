@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.store_path import list_segments
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_slots import IndexSlots
+from store_core.snapshot.log import Log
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.record_times import RecordTimes
 
@@ -154,7 +154,7 @@ class ChainJob:
 
     def _with_header(self, check: ChainCheck, header: IndexHeader, begin: int, end: int) -> ChainCheck:
         """Add how a header differs from its first and last entry, by the record of each if that can be read."""
-        times = RecordTimes(list_segments(self.store).segments)
+        times = RecordTimes(Log.of(self.store).segments)
         problems = []
         if header.begin_physical_offset != begin:
             problems.append(

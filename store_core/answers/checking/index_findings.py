@@ -12,8 +12,8 @@ import numpy as np
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.answers.checking.left_entries import judge_entries
 from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.files.store_path import list_segments
 from store_core.format.counted import agreeing, counted
+from store_core.snapshot.log import Log
 from store_core.store.rebuild.index_compare import IndexDifference
 from store_core.store.rebuild.unit_verdicts import UnitVerdict
 
@@ -79,7 +79,7 @@ class IndexFindings:
             tally.notes.append(f"the index has {repeated} entries twice, as after a crash; they do no harm")
         strays, far = self._strays()
         missing, extra, wrong = self._first("missing"), [*self._first("extra"), *strays], self._first("hash")
-        segments = list_segments(self.store).segments
+        segments = Log.of(self.store).segments
         judged = judge_entries(self.index, missing, [*extra, *wrong, *far], segments)
         left = [each for each in judged.left if each not in far]
         if left or judged.unput:

@@ -9,7 +9,7 @@ from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.errors import SegmentLayoutError
 from store_core.files.configured_root import log_directories
 from store_core.files.segment_listing import list_for_loading
-from store_core.files.store_path import list_segments, usual_size
+from store_core.snapshot.log import Log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,15 +32,15 @@ def add_loading(store: Path, release: str, file_system: FileSystem, tally: Tally
     tally : Tally
         Also gets notes on what is passed over without harm.
     """
-    segments = list_segments(store).segments
+    log = Log.of(store)
     directories = log_directories(store)
     directory = ", ".join(map(str, directories))
     try:
-        loaded = list_for_loading(directories, usual_size(segments), file_system, release)
+        loaded = list_for_loading(directories, log.usual_size, file_system, release)
     except SegmentLayoutError as error:
         tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found=str(error))])
         return
-    if {each.path for each in segments} <= set(map(str, loaded.paths)):
+    if {each.path for each in log.segments} <= set(map(str, loaded.paths)):
         tally.notes += loaded.notes
     else:
         tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found="; ".join(loaded.notes))])

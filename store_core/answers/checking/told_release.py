@@ -23,7 +23,6 @@ from store_core.errors import StoreError
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import COMMIT_LOG
-from store_core.files.store_path import list_segments
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
 from store_core.format.properties import PROPERTY_CRC, TAGS, decode_text, parse_properties
@@ -34,6 +33,7 @@ from store_core.queue.index.index_build import INDEX_DTYPE
 from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
 from store_core.snapshot.index import Index, KeyFile
+from store_core.snapshot.log import Log
 from store_core.store.read.record_times import RecordTimes
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 
@@ -253,7 +253,7 @@ def _has(release: Release, feature: str) -> bool:
 def _evidence(store: Path) -> Iterator[_Evidence]:
     segments: Sequence[Segment] = ()
     with suppress(OSError, StoreError):
-        segments = list_segments(store).segments
+        segments = Log.of(store).segments
     names = set(names_in(store, _FILES))
     with suppress(OSError, StoreError, ValueError):
         yield from _of_tags(store, segments)

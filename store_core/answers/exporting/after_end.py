@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import layout_problems, store_roots
+from store_core.files.store_path import store_roots
+from store_core.snapshot.log import Log
 from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.found_end import find_end
 
@@ -38,7 +39,7 @@ def export_notes(store: StorePaths, begin: int, end: LogPosition) -> tuple[str, 
 def _on_gaps(segments: Sequence[Segment], begin: int, end: int) -> tuple[str, ...]:
     """Return notes about the segments that are missing between two offsets: their messages can't be exported."""
     between = [each for each in segments if each.end_offset >= begin and each.start_offset <= end]
-    return tuple(problem.problem for problem in layout_problems(between))
+    return tuple(problem.problem for problem in Log(tuple(between)).problems)
 
 
 def _on_tails(store: StorePaths, segments: Sequence[Segment], end: LogPosition) -> tuple[str, ...]:

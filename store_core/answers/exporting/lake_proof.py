@@ -19,9 +19,9 @@ from store_core.answers.exporting.proof_report import ProofFacts, ProofReport
 from store_core.answers.scanning.message_scan import told_apart
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.store_path import list_segments
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
+from store_core.snapshot.log import Log
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 from store_core.store.read.message_reader import read_range
@@ -190,7 +190,7 @@ class LakeProof:
                 self.target, tuple(files) if self.table is None else (), plan_ranges(store, options).ranges, options
             )
         )
-        kept = {each.start_offset for each in list_segments(store, storage=NO_SETTINGS).segments}
+        kept = {each.start_offset for each in Log.of(store, storage=NO_SETTINGS).segments}
         lake = _totals(proved, is_lake=True) if self.table is None else totals_by_segment(self.table.totals(starts))
         rows = [_compared(each, lake, _totals(proved, is_lake=False), kept) for each in ledger.values()]
         findings = [*self._of_files(proved), *_of_segments(rows), *_of_strangers(lake, ledger), *self._unknown_files()]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from store_core.files.segment_source import open_segment
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import list_segments, store_roots
+from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Chain, Run
 from store_core.format.damage.salvage import Salvage
 from store_core.format.record.record_head import store_timestamp
+from store_core.snapshot.log import Log
 from store_core.store.read.found_end import segment_ends
 
 if TYPE_CHECKING:
@@ -73,15 +74,15 @@ class LogSide:
         Raises
         ------
         StoreError
-            As `store_core.files.store_path.list_segments` raises.
+            As `store_core.snapshot.log.Log.of` raises.
         SegmentVanishedError
             If a broker deleted a segment meanwhile.
         """
-        segments, notes = list_segments(paths, compressed="refused")
-        ends = segment_ends(segments, verify_crc=True)
+        log = Log.of(paths, compressed="refused")
+        ends = segment_ends(log.segments, verify_crc=True)
         roots = store_roots(paths)
         is_live = any(map(is_lock_held, roots))
-        return _side(name, str(roots[0]), segments, ends, is_live=is_live, notes=notes)
+        return _side(name, str(roots[0]), log.segments, ends, is_live=is_live, notes=log.notes)
 
     @property
     def last_segment(self) -> Segment:

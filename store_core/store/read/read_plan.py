@@ -23,15 +23,10 @@ from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.segment_source import open_pages, open_segment, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
-from store_core.files.store_path import (
-    layout_problems,
-    list_segments,
-    located,
-    missing_ranges,
-    usual_size,
-)
+from store_core.files.store_path import located
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
+from store_core.snapshot.log import Log
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note
 from store_core.store.read.found_end import FoundEnd
@@ -107,7 +102,7 @@ def plan_ranges(
     Parameters
     ----------
     paths : path or sequence of paths
-        See `store_core.files.store_path.list_segments`.
+        See `store_core.snapshot.log.Log.of`.
     options : ReadOptions
     costs : LookUpCosts
         When a look-up is used in place of a scan; the rows are the same.
@@ -194,10 +189,10 @@ class _Planner:
         self._options = options
         self._costs = costs
         self._end_as_of = end_as_of
-        listed, notes = list_segments(paths, reads_entries=True, storage=options.storage)
-        self._segments = tuple(segment.copied() for segment in listed) if options.copies_segments else listed
-        self._notes = list(notes)
-        self._usual_size = usual_size(self._segments)
+        found = Log.of(paths, reads_entries=True, storage=options.storage)
+        copied = tuple(segment.copied() for segment in found.segments)
+        self._listed = replace(found, segments=copied) if options.copies_segments else found
+        self._segments, self._notes = self._listed.segments, list(found.notes)
         self._ends: list[SegmentEnd] = []
         self._is_live = False
         self.walked: dict[Segment, Chain] = {}
@@ -216,8 +211,8 @@ class _Planner:
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
         explanation = replace(explanation.for_ranges(ranges), planned=self._traffic.moved)
         _log.info("%s", explanation.line)
-        missing = missing_ranges(self._segments)
-        return ReadPlan(ranges, tuple(self._notes), self._found_end(), self._coverage(), explanation, missing)
+        notes, missing = tuple(self._notes), self._listed.missing
+        return ReadPlan(ranges, notes, self._found_end(), self._coverage(), explanation, missing)
 
     @property
     def mapped(self) -> dict[Segment, Chain]:
@@ -257,7 +252,7 @@ class _Planner:
         _log.warning(text, extra=extra)
 
     def _check_layout(self) -> None:
-        for problem in layout_problems(self._segments):
+        for problem in self._listed.problems:
             if self._options.is_strict:
                 raise problem
             self._note(problem.problem, LEFT_OUT)
@@ -265,7 +260,7 @@ class _Planner:
     def _whole(self, segment: Segment, following: Segment | None) -> ReadRange:
         """Make the range of a whole segment; if too long, it ends where the next begins, so that no row repeats."""
         end = segment.end_offset if following is None else min(segment.end_offset, following.start_offset)
-        is_cut = segment.size < self._usual_size
+        is_cut = segment.size < self._listed.usual_size
         return ReadRange(segment, segment.start_offset, end, data_end=end, is_cut=is_cut)
 
     def _up_to_log_end(self, parts: list[ReadRange]) -> list[ReadRange]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_path import list_segments
 from store_core.snapshot.index import Index
+from store_core.snapshot.log import Log
 from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -103,5 +103,5 @@ class LiveMoment:
         if is_judged.all():
             return is_judged
         # Listed after the units were read, so that the files of their records are among these.
-        last = list_segments(self.store).segments[-1]
+        last = Log.of(self.store).segments[-1]
         return is_judged | (offsets >= last.end_offset)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.store_path import missing_ranges
+from store_core.snapshot.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,7 +97,7 @@ class LostBytes:
     """
 
     def __init__(self, segments: Sequence[Segment], packed: Iterable[bytes] = ()) -> None:
-        listed = np.array(missing_ranges(segments), np.int64).reshape(-1, 2)
+        listed = np.array(Log(tuple(segments)).missing, np.int64).reshape(-1, 2)
         found = [np.frombuffer(each, np.int64).reshape(-1, 2) for each in packed]
         ranges = np.concatenate([listed, *found])
         ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]

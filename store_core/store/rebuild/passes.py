@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import UnsafeSizeError
 from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import sync_directories
-from store_core.files.store_path import layout_problems, list_segments
 from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.snapshot.log import Log
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
@@ -85,8 +85,8 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     UnsafeSizeError
         If there are more queues than `RebuildRules.max_queues`.
     """
-    listing = list_segments(store)
-    problems = tuple(error.problem for error in layout_problems(listing.segments))
+    listing = Log.of(store)
+    problems = tuple(error.problem for error in listing.problems)
     behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
     segments = behind or list(listing.segments[-1:])
     buckets = max(_BUCKETS_A_SLOT * engine.slots, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)

@@ -16,9 +16,10 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
-from store_core.files.store_path import absolute_path_of, list_segments
+from store_core.files.store_path import absolute_path_of
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.snapshot.log import Log
 from store_core.store.config.derived_sizes import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.configured_store import check_log_is_certain, configured_store
@@ -111,7 +112,7 @@ class RebuildPlan:
             check_log_is_certain(store, *given)
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
-        segments = list_segments(store, compressed="refused").segments
+        segments = Log.of(store, compressed="refused").segments
         if not any(map(Path.is_dir, log_directories(store))):
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100

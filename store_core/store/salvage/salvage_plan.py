@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import list_segments, store_roots, usual_size
+from store_core.files.store_path import store_roots
+from store_core.snapshot.log import Log
 from store_core.store.diff.log_side import without_overlap
 from store_core.store.read.found_end import segment_ends
 from store_core.store.read.option_values import ReadMode
@@ -32,9 +33,9 @@ def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str,
     Raises
     ------
     StoreError
-        As `store_core.files.store_path.list_segments` raises.
+        As `store_core.snapshot.log.Log.of` raises.
     """
-    segments = without_overlap(list_segments(paths, compressed="refused")[0])
+    segments = without_overlap(Log.of(paths, compressed="refused").segments)
     plan = plan_ranges(paths, _READ)
     is_live = any(map(is_lock_held, store_roots(paths)))
     ends = {end.segment.path: end for end in segment_ends(segments, verify_crc=True)}
@@ -45,7 +46,7 @@ def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str,
 
 def segment_size(paths: StorePaths) -> int:
     """Return the size of the log's segments, in bytes."""
-    return usual_size(list_segments(paths)[0])
+    return Log.of(paths).usual_size
 
 
 def _part(segment: Segment, read: ReadRange | None, end: SegmentEnd | None, *, is_live: bool) -> SalvagePart:

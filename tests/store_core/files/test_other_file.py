@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from store_core import SegmentLayoutError, StoreError, UnsupportedStoreError, read_messages
 from store_core.files.other_file import refuse_other_file
-from store_core.files.store_path import list_segments
 from store_core.format.layout import CONSUME_QUEUE_UNIT, unit_dtype
+from store_core.snapshot.log import Log
 from tests.golden_stores import UnpackedStore
 from tests.stores_in_memory import in_memory
 from tests.timers import Timer, write_timers
@@ -52,7 +52,7 @@ def timers(tmp_path: Path) -> Path:
 
 def refusal_of(path: object) -> str:
     with pytest.raises(UnsupportedStoreError) as raised:
-        list_segments(str(path))
+        Log.of(str(path))
     return str(raised.value)
 
 
@@ -84,7 +84,7 @@ def test_a_queue_is_named_by_url_too(golden: Golden) -> None:
     topic = queue.parent.parent.name
     for place in (queue.parent, queue):
         with pytest.raises(UnsupportedStoreError, match=f"it is a consume queue of topic '{topic}', queue"):
-            list_segments(f"{url}/{place.relative_to(root)}")
+            Log.of(f"{url}/{place.relative_to(root)}")
     with pytest.raises(UnsupportedStoreError, match="is a file of the key index"):
         read_messages(f"{url}/{next((root / 'index').iterdir()).relative_to(root)}").read_all()
 
@@ -122,7 +122,7 @@ def test_a_segment_is_one_wherever_it_lies(kind: str, place: str, golden: Golden
     for segment in (golden(kind).root / "commitlog").iterdir():
         shutil.copy(segment, directory)
 
-    assert len(list((golden(kind).root / "commitlog").iterdir())) == len(list_segments(directory).segments)
+    assert len(list((golden(kind).root / "commitlog").iterdir())) == len(Log.of(directory).segments)
 
 
 @given(
@@ -143,7 +143,7 @@ def test_zeros_are_an_empty_log_unless_they_lie_among_queues(tmp_path: Path) -> 
     for place in (tmp_path, queue):
         (place / f"{0:020}").write_bytes(bytes(4000))
 
-    assert 1 == len(list_segments(tmp_path / f"{0:020}").segments)
+    assert 1 == len(Log.of(tmp_path / f"{0:020}").segments)
     assert "consume queue of topic 'orders', queue 3" in refusal_of(queue / f"{0:020}")
 
 
@@ -153,4 +153,4 @@ def test_units_that_do_not_follow_each_other_are_no_queue(tmp_path: Path) -> Non
     path = tmp_path / f"{0:020}"
     path.write_bytes(units.tobytes())
 
-    assert 1 == len(list_segments(path).segments)
+    assert 1 == len(Log.of(path).segments)

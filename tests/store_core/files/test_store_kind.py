@@ -11,7 +11,7 @@ import pytest
 from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
-from store_core.files.store_path import list_segments
+from store_core.snapshot.log import Log
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file, ordinary_store
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_no_directory_of_a_dledger_store_is_read(root: Path, below: str) -> None
     add_dledger(root)
 
     with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-        list_segments(root / below)
+        Log.of(root / below)
 
 
 def test_nor_by_a_link_or_among_several_paths(root: Path, tmp_path: Path) -> None:
@@ -83,23 +83,23 @@ def test_nor_by_a_link_or_among_several_paths(root: Path, tmp_path: Path) -> Non
 
     for given in (tmp_path / "link", f"{other},{root / 'commitlog'}", f"file://{root}"):
         with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-            list_segments(given)
+            Log.of(given)
 
 
 def test_a_segment_given_by_its_own_name_is_read_but_not_a_file_of_entries(root: Path) -> None:
     data = add_dledger(root)
     segments = sorted((root / "commitlog").iterdir())
 
-    assert [segment.name for segment in segments] == [found.name for found in list_segments(segments).segments]
+    assert [segment.name for segment in segments] == [found.name for found in Log.of(segments).segments]
     with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-        list_segments(next(data.iterdir()))
+        Log.of(next(data.iterdir()))
 
 
 def test_a_store_beside_a_dledger_store_is_none(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root, tmp_path / "second")
     add_dledger(root)
 
-    assert 3 == len(list_segments(tmp_path / "second" / "commitlog").segments)
+    assert 3 == len(Log.of(tmp_path / "second" / "commitlog").segments)
 
 
 # ---- RocksDB
@@ -175,4 +175,4 @@ def test_tiered_storage_is_noted_for_readers_of_the_log_too(root: Path, use: Sto
 
     (note,) = notes_of(root, use)
     assert "tiered storage" in note
-    assert note in list_segments(root).notes
+    assert note in Log.of(root).notes

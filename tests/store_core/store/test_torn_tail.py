@@ -10,9 +10,9 @@ import pytest
 from store_core import ReadOptions, plan_ranges, read_messages, read_range
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import LOCK_FILE, StoreLock
-from store_core.files.store_path import list_segments
 from store_core.format.columns import COLUMNS
 from store_core.format.record.scan import StopReason
+from store_core.snapshot.log import Log
 from store_core.store.read.coverage import Check
 from store_core.store.read.found_end import FoundEnd, find_end
 from tests.builders import BLANK_SIZE, BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record, blank_record
@@ -95,7 +95,7 @@ def in_parts(root: Path, **options: Any) -> list[tuple[int, bytes | None]]:  # n
 
 def test_the_end_is_one_past_the_last_sound_record(log: LogBuilder, torn: Record, tmp_path: Path) -> None:
     root = closed(log, tmp_path, preallocated=2)
-    found = find_end(list_segments(root).segments)
+    found = find_end(Log.of(root).segments)
     (tail,) = found.tails
 
     assert found.end_offset == torn.physical_offset
@@ -108,14 +108,14 @@ def test_the_end_is_one_past_the_last_sound_record(log: LogBuilder, torn: Record
 def test_files_made_ahead_and_blank_records_do_not_move_the_end(log: LogBuilder, tmp_path: Path) -> None:
     end = log.end
     log.roll()
-    segments = list_segments(closed(log, tmp_path, preallocated=3)).segments
+    segments = Log.of(closed(log, tmp_path, preallocated=3)).segments
 
     assert find_end(segments) == FoundEnd(end, segments[1].path)
     assert plan_ranges(tmp_path, ReadOptions()).end == FoundEnd(end, segments[1].path)
 
 
 def test_a_log_without_a_record_ends_where_it_begins(tmp_path: Path) -> None:
-    segments = list_segments(LogBuilder(SIZE, start_offset=SIZE).write(tmp_path, preallocated=1)).segments
+    segments = Log.of(LogBuilder(SIZE, start_offset=SIZE).write(tmp_path, preallocated=1)).segments
 
     assert find_end(segments) == FoundEnd(SIZE, segments[0].path)
     assert find_end(()) == FoundEnd()
@@ -127,7 +127,7 @@ def test_a_tail_ends_where_records_of_an_earlier_time_begin(log: LogBuilder, tmp
     log.append(b"new", topic="t", store_timestamp=FIRST_STORE_TIMESTAMP + 60_000)
     end = log.end
     log.append_raw(stale[end - keep :])
-    (tail,) = find_end(list_segments(closed(log, tmp_path)).segments).tails
+    (tail,) = find_end(Log.of(closed(log, tmp_path)).segments).tails
 
     assert (tail.begin, tail.end) == (end, keep + len(stale) // 2)
 
@@ -223,7 +223,7 @@ def test_a_torn_tail_that_begins_a_segment_has_a_row(tmp_path: Path) -> None:
 
     assert [(record.physical_offset, None) for record in log.records[:-1]] == before
     assert (offset, data) == (SIZE, stored(log, log.records[-1]))
-    assert find_end(list_segments(root).segments).end_offset == log.records[-2].end
+    assert find_end(Log.of(root).segments).end_offset == log.records[-2].end
 
 
 def test_a_store_of_one_torn_record_has_one_row(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_older_garbage_far_behind_the_end_is_found_across_holes(log: LogBuilder,
     log.append(b"sound")
     end = log.end
     log.append_raw(bytes(5 << 20) + b"left")
-    (tail,) = find_end(list_segments(closed(log, tmp_path)).segments).tails
+    (tail,) = find_end(Log.of(closed(log, tmp_path)).segments).tails
 
     assert (tail.begin, tail.end) == (end, log.end)
     assert "it begins with zeros" in str(tail)
@@ -310,7 +310,7 @@ def test_older_garbage_far_behind_the_end_is_found_across_holes(log: LogBuilder,
 def test_magic_codes_after_the_end_prove_nothing(log: LogBuilder, tmp_path: Path) -> None:
     log.flip(log.records[-1].physical_offset + MAGIC_AT)
     log.append_raw(log.records[0].encode())
-    found = find_end(list_segments(closed(log, tmp_path)).segments)
+    found = find_end(Log.of(closed(log, tmp_path)).segments)
 
     assert found.end_offset == log.records[-1].physical_offset
     assert found.tails[0].end == log.end

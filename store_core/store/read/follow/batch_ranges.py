@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.store_path import layout_problems, usual_size
+from store_core.snapshot.log import Log
 from store_core.store.read.range_splits import split_ranges
 from store_core.store.read.ranges import ReadRange
 
@@ -52,11 +52,11 @@ def batch_ranges(
         for each in log.segments
         if each.end_offset > start.physical_offset and each.start_offset < end.physical_offset
     ]
-    for problem in layout_problems(segments):
+    for problem in Log(tuple(segments)).problems:
         if options.is_strict:
             raise problem
         _log.warning("%s", problem.problem)
-    usual = usual_size(log.segments)
+    usual = Log(log.segments).usual_size
     parts = split_ranges(list(_whole(segments, start, end, usual)), options)
     return (
         list(parts) if waypoints is None else [replace(part, walk_start=waypoints.walk_start(part)) for part in parts]

@@ -54,7 +54,7 @@ class LogFollower:
     Parameters
     ----------
     paths : path or sequence of paths
-        See `store_core.files.store_path.list_segments`.
+        See `store_core.snapshot.log.Log.of`.
     options : ReadOptions
         Columns and filters have no influence on positions.
     compressed : bool

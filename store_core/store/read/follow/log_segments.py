@@ -14,11 +14,12 @@ import numpy as np
 from store_core.errors import StoreNotFoundError
 from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
 from store_core.files.segment_source import open_pages
-from store_core.files.store_path import list_segments, located_now
+from store_core.files.store_path import located_now
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.damage.log_end import find_log_end
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import StopReason, check_record
+from store_core.snapshot.log import Log
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.record_proof import RecordProof, load_record
 from store_core.store.read.follow.sound_walk import FIRST_STEP, sound_parts
@@ -87,7 +88,7 @@ class LogSegments:
         known_firsts: dict[Segment, RecordProof] | None = None,
         told: set[str] | None = None,
     ) -> LogSegments:
-        """List the segments now; errors as of `store_core.files.store_path.list_segments`, also if all are empty.
+        """List the segments now; errors as of `store_core.snapshot.log.Log.of`, also if all are empty.
 
         Parameters
         ----------
@@ -99,9 +100,9 @@ class LogSegments:
         known_firsts : dict, optional
             As the attribute, to share it with later listings of the same log.
         told : set of str, optional
-            As of `list_segments`.
+            As of `Log.of`.
         """
-        found = list_segments(located_now(paths, storage), storage=storage if compressed else None, told=told)
+        found = Log.of(located_now(paths, storage), storage=storage if compressed else None, told=told)
         if not found.segments:
             raise StoreNotFoundError(f"nothing to read: no segment has any bytes yet: {found.notes[-1]}")
         segments = tuple(segment.copied() for segment in found.segments)

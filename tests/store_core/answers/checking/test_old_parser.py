@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from store_core.answers.checking.told_release import evidence_of_old_parser
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_path import list_segments
+from store_core.snapshot.log import Log
 from tests.builders import LogBuilder, blank_record
 from tests.store_core.queue.index_builders import index_service, request, rules
 
@@ -30,7 +30,7 @@ USUAL = 40 + 4 * 5_000_000 + 20 * 20_000_000
 
 
 def note(path: Path) -> str | None:
-    return evidence_of_old_parser(list_segments(path).segments)
+    return evidence_of_old_parser(Log.of(path).segments)
 
 
 # ------------------------------------------------------------------------------------------------------- golden stores

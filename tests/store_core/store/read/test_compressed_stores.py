@@ -13,7 +13,7 @@ from store_core import read_messages, read_view
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import compressed_bytes
 from store_core.files.packed_name import CODECS
-from store_core.files.store_path import list_segments
+from store_core.snapshot.log import Log
 from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
@@ -120,28 +120,28 @@ def test_bomb_is_refused_before_it_takes_memory(root: Path, monkeypatch: pytest.
 
 def test_callers_that_map_files_leave_compressed_ones_out(root: Path) -> None:
     target = compress(segments(root)[0], ".gz")
-    assert any(str(target) in note for note in list_segments(root).notes)
+    assert any(str(target) in note for note in Log.of(root).notes)
     for path in segments(root)[1:]:
         path.unlink()
     with pytest.raises(StoreNotFoundError):
-        list_segments(root)
+        Log.of(root)
 
 
 @pytest.mark.parametrize("which", [slice(0, 1), slice(1, 2), slice(-1, None)])
 def test_callers_that_answer_for_the_whole_log_refuse_compressed_ones(root: Path, which: slice) -> None:
     (target,) = (compress(path, ".zst") for path in segments(root)[which])
     with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed: expected"):
-        list_segments(root, compressed="refused")
+        Log.of(root, compressed="refused")
 
 
 def test_the_error_of_a_compressed_segment_counts_the_others(root: Path) -> None:
     first, _ = (compress(path, ".gz") for path in segments(root))
     with pytest.raises(UnsupportedStoreError, match=f"{first} is compressed, and so is 1 more segment:"):
-        list_segments(root, compressed="refused")
+        Log.of(root, compressed="refused")
 
 
 def test_a_compressed_segment_that_is_given_by_its_name_is_refused(root: Path) -> None:
     target = compress(segments(root)[0], ".gz")
     for compressed in ("refused", "left out"):
         with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed"):
-            list_segments(target, compressed=compressed)
+            Log.of(target, compressed=compressed)

@@ -19,7 +19,8 @@ from store_core.errors import (
     UnsupportedStoreError,
 )
 from store_core.files.segment_source import Segment
-from store_core.files.store_path import layout_problems, list_segments, path_of, usual_size
+from store_core.files.store_path import path_of
+from store_core.snapshot.log import Log
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def names(*starts: int) -> list[str]:
 
 
 def listed(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    return [segment.name for segment in list_segments(path).segments]
+    return [segment.name for segment in Log.of(path).segments]
 
 
 # ------------------------------------------------------------------------------------------------ what a path can be
@@ -71,7 +72,7 @@ def test_files_come_in_the_order_of_their_offsets_whatever_order_they_are_given_
 
 
 def test_a_segment_knows_its_place_in_the_log(root: Path) -> None:
-    segment = list_segments(root).segments[1]
+    segment = Log.of(root).segments[1]
 
     assert (segment.start_offset, segment.size, segment.end_offset) == (1024, 1024, 2048)
     assert str(root / "commitlog" / names(1024)[0]) == segment.path
@@ -80,7 +81,7 @@ def test_a_segment_knows_its_place_in_the_log(root: Path) -> None:
 def test_paths_may_be_relative(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root.parent)
 
-    assert str(root / "commitlog" / names(0)[0]) == list_segments("store").segments[0].path
+    assert str(root / "commitlog" / names(0)[0]) == Log.of("store").segments[0].path
 
 
 @pytest.mark.parametrize("name", ["with space", "日本 ü", "a,b", "100%20", "#?&"])
@@ -108,7 +109,7 @@ def test_a_file_url_with_a_percent_sign_in_the_name_is_taken_as_it_is(log: LogBu
 
 def test_a_file_url_of_another_host_is_refused() -> None:
     with pytest.raises(StoreNotFoundError, match="another host"):
-        list_segments("file://other/store")
+        Log.of("file://other/store")
 
 
 # ------------------------------------------------------------------------------------- several commit log directories
@@ -143,7 +144,7 @@ def test_one_of_several_paths_may_be_empty(spread: tuple[Path, Path], tmp_path: 
 
 def test_a_path_of_several_that_is_not_there_is_named(spread: tuple[Path, Path]) -> None:
     with pytest.raises(StoreNotFoundError, match=r"no such path: '/nowhere'.*one of"):
-        list_segments(f"{spread[0]},/nowhere")
+        Log.of(f"{spread[0]},/nowhere")
 
 
 def test_two_files_that_claim_the_same_offset_are_an_error_that_names_both(spread: tuple[Path, Path]) -> None:
@@ -151,13 +152,13 @@ def test_two_files_that_claim_the_same_offset_are_an_error_that_names_both(sprea
     twin.write_bytes((spread[0] / twin.name).read_bytes())
 
     with pytest.raises(SegmentLayoutError, match="two files claim offset 0") as caught:
-        list_segments(spread)
+        Log.of(spread)
     assert str(twin) in str(caught.value)
     assert str(spread[0] / twin.name) in str(caught.value)
 
 
 def test_a_file_that_is_given_twice_is_read_once(root: Path) -> None:
-    listing = list_segments([root, root / "commitlog" / names(0)[0]])
+    listing = Log.of([root, root / "commitlog" / names(0)[0]])
 
     assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
     assert "given twice" in listing.notes[0]
@@ -169,13 +170,13 @@ def test_a_file_that_is_given_twice_is_read_once(root: Path) -> None:
 @pytest.mark.parametrize("path", ["/no/such/store", "no/such/store", "x" * 5000, "nul\0byte", "a,b"])
 def test_a_path_that_is_not_there_is_named(path: str) -> None:
     with pytest.raises(StoreNotFoundError, match="no such path"):
-        list_segments(path)
+        Log.of(path)
 
 
 @pytest.mark.parametrize("scheme", ["nowhere:", "x" * 300 + ":"])
 def test_what_is_left_of_a_url_is_not_looked_up(tmp_path: Path, scheme: str) -> None:
     with pytest.raises(UnsupportedStoreError, match="looks like a URL"):
-        list_segments(tmp_path / scheme / "bucket" / "store")
+        Log.of(tmp_path / scheme / "bucket" / "store")
 
 
 def test_the_error_for_a_relative_path_says_where_it_was_looked_for(
@@ -184,17 +185,17 @@ def test_the_error_for_a_relative_path_says_where_it_was_looked_for(
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(StoreNotFoundError, match=str(tmp_path / "stoer")):
-        list_segments("stoer")
+        Log.of("stoer")
 
 
 def test_an_empty_path_is_refused() -> None:
     with pytest.raises(StoreNotFoundError, match="the path is empty"):
-        list_segments("")
+        Log.of("")
 
 
 def test_no_path_at_all_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="no path is given"):
-        list_segments([])
+        Log.of([])
 
 
 @pytest.mark.parametrize("inside", ["", "commitlog"])
@@ -202,14 +203,14 @@ def test_a_directory_without_segments_has_nothing_to_read(tmp_path: Path, inside
     (tmp_path / inside).mkdir(exist_ok=True)
 
     with pytest.raises(StoreNotFoundError, match="nothing to read: no segment file in"):
-        list_segments(tmp_path)
+        Log.of(tmp_path)
 
 
 def test_a_directory_of_other_files_says_what_was_ignored(tmp_path: Path) -> None:
     (tmp_path / "readme.txt").write_text("nothing")
 
     with pytest.raises(StoreNotFoundError, match=r"ignored the file .*readme\.txt"):
-        list_segments(tmp_path)
+        Log.of(tmp_path)
 
 
 # --------------------------------------------------------------------------------------------------------- wrong names
@@ -221,7 +222,7 @@ def test_a_directory_of_other_files_says_what_was_ignored(tmp_path: Path) -> Non
 def test_a_stray_file_is_reported_and_ignored(root: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     (root / "commitlog" / name).write_bytes(b"stray")
 
-    listing = list_segments(root)
+    listing = Log.of(root)
 
     assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
     assert f"ignored the file {root / 'commitlog' / name}" in listing.notes[0]
@@ -234,13 +235,13 @@ def test_a_store_without_its_log_is_told_from_a_directory_of_something_else(root
     shutil.rmtree(root / "commitlog")
 
     with pytest.raises(StoreNotFoundError, match=f"{root / 'commitlog'} is missing, while other parts"):
-        list_segments(root)
+        Log.of(root)
 
 
 def test_a_directory_named_like_a_segment_is_reported_and_ignored(root: Path) -> None:
     (root / "commitlog" / names(3072)[0]).mkdir()
 
-    listing = list_segments(root)
+    listing = Log.of(root)
 
     assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
     assert "ignored the directory" in listing.notes[0]
@@ -249,7 +250,7 @@ def test_a_directory_named_like_a_segment_is_reported_and_ignored(root: Path) ->
 def test_a_short_number_that_rocketmq_would_load_is_told_the_name_it_should_have(root: Path) -> None:
     (root / "commitlog" / "3072").write_bytes(bytes(1024))
 
-    assert f"rename it to {names(3072)[0]}" in list_segments(root).notes[0]
+    assert f"rename it to {names(3072)[0]}" in Log.of(root).notes[0]
 
 
 def test_a_link_to_nowhere_is_no_segment(root: Path) -> None:
@@ -262,7 +263,7 @@ def test_a_single_file_with_a_wrong_name_is_told_the_name_it_should_have(root: P
     wrong = (root / "commitlog" / names(1024)[0]).rename(root / "segment.copy")
 
     with pytest.raises(SegmentLayoutError, match=r"20 digits or more.*written at offset 1024: rename it to 0{16}1024"):
-        list_segments(wrong)
+        Log.of(wrong)
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(200), b"no record at all " * 20])
@@ -271,20 +272,20 @@ def test_a_single_file_that_is_no_segment_is_refused_by_its_name(tmp_path: Path,
     path.write_bytes(data)
 
     with pytest.raises(SegmentLayoutError, match=r"20 digits or more.*not a sound record"):
-        list_segments(path)
+        Log.of(path)
 
 
 def test_names_may_have_more_digits(tmp_path: Path) -> None:
     (tmp_path / ("0" * 25)).write_bytes(bytes(8))
 
-    assert [segment.start_offset for segment in list_segments(tmp_path).segments] == [0]
+    assert [segment.start_offset for segment in Log.of(tmp_path).segments] == [0]
 
 
 # -------------------------------------------------------------------------------------------------------------- layout
 
 
 def problems(*segments: tuple[int, int]) -> list[str]:
-    found = layout_problems([Segment(f"/log/{start:020d}", start, size) for start, size in segments])
+    found = Log(tuple(Segment(f"/log/{start:020d}", start, size) for start, size in segments)).problems
     return [str(problem) for problem in found]
 
 
@@ -341,15 +342,15 @@ def test_every_problem_is_told() -> None:
 
 
 def test_the_usual_size_is_told_by_sizes_and_by_names() -> None:
-    assert usual_size([Segment("a", 0, 40), Segment("b", 64, 64)]) == 64
-    assert usual_size([]) == 0
+    assert Log((Segment("a", 0, 40), Segment("b", 64, 64))).usual_size == 64
+    assert Log(()).usual_size == 0
 
 
 def test_empty_files_at_the_end_are_noted_and_left_out(root: Path) -> None:
     for name in names(3072, 4096):
         (root / "commitlog" / name).touch()
 
-    listing = list_segments(root)
+    listing = Log.of(root)
 
     assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
     assert [f"ignored the empty file {root / 'commitlog' / name}." for name in names(4096, 3072)] == [*listing.notes]
@@ -361,10 +362,10 @@ def test_a_path_near_a_store_is_told_where_it_is(tmp_path: Path) -> None:
 
     for place in ("backup/one/consumequeue", "backup", "."):
         with pytest.raises(StoreNotFoundError, match=f"A store may be at {tmp_path}/backup/one$"):
-            list_segments(tmp_path / place)
+            Log.of(tmp_path / place)
     for place in ("backup/one", "backup/one/commitlog"):
         with pytest.raises(StoreNotFoundError, match=r"in commitlog/\)\.$"):
-            list_segments(tmp_path / place)
+            Log.of(tmp_path / place)
 
 
 def test_of_many_strange_files_the_first_are_told(tmp_path: Path) -> None:
@@ -372,16 +373,16 @@ def test_of_many_strange_files_the_first_are_told(tmp_path: Path) -> None:
         (tmp_path / f"{number}.txt").touch()
 
     with pytest.raises(StoreNotFoundError, match=r"0\.txt: .*1\.txt: .*2\.txt: .*\. \.\.\. and 2 more$"):
-        list_segments(tmp_path)
+        Log.of(tmp_path)
 
 
 def test_a_missing_path_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(StoreNotFoundError, match=f"no such path: '{tmp_path}/gone'$"):
-        list_segments(tmp_path / "gone")
+        Log.of(tmp_path / "gone")
     with pytest.raises(StoreNotFoundError, match=f"no such path: 'gone'; tried '{tmp_path}/gone'$"):
-        list_segments("gone")
+        Log.of("gone")
 
 
 class _OfBytes:
@@ -427,7 +428,7 @@ def test_a_path_below_a_directory_that_may_not_be_searched_is_not_said_to_be_mis
 
     monkeypatch.setattr(os, "stat", denied)
     with pytest.raises(StoreAccessError, match=f"{hidden}: user .* has no permission"):
-        list_segments(hidden)
+        Log.of(hidden)
 
 
 def test_a_store_without_messages_is_named_as_one(tmp_path: Path) -> None:
@@ -435,4 +436,4 @@ def test_a_store_without_messages_is_named_as_one(tmp_path: Path) -> None:
     with pytest.raises(
         StoreNotFoundError, match=r"store is a store without messages: no segment file in .*/commitlog$"
     ):
-        list_segments(tmp_path / "store")
+        Log.of(tmp_path / "store")

@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commit log of a store as it lies on disk: its segments, whether they form one log, and single records of it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
+
+from store_core.errors import SegmentLayoutError
+from store_core.files.access import explained_access
+from store_core.files.archive_listing import archive_at, archive_segments, is_archive
+from store_core.files.compressed_bytes import CompressedFile, expanded_size
+from store_core.files.configured_root import ConfiguredRoot, log_directories
+from store_core.files.dledger_log import (
+    MEMBER_DATA,
+    MEMBER_PREFIX,
+    begins_with_entry,
+    data_directory,
+    dledger_error,
+    dledger_logs,
+    entry_log_of,
+    several_members_error,
+)
+from store_core.files.file_system import OsFileSystem
+from store_core.files.local_listing import segments_in, single_file
+from store_core.files.other_file import refuse_other_file
+from store_core.files.packed_name import archive_error, compressed_error
+from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.segment_listing import twin_note
+from store_core.files.segment_source import open_pages
+from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
+from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.store_path import located, nothing_at, places_of
+from store_core.format.columnar.entries import EntryLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from store_core.files.remote.storage_settings import StorageSettings
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["Log", "check_plain"]
+
+_Compressed: TypeAlias = Literal["left out", "read", "refused"]
+
+_log: Final = logging.getLogger("store_core")
+
+_CHUNK: Final = 1 << 20
+
+_WAY_ON: Final = "To read what is there: failOnDataLoss=false, or mode=DROPMALFORMED or PERMISSIVE."
+_MEMBER_UNKNOWN: Final = (
+    f"the segments are those of a DLedger log (storePathDLedgerCommitLog): which of its entries are committed is not "
+    f"known, as that is in the directory {MEMBER_PREFIX}* below the root of the store."
+)
+
+
+@dataclass(frozen=True)
+class Log:
+    """The segments of one log, in order of their offsets.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+    notes : tuple of str
+        For the user, on what was left out.
+    """
+
+    segments: tuple[Segment, ...]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        paths: StorePaths,
+        *,
+        reads_entries: bool = False,
+        storage: StorageSettings | None = None,
+        compressed: _Compressed = "left out",
+        told: set[str] | None = None,
+    ) -> Self:
+        """List the segment files that one path or several stand for.
+
+        Files whose names are not offsets, and empty files at the end, are left out with a note.
+
+        Parameters
+        ----------
+        paths : path or sequence of paths
+            A store root, a ``commitlog`` directory, a segment file, or several of these that form one log together, as
+            in a store with several commit log paths (RocketMQ 4.9.2 and later: ``MultiPathMappedFileQueue``). Also
+            RocketMQ's notation for these, ``/a/commitlog,/b/commitlog``, if no file has that name; and ``file:`` URLs.
+        reads_entries : bool
+            Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``, or in it.
+        storage : StorageSettings, optional
+            Settings of object stores and other file systems, for paths that are URLs as text. Callers that give them
+            read archives and segments that are compressed as a whole, too; others refuse archives, and leave such
+            segments out.
+        compressed : str
+            What becomes of segments that are compressed as a whole if the caller reads no archives. They are "left
+            out"; "read"; or "refused", for callers that answer for the whole log and need its segments as RocketMQ
+            writes them: what is left out would count as lost, or at either end of the log as never written.
+        told : set of str, optional
+            Notes that were logged before, to which new ones are added: for who lists again and again.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If nothing exists at a path, or there is no segment at any of them.
+        SegmentLayoutError
+            If a file given by its own name is not named like a segment, or two files claim the same offset.
+        UnsupportedStoreError
+            If a path is a URL of another scheme, or a store that is not supported, see `store_core.files.store_kind`;
+            also for an archive, or a compressed segment, that the caller does not read.
+        StoreAccessError
+            If a directory may not be read.
+        """
+        notes: list[str] = []
+        places = places_of(located(paths, storage or NO_SETTINGS))
+        with explained_access(places[0]):
+            if storage is None:
+                _check_no_archive(places)
+            is_listed = compressed != "left out" or storage is not None
+            found = sorted(
+                (
+                    segment
+                    for place in places
+                    for segment in _segments_at(place, notes, reads_entries=reads_entries, compressed=is_listed)
+                ),
+                key=lambda segment: (segment.start_offset, segment.path),
+            )
+        if not found:
+            raise nothing_at(places, notes)
+        if compressed == "refused":
+            check_plain(found)
+        segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
+        for note in notes:
+            if told is None or note not in told:
+                _log.warning(note)
+        if told is not None:
+            told.update(notes)
+        return cls(tuple(segments), tuple(notes))
+
+    @classmethod
+    def for_reading(cls, paths: StorePaths) -> Self:
+        """List the files of a log with all that can be read: DLedger logs, archives and compressed segments, too."""
+        return cls.of(paths, reads_entries=True, storage=NO_SETTINGS)
+
+    @property
+    def begin(self) -> int:
+        """Physical offset of the first byte; 0 without segments."""
+        return self.segments[0].start_offset if self.segments else 0
+
+    @property
+    def end(self) -> int:
+        """Physical offset one past the last byte of the last file; 0 without segments."""
+        return self.segments[-1].end_offset if self.segments else 0
+
+    @cached_property
+    def usual_size(self) -> int:
+        """The segment size of the store, in bytes: the commonest among file sizes and distances between names.
+
+        RocketMQ takes it from its configuration (``mappedFileSizeCommitLog``), which may not be at hand.
+        """
+        votes = Counter(segment.size for segment in self.segments)
+        votes.update(after.start_offset - before.start_offset for before, after in pairwise(self.segments))
+        return max(votes, key=lambda size: (votes[size], size), default=0)
+
+    @property
+    def problems(self) -> tuple[SegmentLayoutError, ...]:
+        """An error for each place where consecutive files do not join as those of one log do.
+
+        RocketMQ refuses to load a log with a file of another size (4.5 and later, ``MappedFileQueue.load``). A last
+        file that is too short is not a layout problem: it can be a copy that was cut where a record ends.
+        """
+        size = self.usual_size
+        problems = [_pair_problem(before, after, size) for before, after in pairwise(self.segments)]
+        if self.segments and self.segments[-1].size > size:
+            last = _shown(self.segments[-1])
+            problems.append(_error(f"segment {last} is too long: expected {size} bytes as the others have"))
+        return tuple(problem for problem in problems if problem is not None)
+
+    @property
+    def missing(self) -> tuple[tuple[int, int], ...]:
+        """The physical offsets between consecutive segments that none of them has; the ends are exclusive."""
+        bounds = ((before.end_offset, after.start_offset) for before, after in pairwise(self.segments))
+        return tuple((begin, end) for begin, end in bounds if begin < end)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes are between files."""
+        return sum(end - begin for begin, end in self.missing)
+
+
+def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
+    archive = archive_at(place)
+    if archive is not None:
+        return archive_segments(archive, notes)
+    if isinstance(place, ConfiguredRoot):
+        notes += place.notes
+        if log_directories(place) != (place / COMMIT_LOG,):
+            notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
+            return _configured_segments(place, notes, reads_entries=reads_entries, compressed=compressed)
+    data = data_directory(place, OsFileSystem()) if reads_entries else None
+    if data is not None:
+        entries = entry_log_of(data, notes)
+        found = (
+            [single_file(place, compressed=compressed)]
+            if place.parent == data and not place.is_dir()
+            else segments_in(data, notes)
+        )
+        return _in_entries(found, entries)
+    if not place.is_dir():
+        check_log_place(place, OsFileSystem())
+        refuse_other_file(place)
+        file = single_file(place, compressed=compressed)
+        return _with_entries([file], place.parent, notes, None, reads_entries=reads_entries)
+    notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
+    logs = list(dledger_logs(place, OsFileSystem()))
+    if len(logs) > 1:
+        raise several_members_error(place, logs)
+    below = place / COMMIT_LOG
+    if below.is_dir() or logs:
+        ordinary = list(segments_in(below, notes, compressed=compressed)) if below.is_dir() else []
+        return ordinary + [
+            part for log in logs for part in _segments_at(log, notes, reads_entries=True, compressed=compressed)
+        ]
+    check_log_place(place, OsFileSystem())
+    return _segments_of(place, notes, None, reads_entries=reads_entries, compressed=compressed)
+
+
+def _configured_segments(
+    root: ConfiguredRoot, notes: list[str], *, reads_entries: bool, compressed: bool
+) -> list[Segment]:
+    """Return the segments in the directories that a configuration names."""
+    found: list[Segment] = []
+    for directory in root.log:
+        if not directory.is_dir():
+            notes.append(f"there is no directory {directory}, where the configuration says that a part of the log is.")
+            continue
+        check_log_place(directory, OsFileSystem())
+        found += _segments_of(directory, notes, root.member, reads_entries=reads_entries, compressed=compressed)
+    return found
+
+
+def _segments_of(
+    directory: Path, notes: list[str], member: Path | None, *, reads_entries: bool, compressed: bool
+) -> list[Segment]:
+    found = list(segments_in(directory, notes, compressed=compressed))
+    if found:
+        refuse_other_file(directory / Path(found[0].path).name)
+    return _with_entries(found, directory, notes, member, reads_entries=reads_entries)
+
+
+def _with_entries(
+    found: list[Segment], directory: Path, notes: list[str], member: Path | None, *, reads_entries: bool
+) -> list[Segment]:
+    """Return segments as those of a DLedger log, if they are, which the name of their directory does not say.
+
+    If there are several directories (``storePathDLedgerCommitLog``), they have any names, and the checkpoint is in that
+    of their `member`.
+    """
+    if not any(map(begins_with_entry, found[:1])):
+        return found
+    if not reads_entries:
+        raise dledger_error(directory.parent, directory, OsFileSystem())
+    if member is not None:
+        return _in_entries(found, entry_log_of(member / MEMBER_DATA, notes))
+    if _MEMBER_UNKNOWN not in notes:
+        notes.append(_MEMBER_UNKNOWN)
+    return _in_entries(found, EntryLog())
+
+
+def _in_entries(segments: Iterable[Segment], entries: EntryLog) -> list[Segment]:
+    return [replace(segment, entries=entries) for segment in segments]
+
+
+def _check_no_archive(places: Iterable[Path]) -> None:
+    for place in places:
+        if is_archive(place):
+            raise archive_error(place)
+
+
+def check_plain(segments: Iterable[Segment]) -> None:
+    """Refuse segments that are compressed as a whole.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        With the first of them, and what to do.
+    """
+    names = [segment.path for segment in segments if segment.codec is not None]
+    if names:
+        raise compressed_error(names[0], more=len(names) - 1)
+
+
+def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
+    """Drop a file that was given twice, and one of zeros whose twin has the data; refuse others of the same offset."""
+    kept: list[Segment] = []
+    for segment in segments:
+        if not kept or kept[-1].start_offset != segment.start_offset:
+            kept.append(segment)
+        elif _is_same(kept[-1], segment):
+            notes.append(f"{segment.path} is given twice, and read once.")
+        elif _is_all_zeros(segment):
+            notes.append(f"{twin_note(segment.path, kept[-1].path)}.")
+        elif _is_all_zeros(kept[-1]):
+            notes.append(f"{twin_note(kept[-1].path, segment.path)}.")
+            kept[-1] = segment
+        else:
+            raise SegmentLayoutError(
+                f"two files claim offset {segment.start_offset}: {kept[-1].path} ({kept[-1].size} bytes) and "
+                f"{segment.path} ({segment.size} bytes); expected one. Give the paths of one log only, and move the "
+                f"wrong copy elsewhere; logs of several brokers are read one by one."
+            )
+    return kept
+
+
+def _is_all_zeros(segment: Segment) -> bool:
+    """Return whether a file has no data; of one on another machine only the beginning is looked at."""
+    if segment.codec is not None or segment.archive:
+        return False
+    end = segment.size if segment.is_mapped else min(segment.size, _CHUNK)
+    with open_pages(segment) as opened:
+        at = 0
+        while (at := opened.next_data(at)) < end:
+            opened.load(at, min(_CHUNK, end - at))
+            if opened.raw[at : min(at + _CHUNK, end)].any():
+                return False
+            at = min(at + _CHUNK, end)
+    return True
+
+
+def _with_expanded_sizes(segments: list[Segment]) -> list[Segment]:
+    """Set the sizes of compressed segments: up to where the next one begins, or else what the file expands to."""
+    if all(segment.codec is None or segment.archive for segment in segments):
+        return segments
+    distances = Counter(after.start_offset - before.start_offset for before, after in pairwise(segments))
+    usual = max(distances, key=lambda size: (distances[size], -size), default=0)
+    sizes = [*(after.start_offset - before.start_offset for before, after in pairwise(segments)), 0]
+    return [
+        segment if segment.codec is None or segment.archive else _expanded(segment, size if size == usual else 0)
+        for segment, size in zip(segments, sizes, strict=True)
+    ]
+
+
+def _expanded(segment: Segment, known_size: int) -> Segment:
+    codec = segment.codec or ""
+    return replace(segment, size=known_size or expanded_size(CompressedFile(segment.path, codec, segment.remote)))
+
+
+def _is_same(one: Segment, other: Segment) -> bool:
+    is_plain = one.remote is None and not one.archive and not other.archive
+    return one.path == other.path or (is_plain and Path(one.path).samefile(other.path))
+
+
+def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segment]:
+    while segments and not segments[-1].size:
+        notes.append(f"ignored the empty file {segments[-1].path}.")
+        segments = segments[:-1]
+    return segments
+
+
+def _pair_problem(before: Segment, after: Segment, size: int) -> SegmentLayoutError | None:
+    distance = after.start_offset - before.start_offset
+    if before.size == distance:
+        return None
+    shown = f"{_shown(before)} is followed by {_shown(after)}"
+    if before.size > distance:
+        return _error(f"{shown}, which begins inside it: expected {distance} bytes, found {before.size}")
+    if before.size < size:
+        return _error(f"segment {before.path} is too short: expected {size} bytes, found {before.size}; {shown}")
+    missing = f"{before.end_offset:020d}"
+    return _error(
+        f"segment {missing} is missing: expected {missing} next, found {after.name}; "
+        f"{distance - before.size} bytes of the log are not there; {shown}"
+    )
+
+
+def _shown(segment: Segment) -> str:
+    return f"{segment.path} (offset {segment.start_offset}, {segment.size} bytes)"
+
+
+def _error(problem: str) -> SegmentLayoutError:
+    return SegmentLayoutError(problem).advised(_WAY_ON)
