@@ -37,8 +37,8 @@ from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import FoundEnd
 from store_core.store.configured_store import configured_store, told
-from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges

@@ -24,7 +24,6 @@ from store_core.format.iso_time import iso_time
 from store_core.snapshot.log import Log
 from store_core.store.configured_store import configured_paths
 from store_core.store.read.read_plan import log_end_at
-from store_core.store.read.record_times import RecordTimes
 from store_core.views.bounds_finder import QueueSource
 from store_core.views.queue_listing import TopicFilter, list_queues
 from store_core.views.queue_spans import QueueSpans
@@ -124,10 +123,10 @@ class LagJob:
         try:
             bounds = spans.bounds(*name)
             then = spans.before(*name, bounds, self.log_end)
-            return queue_lags(asked, bounds, then, spans, RecordTimes(self.segments), self._written_before)
+            return queue_lags(asked, bounds, then, spans, Log(self.segments), self._written_before)
         except SegmentVanishedError as error:
             _log.warning("%s", error.problem)
-            return queue_lags(asked, None, None, spans, RecordTimes(()), None)
+            return queue_lags(asked, None, None, spans, Log(()), None)
 
     @property
     def _written_before(self) -> int | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +38,7 @@ from store_core.files.store_kind import StoreUse, check_log_place, check_store_k
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.files.store_path import located, nothing_at, places_of
 from store_core.format.columnar.entries import EntryLog
+from store_core.snapshot.log_records import record_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from store_core.files.remote.storage_settings import StorageSettings
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.log_records import NamedRecord
 
 __all__ = ["Log", "check_plain"]
 
@@ -194,6 +197,31 @@ class Log:
     def missing_bytes(self) -> int:
         """How many bytes are between files."""
         return sum(end - begin for begin, end in self.missing)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [segment.start_offset for segment in self.segments]
+
+    def segment_at(self, offset: int) -> Segment | None:
+        """Return the segment that a physical offset is in; None if there is none."""
+        found = self.segments[max(bisect_right(self._starts, offset) - 1, 0)] if self.segments else None
+        return found if found is not None and found.start_offset <= offset < found.end_offset else None
+
+    def record_at(self, offset: int) -> NamedRecord | None:
+        """Return the record at a physical offset; None if there is no sound one. Nothing else of the log is read.
+
+        Raises
+        ------
+        SegmentVanishedError
+            If its segment was deleted since it was listed.
+        """
+        segment = self.segment_at(offset)
+        return None if segment is None else record_in(segment, offset)
+
+    def time_at(self, offset: int, size: int | None = None) -> int | None:
+        """Return the store time of a record, of some bytes if they are given, ms; else as of `record_at`."""
+        found = self.record_at(offset)
+        return None if found is None or size not in (None, found.size) else found.store_timestamp
 
 
 def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:

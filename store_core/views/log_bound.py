@@ -14,7 +14,7 @@ from store_core.files.segment_source import open_picks
 from store_core.files.store_lock import is_lock_held
 from store_core.format.record.framing import check_frame
 from store_core.snapshot.log import Log
-from store_core.store.read.found_end import find_end
+from store_core.snapshot.log_end import find_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

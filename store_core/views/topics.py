@@ -13,8 +13,8 @@ from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
 from store_core.format.table_time import table_time
 from store_core.snapshot.config import TOPICS, Config
+from store_core.snapshot.log import Log
 from store_core.store.read.chunk_rows import tell_null_time
-from store_core.store.read.record_times import RecordTimes
 from store_core.views.bounds_finder import QueueSource
 from store_core.views.config_table import without_file
 from store_core.views.queue_listing import (
@@ -118,7 +118,7 @@ class TopicsPart:
         }
         for column, place in zip(_TIMES, (bounds.first, bounds.last), strict=True):
             if place is not None and options.asks_for(column):
-                time = RecordTimes(self.segments).at(*place)
+                time = Log(self.segments).time_at(*place)
                 found[column] = table_time(time)
                 if time is not None and found[column] is None:
                     tell_null_time(options.read, f"queue {name_text(queue)}", column, time)

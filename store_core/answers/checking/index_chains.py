@@ -12,7 +12,6 @@ from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_slots import IndexSlots
 from store_core.snapshot.log import Log
 from store_core.store.memory import keep_freed_memory
-from store_core.store.read.record_times import RecordTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -154,20 +153,20 @@ class ChainJob:
 
     def _with_header(self, check: ChainCheck, header: IndexHeader, begin: int, end: int) -> ChainCheck:
         """Add how a header differs from its first and last entry, by the record of each if that can be read."""
-        times = RecordTimes(Log.of(self.store).segments)
+        times = Log.of(self.store)
         problems = []
         if header.begin_physical_offset != begin:
             problems.append(
                 f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"
             )
-        elif times.at(begin) not in (None, header.begin_timestamp):
+        elif times.time_at(begin) not in (None, header.begin_timestamp):
             text = f"it begins at the time {header.begin_timestamp}, and the record of its first entry is another's"
             check = replace(check, begin_time=text)
         if header.end_physical_offset >= self.log_end:
             pass  # which is reported as such
         elif header.end_physical_offset != end:
             problems.append(f"it ends at {header.end_physical_offset}, and its last entry is of the record at {end}")
-        elif times.at(end) not in (None, header.end_timestamp):
+        elif times.time_at(end) not in (None, header.end_timestamp):
             text = f"it ends at the time {header.end_timestamp}, and the record of its last entry is another's"
             check = replace(check, end_time=text)
         return replace(check, header="; ".join(problems))

@@ -79,8 +79,7 @@ class IndexFindings:
             tally.notes.append(f"the index has {repeated} entries twice, as after a crash; they do no harm")
         strays, far = self._strays()
         missing, extra, wrong = self._first("missing"), [*self._first("extra"), *strays], self._first("hash")
-        segments = Log.of(self.store).segments
-        judged = judge_entries(self.index, missing, [*extra, *wrong, *far], segments)
+        judged = judge_entries(self.index, missing, [*extra, *wrong, *far], Log.of(self.store))
         left = [each for each in judged.left if each not in far]
         if left or judged.unput:
             tally.notes.append(_of_left(len(judged.left), len(judged.unput)))

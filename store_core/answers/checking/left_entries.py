@@ -16,15 +16,14 @@ import numpy as np
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.queue.index.index_build import time_diff
-from store_core.store.read.record_times import RecordTimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import Segment
     from store_core.snapshot.index import LoadedIndex
+    from store_core.snapshot.log import Log
     from store_core.store.rebuild.index_compare import IndexDifference
 
 __all__ = ["JudgedEntries", "judge_entries"]
@@ -79,7 +78,7 @@ def judge_entries(
     index: LoadedIndex,
     missing: Iterable[IndexDifference],
     extra: Sequence[IndexDifference],
-    segments: Sequence[Segment],
+    log: Log,
 ) -> JudgedEntries:
     """Judge whether entries without a key in the log were left there, or changed.
 
@@ -89,12 +88,11 @@ def judge_entries(
     missing : iterable of IndexDifference
     extra : sequence of IndexDifference
         With those of kind ``"hash"``, each of which stands for a missing one that is not among `missing`.
-    segments : sequence of Segment
-        The log's.
+    log : Log
     """
     if not extra:
         return JudgedEntries()
-    log, lacking = RecordTimes(segments), list(missing)
+    lacking = list(missing)
     left: list[_Entry] = []
     moved: list[tuple[IndexDifference, IndexDifference]] = []
     for entry in reversed(list(_entries(index, extra))):
@@ -112,17 +110,17 @@ def _has_time(entry: _Entry, store_timestamp: int) -> bool:
     return entry.seconds == time_diff(store_timestamp, entry.begin_timestamp)
 
 
-def _match(entry: _Entry, lacking: list[IndexDifference], log: RecordTimes) -> IndexDifference | None:
+def _match(entry: _Entry, lacking: list[IndexDifference], log: Log) -> IndexDifference | None:
     """Return the missing entry that this one is, if only its physical offset was changed."""
     for each in lacking:
         if each.key_hash == entry.difference.key_hash:
-            time = log.at(each.physical_offset)
+            time = log.time_at(each.physical_offset)
             if time is None or _has_time(entry, time):
                 return each
     return None
 
 
-def _is_left(entry: _Entry, log: RecordTimes) -> bool:
+def _is_left(entry: _Entry, log: Log) -> bool:
     """Return whether the record that an entry was put for is gone.
 
     Nothing sound begins there now; or entries that were put later lead to before it; or the record there has another

@@ -34,7 +34,6 @@ from store_core.queue.index.index_header import INDEX_HEADER_SIZE
 from store_core.queue.index.index_slots import SLOT_SIZE
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
-from store_core.store.read.record_times import RecordTimes
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
@@ -303,7 +302,7 @@ def _of_tags(store: Path, segments: Sequence[Segment]) -> Iterator[_Evidence]:
     file = Index(store).newest_used()
     if file is not None:
         entries = file.entries(max(1, file.stop - _LAST_ENTRIES), file.stop)
-        log = RecordTimes(segments)
+        log = Log(tuple(segments))
         found: list[bool] = []
         for offset in np.unique(entries["physical_offset"].astype(np.int64))[::-1].tolist():
             record = log.record_at(offset)

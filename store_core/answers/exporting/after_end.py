@@ -9,8 +9,8 @@ from store_core.errors import SegmentVanishedError
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import store_roots
 from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import find_end
 from store_core.store.read.follow.log_segments import LogSegments
-from store_core.store.read.found_end import find_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.answers.lagging.group_kind import GroupKind
-    from store_core.store.read.record_times import RecordTimes
+    from store_core.snapshot.log import Log
     from store_core.views.queue_bounds import QueueBounds
     from store_core.views.queue_spans import QueueSpans, UnitRun
 
@@ -109,7 +109,7 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
     bounds: QueueBounds | None,
     then: QueueBounds | None,
     spans: QueueSpans,
-    times: RecordTimes,
+    times: Log,
     written: int | None,
 ) -> list[QueueLag]:
     """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
@@ -120,7 +120,7 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
     bounds, then : QueueBounds or None
         The queue as it is now, and as of the time asked for; None if there is none.
     spans : QueueSpans
-    times : RecordTimes
+    times : Log
         Of the log; read for the first message of each.
     written : int or None
         When the offsets were written, ms, if messages may have been stored since; then these are counted.
@@ -136,7 +136,7 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
     found, newest = [], _first_after(written, asked, rows, spans, times)
     for row in rows:
         tail = tails[begins[row]] if row in begins else _Tail()
-        oldest = None if tail.first is None else times.at(*tail.first[1:])
+        oldest = None if tail.first is None else times.time_at(*tail.first[1:])
         size = None if row.messages is None else tail.size
         newer = (row.max_offset or 0) - max(newest, begins[row]) if row in begins else 0
         found.append(row._replace(size=size, first=tail.first, oldest=oldest, newer=max(newer, 0)))
@@ -157,7 +157,7 @@ def _begin(row: QueueLag) -> int:
 
 
 def _first_after(
-    written: int | None, asked: AskedQueue, rows: Sequence[QueueLag], spans: QueueSpans, times: RecordTimes
+    written: int | None, asked: AskedQueue, rows: Sequence[QueueLag], spans: QueueSpans, times: Log
 ) -> int:
     """Return the queue offset of the first message that was stored after the offsets were written, or the end."""
     end = max((row.max_offset or 0 for row in rows), default=0)
@@ -167,7 +167,7 @@ def _first_after(
 
     def is_after(offset: int) -> bool:
         run = next(spans.units(asked.topic, asked.queue_id, offset, offset + 1), None)
-        return run is not None and (times.at(int(run.positions[0]), int(run.sizes[0])) or 0) > written
+        return run is not None and (times.time_at(int(run.positions[0]), int(run.sizes[0])) or 0) > written
 
     return bisect_left(range(end), True, begin, end, key=is_after) if is_after(end - 1) else end  # noqa: FBT003 -- a key
 

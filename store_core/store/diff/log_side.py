@@ -14,14 +14,14 @@ from store_core.format.columnar.chain import Chain, Run
 from store_core.format.damage.salvage import Salvage
 from store_core.format.record.record_head import store_timestamp
 from store_core.snapshot.log import Log
-from store_core.store.read.found_end import segment_ends
+from store_core.snapshot.log_end import segment_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.read.found_end import SegmentEnd
+    from store_core.snapshot.log_end import SegmentEnd
 
 __all__ = ["LogSide", "SideName", "without_overlap"]
 

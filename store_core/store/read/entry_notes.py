@@ -10,7 +10,7 @@ import numpy as np
 from store_core.format.columnar.entries import entry_column
 
 if TYPE_CHECKING:
-    from store_core.store.read.found_end import SegmentEnd
+    from store_core.snapshot.log_end import SegmentEnd
 
 __all__ = ["covered_note", "uncommitted_note"]
 

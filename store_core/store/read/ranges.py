@@ -11,7 +11,7 @@ from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes, Segment
-    from store_core.store.read.found_end import SegmentEnd
+    from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.picks import Picks
     from store_core.store.read.read_options import ReadOptions
 

@@ -27,9 +27,10 @@ from store_core.files.store_path import located
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
 from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import FoundEnd
+from store_core.snapshot.log_records import first_store_timestamp, has_record
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note
-from store_core.store.read.found_end import FoundEnd
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.look_up import LookUp
@@ -39,7 +40,6 @@ from store_core.store.read.option_values import ReadMode
 from store_core.store.read.range_splits import with_picks
 from store_core.store.read.ranges import ReadRange
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.segment_start import first_store_timestamp, has_record
 from store_core.store.read.tail_end import find_tail_end
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment, SegmentBytes
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
-    from store_core.store.read.found_end import SegmentEnd
+    from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.lookup.costs import LookUpCosts
 
 __all__ = [

@@ -15,14 +15,14 @@ from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.record.scan import StopReason
-from store_core.store.read.found_end import segment_end
-from store_core.store.read.segment_start import has_record
+from store_core.snapshot.log_end import segment_end
+from store_core.snapshot.log_records import has_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes
-    from store_core.store.read.found_end import SegmentEnd
+    from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["find_tail_end"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from store_core.files.file_system import OsFileSystem
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
-from store_core.store.read.found_end import FoundEnd
+from store_core.snapshot.log_end import FoundEnd
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from store_core.format.columnar.chain import Place
+from store_core.snapshot.log_end import FoundEnd, find_end, segment_end
 from store_core.store.read.coverage import Check, Coverage
-from store_core.store.read.found_end import FoundEnd, find_end, segment_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store_core.files.segment_source import Segment
-    from store_core.store.read.found_end import TornTail
+    from store_core.snapshot.log_end import TornTail
     from store_core.store.rebuild.rules import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentOutcome
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core.format.counted import counted
 from store_core.format.iso_time import iso_time
+from store_core.snapshot.log_end import FoundEnd
 from store_core.store.read.coverage import Check, Coverage
-from store_core.store.read.found_end import FoundEnd
 from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 from store_core.store.rebuild.read_end import read_end
 

@@ -14,7 +14,7 @@ from store_core.format.columnar.chain import Chain
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.segment_view import SegmentView
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.store.read.found_end import FoundEnd, segment_ends
+from store_core.snapshot.log_end import FoundEnd, segment_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

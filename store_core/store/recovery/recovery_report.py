@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format.counted import counted
 from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.snapshot.log_end import FoundEnd
 from store_core.store.read.coverage import Check, Coverage
-from store_core.store.read.found_end import FoundEnd
 
 if TYPE_CHECKING:
     from store_core.files.overlay_file_system import FileChange

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.index.index_service import IndexService
     from store_core.queue.queue_rules import QueueRules
+    from store_core.snapshot.log_end import FoundEnd
     from store_core.store.dispatch.dispatcher import Dispatcher
     from store_core.store.dispatch.reput import ReputMessageService
     from store_core.store.put.commit_log import CommitLog
-    from store_core.store.read.found_end import FoundEnd
     from store_core.store.recovery.recovery_start import StartFile
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 

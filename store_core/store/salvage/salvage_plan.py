@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import store_roots
 from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import segment_ends
 from store_core.store.diff.log_side import without_overlap
-from store_core.store.read.found_end import segment_ends
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
@@ -18,7 +18,7 @@ from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS, SalvagePa
 if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.read.found_end import SegmentEnd
+    from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.ranges import ReadRange
 
 __all__ = ["plan_salvage", "segment_size"]

@@ -11,7 +11,7 @@ import pytest
 from store_core import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.store.read.found_end import find_end
+from store_core.snapshot.log_end import find_end
 from store_core.views.view_options import ViewOptions
 from store_core.views.view_plan import plan_view
 from tests.builders import BODY_AT, Record
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
-    from store_core.store.read.found_end import FoundEnd
+    from store_core.snapshot.log_end import FoundEnd
 
 BOUNDS = "min_offset,max_offset,messages"
 
