@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import logging
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,22 +15,21 @@ from store_core.format.properties import UNIQ_KEY, PropertyParser
 from store_core.format.property_string import REAL_TOPIC, TIMER_DEL_UNIQKEY
 from store_core.format.record.decode import decode_message
 from store_core.format.releases.release import rules_of
-from store_core.queue.timer.timer_log import CANCELS, ROLLS, TIMER_DTYPE, due_times
-from store_core.views.timer_files import units_of
+from store_core.snapshot.timers import CANCELS, ROLLS, TIMER_DTYPE, Timers, due_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
     from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.snapshot.log import Log
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["TimerCancels", "cancel_key", "find_cancels"]
+__all__ = ["TimerCancels", "cancel_key", "find_cancels", "told_units"]
 
-_LONGEST_DELAY_MS: Final = (1 << 31) - 1
-"""Of a unit, which has 32 bits for it."""
+_log: Final = logging.getLogger("store_core")
 
 _KEY_SEPARATOR: Final = "+"
 
@@ -50,14 +48,13 @@ class TimerCancels:
         Their units, ordered by time.
     due : numpy.ndarray
         int64: their times, ms, ascending.
-    log : tuple of Segment
-        The commit log.
+    log : Log
     features : ReleaseRules
     """
 
     units: npt.NDArray[np.void]
     due: npt.NDArray[np.int64]
-    log: tuple[Segment, ...]
+    log: Log
     features: ReleaseRules
 
     def are_cancelled(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
@@ -88,10 +85,9 @@ class TimerCancels:
         parser = PropertyParser.of_release(self.features.release)
         for row in rows.tolist():
             offset = int(units["physical_offset"][row])
-            number = bisect_right(self.log, offset, key=attrgetter("start_offset")) - 1
-            if number < 0 or offset >= self.log[number].end_offset:
+            segment = self.log.segment_at(offset)
+            if segment is None:
                 continue
-            segment = self.log[number]
             try:
                 with open_pages(segment) as opened:
                     raw, at = opened.raw.data, offset - segment.start_offset
@@ -107,16 +103,13 @@ def cancel_key(real_topic: str | None, unique_key: str, features: ReleaseRules) 
     return f"{real_topic or ''}{_KEY_SEPARATOR}{unique_key}" if features.cancels_timers_by_topic_and_key else unique_key
 
 
-def find_cancels(
-    files: Sequence[Segment], log: tuple[Segment, ...], after: int, options: ViewOptions
-) -> TimerCancels | None:
+def find_cancels(timers: Timers, log: Log, after: int, options: ViewOptions) -> TimerCancels | None:
     """Find the cancelling timers that are due at a time or later, in all files of a log of timers.
 
     Parameters
     ----------
-    files : sequence of Segment
-        By position. One that is too old to have pending timers is not read.
-    log : tuple of Segment
+    timers : Timers
+    log : Log
     after : int
         Milliseconds.
     options : ViewOptions
@@ -127,10 +120,8 @@ def find_cancels(
         None if there are none.
     """
     found = [np.empty(0, TIMER_DTYPE)]
-    for number, file in enumerate(files):
-        if number + 1 < len(files) and _first_write(files[number + 1]) + _LONGEST_DELAY_MS < after:
-            continue
-        units = units_of(file, options)
+    for file in timers.pending_files(after):
+        units = told_units(file, options)
         found.append(units[_cancels(units) & (due_times(units) >= after)])
     units = np.concatenate(found)
     order = np.argsort(due_times(units), kind="stable")
@@ -143,9 +134,17 @@ def _cancels(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     return cancels
 
 
-def _first_write(file: Segment) -> int:
-    """Return when the first unit of a file was put, ms; units are in the order in which they are put."""
-    with open_pages(file) as opened:
-        opened.load(0, TIMER_DTYPE.itemsize)
-        first = opened.raw[: TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
-        return int(first["write_timestamp"][0]) if first.size and first["size"][0] else 1 << 62
+def told_units(file: Segment, options: ViewOptions) -> npt.NDArray[np.void]:
+    """Return the units of a file; without `fail_on_data_loss`, those before what is wrong, which is told.
+
+    Raises
+    ------
+    CorruptRecordError, SegmentVanishedError
+        With `fail_on_data_loss`: if there is something else than units, or the file is gone.
+    """
+    units, problem = Timers.units(file)
+    if problem is not None and options.read.fail_on_data_loss:
+        raise problem
+    if problem is not None:
+        _log.warning("%s", problem)
+    return units

@@ -3,35 +3,38 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from store_core.errors import UnsafeSizeError
+from store_core.errors import StoreNotFoundError, UnsafeSizeError
 from store_core.files.segment_source import Segment, file_at, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import unit_dtype
 from store_core.format.timer_layout import TIMER_SLOT
-from store_core.queue.timer.timer_log import CANCELS, ROLLS, TIMER_DTYPE, due_times, followed_slots
-from store_core.snapshot.config import Config
+from store_core.snapshot.log import Log
+from store_core.snapshot.timers import CANCELS, ROLLS, TIMER_DTYPE, TIMER_LOG, Timers, due_times, followed_slots
 from store_core.views.config_table import without_file
 from store_core.views.store_root import root_of, whole_log
-from store_core.views.timer_cancels import find_cancels
-from store_core.views.timer_files import list_timer_files, no_timers_at, positions_of, units_of
+from store_core.views.timer_cancels import find_cancels, told_units
 from store_core.views.view_part import make_batch, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
-    from store_core.queue.timer.timer_log import SlotChains
+    from store_core.snapshot.timers import SlotChains
     from store_core.views.view_options import ViewOptions
 
 __all__ = ["LogPart", "WheelPart", "plan_log", "plan_wheel"]
+
+_log: Final = logging.getLogger("store_core")
 
 _SLOT: Final = unit_dtype(TIMER_SLOT)
 _PRECISION: Final = 1000
@@ -54,26 +57,23 @@ class LogPart:
     Attributes
     ----------
     file : Segment
-    read_until : int or None
-        The time up to which slots were due, ms; None if unknown.
-    files : tuple of Segment
+    timers : Timers
         All of them.
-    log : tuple of Segment
+    log : Log
         The commit log, which has the messages of timers.
     """
 
     file: Segment
-    read_until: int | None
-    files: tuple[Segment, ...] = ()
-    log: tuple[Segment, ...] = ()
+    timers: Timers
+    log: Log
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each unit."""
-        units = units_of(self.file, options)
-        most, after = options.read.max_records_per_batch, self.read_until
+        units = told_units(self.file, options)
+        most, after = options.read.max_records_per_batch, self.timers.read_until
         due = due_times(units)
         is_asked = after is not None and options.asks_for("is_pending", "is_cancelled") and bool((due >= after).any())
-        cancels = find_cancels(self.files, self.log, after, options) if is_asked and after is not None else None
+        cancels = find_cancels(self.timers, self.log, after, options) if is_asked and after is not None else None
         for first in range(0, len(units), most):
             some = units[first : first + most]
             is_cancelled = np.zeros(len(some), np.bool_) if cancels is None else cancels.are_cancelled(some)
@@ -96,8 +96,8 @@ class LogPart:
             options,
             {
                 "due_timestamp": lambda: times("due_timestamp", due),
-                "is_pending": lambda: _is_pending(due, self.read_until, is_cancelled),
-                "is_cancelled": lambda: _unless_unknown(is_cancelled, self.read_until),
+                "is_pending": lambda: _is_pending(due, self.timers.read_until, is_cancelled),
+                "is_cancelled": lambda: _unless_unknown(is_cancelled, self.timers.read_until),
                 "is_rolled": lambda: pa.array(units["magic"] & ROLLS != 0),
                 "is_cancelling": lambda: pa.array(units["magic"] & CANCELS != 0),
                 "write_timestamp": lambda: times("write_timestamp", units["write_timestamp"].astype(np.int64)),
@@ -119,15 +119,11 @@ class WheelPart:
     ----------
     file : Segment
         Its start offset is 0.
-    files : tuple of Segment
-        The log of timers.
-    read_until : int or None
-        As of `LogPart`.
+    timers : Timers
     """
 
     file: Segment
-    files: tuple[Segment, ...]
-    read_until: int | None
+    timers: Timers
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each slot that was ever used."""
@@ -144,9 +140,9 @@ class WheelPart:
 
     def _chunks(self, options: ViewOptions) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]:
         """Yield positions and units of some units at a time, the last ones first."""
-        for file in reversed(self.files):
-            units = units_of(file, options)
-            positions = positions_of(file, len(units))
+        for file in reversed(self.timers.files):
+            units = told_units(file, options)
+            positions = Timers.positions(file, len(units))
             for first in range((len(units) - 1) // _UNITS_AT_ONCE * _UNITS_AT_ONCE, -1, -_UNITS_AT_ONCE):
                 some = slice(first, first + _UNITS_AT_ONCE)
                 yield positions[some], units[some]
@@ -161,7 +157,7 @@ class WheelPart:
                 "due_timestamp": lambda: timestamps(
                     judged.due, options, "due_timestamp", lambda row: f"{self.file.path}: slot {numbers[row]}"
                 ),
-                "is_pending": lambda: _is_pending(judged.due, self.read_until),
+                "is_pending": lambda: _is_pending(judged.due, self.timers.read_until),
                 "timers": lambda: fixed_array(used["timers"].astype(np.int32)),
                 "units": lambda: pa.array(judged.units, mask=judged.units < 0),
                 "state": lambda: pa.array(judged.states.tolist(), pa.string()),
@@ -192,12 +188,8 @@ def plan_log(paths: StorePaths, options: ViewOptions) -> list[LogPart]:
         If there is no such directory, unless `fail_on_data_loss` is off.
     """
     root = root_of(paths)
-    files, read_until, log = (
-        list_timer_files(root, options),
-        Config(root).timer_check.read_until,
-        whole_log(root, paths),
-    )
-    return [LogPart(file, read_until, files, log) for file in files]
+    timers, log = _timers(root, options), Log(whole_log(root, paths))
+    return [LogPart(file, timers, log) for file in timers.files]
 
 
 def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
@@ -211,7 +203,7 @@ def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
     root = root_of(paths)
     wheel = root / "timerwheel"
     if not wheel.is_file():
-        without_file(no_timers_at(wheel), options)
+        without_file(_no_timers_at(wheel), options)
         return []
     file = file_at(wheel)
     if file.size > _MOST_BYTES:
@@ -219,7 +211,25 @@ def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
             "wheel of timers too large", file.path, 0, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes", b"",
             "RocketMQ makes one of 38,707,200 bytes. Compare it with another copy of the store",
         )  # fmt: skip
-    return [WheelPart(file, list_timer_files(root, options), Config(root).timer_check.read_until)]
+    return [WheelPart(file, _timers(root, options))]
+
+
+def _timers(root: Path, options: ViewOptions) -> Timers:
+    timers = Timers.of(root)
+    if not (root / TIMER_LOG).is_dir():
+        without_file(_no_timers_at(root / TIMER_LOG), options)
+    for note in timers.notes:
+        _log.warning("%s", note)
+    return timers
+
+
+def _no_timers_at(path: Path) -> StoreNotFoundError:
+    return StoreNotFoundError(
+        f"{path} is missing: expected what a broker of RocketMQ 5.0 or later keeps there, unless its timers are in a "
+        f"RocksDB (timerRocksDBEnable), which the view rocksdbstore shows. Timers are also messages of the topic "
+        f"rmq_sys_wheel_timer, with their time in the property TIMER_OUT_MS. With failOnDataLoss=false "
+        f"there are no rows"
+    )
 
 
 def _is_pending(

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.answers.life.record_look_up import RecordLookUp
-from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import open_segment
 from store_core.format.record.delayed import TIMER_TOPIC
-from store_core.queue.timer.timer_log import timer_units
-from store_core.snapshot.config import Config
+from store_core.snapshot.timers import TIMER_LOG, Timers, due_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StrayTimers", "stray_timers"]
 
-_DIRECTORY: Final = "timerlog"
 _MOST: Final = 100_000
 """Timers whose records are looked at: a record takes some microseconds."""
 
@@ -63,22 +59,20 @@ def stray_timers(root: Path, segments: Sequence[Segment], release: str) -> Stray
 
     Those before the log's first record are left out: what they led to was deleted.
     """
-    directory = root / _DIRECTORY
-    if not segments or segments[0].entries is not None or not directory.is_dir():
+    if not segments or segments[0].entries is not None or not (root / TIMER_LOG).is_dir():
         return None
-    read_until = Config(root).timer_check.read_until
+    timers = Timers.of(root)
     wanted: dict[int, list[tuple[int, str, int]]] = {}
     looked_at = 0
-    for file in segments_in(directory, []):
-        with open_segment(file) as opened:
-            units, _ = timer_units(opened.raw)
-            due = units["write_timestamp"].astype(np.int64) + units["delay"].astype(np.int64)
-            is_pending = (due >= (read_until or 0)) & (units["physical_offset"] >= segments[0].start_offset)
-            for number in np.flatnonzero(is_pending)[: _MOST - looked_at].tolist():
-                unit = units[number]
-                place = file.start_offset + number * units.dtype.itemsize
-                wanted.setdefault(int(unit["physical_offset"]), []).append((place, file.path, int(unit["store_size"])))
-                looked_at += 1
+    for file in timers.files:
+        units = Timers.units(file).units
+        is_pending = due_times(units) >= (timers.read_until or 0)
+        is_pending &= units["physical_offset"] >= segments[0].start_offset
+        for number in np.flatnonzero(is_pending)[: _MOST - looked_at].tolist():
+            unit = units[number]
+            place = file.start_offset + number * units.dtype.itemsize
+            wanted.setdefault(int(unit["physical_offset"]), []).append((place, file.path, int(unit["store_size"])))
+            looked_at += 1
     look_up = RecordLookUp(segments, wanted, release)
     records = look_up.merge(map(look_up.run, look_up.plan()))
     end = segments[-1].end_offset

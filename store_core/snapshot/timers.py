@@ -1,33 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of a log of timers, and the chains by which a wheel's slots lead to them."""
+"""The timers of a store: the log of their units, and the chains by which a wheel's slots lead to them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
+from store_core.errors import CorruptRecordError, SegmentVanishedError
+from store_core.files.access import explained_access
+from store_core.files.local_listing import segments_in
+from store_core.files.segment_source import open_pages, open_segment
 from store_core.format.layout import BLANK_RECORD, MagicCode, unit_dtype
 from store_core.format.timer_layout import TIMER_LOG_UNIT
+from store_core.snapshot.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     import numpy.typing as npt
+
+    from store_core.files.segment_source import Segment
 
 __all__ = [
     "CANCELS",
     "ROLLS",
     "TIMER_DTYPE",
+    "TIMER_LOG",
     "SlotChains",
     "TimerChains",
+    "TimerUnits",
+    "Timers",
     "due_times",
     "followed_slots",
     "timer_units",
 ]
 
+TIMER_LOG: Final = "timerlog"
+"""Directory of the log of timers below a store's root."""
+
 TIMER_DTYPE: Final = unit_dtype(TIMER_LOG_UNIT)
+_LONGEST_DELAY_MS: Final = (1 << 31) - 1
+"""Of a unit, which has 32 bits for it."""
+
 ROLLS: Final = 2
 """Bit of the magic of a timer that is put again when its slot comes (``TimerMessageStore.MAGIC_ROLL``)."""
 
@@ -79,6 +96,80 @@ def due_times(units: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     """Return the times of the slots that units are in, ms."""
     due: npt.NDArray[np.int64] = units["write_timestamp"].astype(np.int64) + units["delay"].astype(np.int64)
     return due
+
+
+class TimerUnits(NamedTuple):
+    """The units of a file, in stored byte order, up to what is wrong in it, if anything is."""
+
+    units: npt.NDArray[np.void]
+    problem: CorruptRecordError | SegmentVanishedError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """The log of timers below a store's root, as it was listed.
+
+    Attributes
+    ----------
+    root : Path
+    files : tuple of Segment
+        By position.
+    notes : tuple of str
+        On what was left out.
+    read_until : int or None
+        The time up to which slots were due, ms; None if unknown.
+    """
+
+    root: Path
+    files: tuple[Segment, ...]
+    notes: tuple[str, ...]
+    read_until: int | None
+
+    @classmethod
+    def of(cls, root: Path) -> Self:
+        """List the files; none if there is no log of timers."""
+        directory, notes = root / TIMER_LOG, list[str]()
+        files: tuple[Segment, ...] = ()
+        if directory.is_dir():
+            with explained_access(directory):
+                files = tuple(segments_in(directory, notes))
+        return cls(root, files, tuple(notes), Config(root).timer_check.read_until)
+
+    @staticmethod
+    def units(file: Segment) -> TimerUnits:
+        """Return the units of a file."""
+        try:
+            with open_segment(file) as opened:
+                units, is_sound = timer_units(opened.raw)
+                at = units.nbytes
+                problem = None if is_sound else CorruptRecordError(
+                    "no unit of a timer", file.path, file.start_offset + at,
+                    "a unit of 52 bytes, or the end of the file", "neither",
+                    opened.raw[at : at + TIMER_DTYPE.itemsize].tobytes(),
+                    "failOnDataLoss=false leaves out the rest of the file",
+                )  # fmt: skip
+                return TimerUnits(units, problem)
+        except SegmentVanishedError as gone:
+            return TimerUnits(np.empty(0, TIMER_DTYPE), gone)
+
+    @staticmethod
+    def positions(file: Segment, count: int) -> npt.NDArray[np.int64]:
+        """Return the positions of the first units of a file in the log of timers."""
+        return file.start_offset + TIMER_DTYPE.itemsize * np.arange(count)
+
+    def pending_files(self, after: int) -> Iterator[Segment]:
+        """Yield the files that may have timers that are due at a time or later, ms; units are in the order of puts."""
+        for number, file in enumerate(self.files):
+            if number + 1 == len(self.files) or _first_write(self.files[number + 1]) + _LONGEST_DELAY_MS >= after:
+                yield file
+
+
+def _first_write(file: Segment) -> int:
+    """Return when the first unit of a file was put, ms; far in the future if it has none."""
+    with open_pages(file) as opened:
+        opened.load(0, TIMER_DTYPE.itemsize)
+        first = opened.raw[: TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
+        return int(first["write_timestamp"][0]) if first.size and first["size"][0] else 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)

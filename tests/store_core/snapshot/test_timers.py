@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.queue.timer.timer_log import CANCELS, TIMER_DTYPE, SlotChains, followed_slots
+from store_core.snapshot.timers import CANCELS, TIMER_DTYPE, SlotChains, followed_slots
 from tests.budgets import budget
 
 SIZE = TIMER_DTYPE.itemsize
