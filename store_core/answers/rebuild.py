@@ -13,21 +13,20 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from store_core.answers.checking.finding import FindingKind
 from store_core.answers.local_engine import local_engine
+from store_core.answers.store_check import verified_by
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import is_lock_held
 from store_core.format.iso_time import iso_time
 from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.store.rebuild.checkpoint import update_checkpoint
-from store_core.store.rebuild.compare import LogBounds, QueueDifferences, compare_queues
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.inferred import inference_notes
-from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.passes import clear, rebuild_by
@@ -43,11 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from store_core.answers.checking.check_report import CheckReport
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.parts import Engine, LocalEngine, ProgressSink
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = [
     "EngineSource",
@@ -68,9 +67,9 @@ class RebuildOutcome(Enum):
     Attributes
     ----------
     DONE
-        The work is done; of a comparison, nothing differs.
+        The work is done; of a check, there is no finding.
     FINDINGS
-        The existing files differ from the log.
+        The check of the existing files has findings.
     REFUSED
         Nothing was replaced, because the log is damaged.
     DAMAGED
@@ -90,25 +89,30 @@ class RebuildResult:
     Attributes
     ----------
     outcome : RebuildOutcome
-    report : RebuildReport
+    report : RebuildReport or None
+        Of what was made; None if nothing was.
+    check : CheckReport or None
+        Of the files in place, with `RebuildOptions.verify` and `RebuildOptions.discard_old`: as of a check that
+        looks at the log, and at the queues and the index that the options choose.
     actions : tuple of str
         Further actions, in order: what was replaced, what was deleted, and where the new files are.
-    is_comparison : bool
-        Whether queues and index were compared with the log.
     """
 
     outcome: RebuildOutcome
-    report: RebuildReport
+    report: RebuildReport | None
+    check: CheckReport | None
     actions: tuple[str, ...] = ()
-    is_comparison: bool = False
 
     def to_json(self, **more: object) -> dict[str, Any]:
         """Return the result as values for JSON, after `more`; the commands write it for ``--json``."""
-        return as_json(self.report, **more, actions=list(self.actions))
+        more["actions"] = list(self.actions)
+        made = more if self.report is None else as_json(self.report, **more)
+        return {**made, "check": None if self.check is None else self.check.to_json()}
 
     def to_text(self) -> str:
-        """Return the result as a few lines for an operator; long lists are cut."""
-        return as_text(self.report, is_comparison=self.is_comparison)
+        """Return the result as lines for an operator; long lists are cut."""
+        made = [] if self.report is None else [as_text(self.report)]
+        return "\n".join(made if self.check is None else [*made, self.check.to_text()])
 
 
 def plan_rebuild(path: str | os.PathLike[str], options: RebuildOptions | None = None) -> RebuildPlan:
@@ -240,7 +244,7 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-_Made: TypeAlias = "tuple[RebuildOutcome, RebuildReport]"
+_Made: TypeAlias = "tuple[RebuildOutcome, RebuildReport | None, CheckReport | None]"
 
 EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
 """Returns a context with an engine for a step, ``rebuild`` or ``verify``."""
@@ -288,15 +292,16 @@ class StoreRebuild:
             unless the replacement had begun, which the next run finishes.
         """
         with explained_access(self.plan.store):
-            outcome, report = self._run()
-        is_comparison = self.plan.is_verified or self.plan.is_discarded
-        return RebuildResult(outcome, report, tuple(self._actions), is_comparison)
+            outcome, report, check = self._run()
+        return RebuildResult(outcome, report, check, tuple(self._actions))
 
     def _run(self) -> _Made:
-        if self.plan.is_verified:
-            return self._verify_live() if is_lock_held(self.plan.store) else self._verify()
+        options = self.plan.options
+        if options.verify:
+            check = self._verify()
+            return (RebuildOutcome.FINDINGS if check.counts else RebuildOutcome.DONE), None, check
         with self._locked():
-            if self.plan.is_discarded and not self.plan.is_replaced:
+            if options.discard_old and not options.replace:
                 return self._discard()
             return self._rebuild()
 
@@ -322,17 +327,17 @@ class StoreRebuild:
         report = self._rebuilt()
         report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
         code = RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE
-        if not plan.is_replaced:
+        if not plan.options.replace:
             self._note(f"the new files are in {plan.output}")
-            return code, report
-        if report.is_damaged and not plan.is_damage_accepted:
+            return code, report, None
+        if report.is_damaged and not plan.options.accept_damage:
             self._note(
                 f"nothing was replaced, because the log is damaged; the new files are in {plan.output}, and end at the "
                 f"damage. To continue after it, and to replace, add --accept-damage"
             )
-            return RebuildOutcome.REFUSED, report
+            return RebuildOutcome.REFUSED, report, None
         self._replace(report)
-        return self._discard((code, report)) if plan.is_discarded else (code, report)
+        return self._discard(report) if plan.options.discard_old else (code, report, None)
 
     def _rebuilt(self) -> RebuildReport:
         """Rebuild into the output directory, and remove what was created there on failure."""
@@ -427,83 +432,30 @@ class StoreRebuild:
                 ]
         return places, []
 
-    def _verify_live(self) -> _Made:
-        """Compare a store that a broker is writing; look at differences a second time."""
-        store, rules = self.plan.store, self.plan.rules.queue_rules
-        moment = LiveMoment.take(store, rules, self._clock)
-        outcome, report = self._verify(moment)
-        if report.has_differences:
-            outcome, report = self._verify(LiveMoment.take(store, rules, self._clock, moment))
-        self._note(f"the store is open, its lock is held: its log was read to {report.end_offset}")
-        return outcome, report
-
-    def _verify(self, moment: LiveMoment | None = None) -> _Made:
-        """Compare the store with its log, reading across damage, so that not everything after it differs."""
-        plan = self.plan
-        bounds = LogBounds(plan.min_offset, moment, is_open=moment is not None)
-        if self._file_system.status(plan.store / JOURNAL) is not None:
+    def _verify(self, *, is_ours: bool = False) -> CheckReport:
+        """Check what this rebuild makes, where it is in place."""
+        if self._file_system.status(self.plan.store / JOURNAL) is not None:
             self._note("a replacement was interrupted: the next run that is not --verify finishes it")
-        rules = replace(plan.rules, since_offset=0, index_since_offset=0)
-        report = self._compared(rules, bounds)
-        if report.is_damaged and not rules.is_salvaged:
-            report = self._compared(replace(rules, is_salvaged=True), bounds)
-        check_wanted(report, plan.store, rules, self._file_system)
-        known = {(queue.topic, queue.queue_id) for queue in report.queues}
-        report = replace(
-            report,
-            differences=(*report.differences, *self._unexpected(known, bounds)),
-            excess_index=0 if moment is not None else self._excess_index(report.read_end_offset),
-            notes=self._notes(report),
-        )
-        if report.has_differences:
-            return RebuildOutcome.FINDINGS, report
-        return (RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE), report
-
-    def _compared(self, rules: RebuildRules, bounds: LogBounds) -> RebuildReport:
-        plan = self.plan
         with self._engines("verify") as engine:
-            return rebuild_by(engine, plan.store, plan.output, rules, compared=bounds, clock=self._clock)
+            return verified_by(engine, self.plan.path, self.plan.options, clock=self._clock, is_ours=is_ours)
 
-    def _unexpected(self, known: set[tuple[str, int]], bounds: LogBounds) -> Iterator[QueueDifferences]:
-        """Compare the queues that the log has no record of with empty ones."""
-        rules, files, clock = self.plan.rules, OsFileSystem(), self._clock
-        if not rules.has_queues:
-            return
-        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, clock)
-        with StoredQueues(self.plan.store, rules.queue_rules, files, clock) as stored:
-            for topic, queue_id in sorted(stored.names() - known):
-                if rules.wants(topic, queue_id):
-                    found = compare_queues(topic, queue_id, nothing, stored, bounds)
-                    if found:
-                        yield found
-
-    def _excess_index(self, end_offset: int) -> int:
-        """Count the index files that point at or past the log's end."""
-        rules = self.plan.rules
-        if not rules.has_index:
-            return 0
-        files = Index(self.plan.store).loaded(rules.queue_rules).used
-        return sum(file.header.end_physical_offset >= end_offset for file in files)
-
-    def _discard(self, made: _Made | None = None) -> _Made:
-        """Delete the files that were replaced, if those in their place match the log.
+    def _discard(self, report: RebuildReport | None = None) -> _Made:
+        """Delete the files that were replaced, if those in their place have no finding.
 
         Parameters
         ----------
-        made : tuple, optional
-            What was just put in place; it is reported, unless something differs.
+        report : RebuildReport, optional
+            Of what was just put in place.
         """
-        outcome, compared = self._verify()
-        if outcome is RebuildOutcome.FINDINGS:
+        check = self._verify(is_ours=True)
+        if {kind for kind in FindingKind if kind.is_of_queues or kind.is_of_index} & check.counts.keys():
             self._note("the old files are kept, because what is in their place differs from the log")
-            return outcome, compared
+            return RebuildOutcome.FINDINGS, report, check
         for kept in kept_directories(self.plan.store, self._file_system):
             shutil.rmtree(kept)
             self._note(f"deleted {kept}")
-        if made is None:
-            return outcome, compared
-        was_damaged = RebuildOutcome.DAMAGED in (made[0], outcome)
-        return (RebuildOutcome.DAMAGED if was_damaged else RebuildOutcome.DONE), made[1]
+        is_damaged = check.counts or (report is not None and report.is_damaged)
+        return (RebuildOutcome.DAMAGED if is_damaged else RebuildOutcome.DONE), report, check
 
     # ---- around
 

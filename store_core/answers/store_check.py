@@ -63,9 +63,10 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.snapshot.index import KeyFile, LoadedIndex
     from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = ["CheckedStore", "check", "check_by", "checked_by"]
+__all__ = ["CheckedStore", "check", "check_by", "checked_by", "verified_by"]
 
 
 _MOST_LOOKS: Final = 6
@@ -169,21 +170,46 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
 
         def look(release: Release) -> CheckedStore:
             given = partial(_look, engine, path, replace(options, release=release), clock)
-            first = found = given(None, is_ours=is_ours, is_log_alone=is_log_alone)
-            if not (first.tally.counts and first.bounds.moment):
-                return first
-            # What only seems wrong because a broker was writing is not there when it is looked at again.
-            for _ in range(_MOST_LOOKS - 1):
-                again = given(first.bounds.moment, is_ours=is_ours, is_log_alone=is_log_alone)
-                found = again.seen_again(found)
-                if not found.is_index_waited_for(first):
-                    break
-            return found
+            return _looked(partial(given, is_ours=is_ours, is_log_alone=is_log_alone))
 
         if options.release:
             return look(cast("Release", options.release)).because(ASKED_FOR)
         store = configured_store(path, options.broker_config, options.store_path_commit_log)
         return _by_told_release(ToldRelease.of(absolute_path_of(store)), look)
+
+
+def verified_by(
+    engine: Engine,
+    path: str | os.PathLike[str],
+    options: RebuildOptions,
+    *,
+    clock: Clock | None = None,
+    is_ours: bool = False,
+) -> CheckReport:
+    """Check what a rebuild by these options makes, queues and index, and the log that they follow from.
+
+    Parameters
+    ----------
+    is_ours : bool
+        Whether the caller holds the store's lock, so that no broker is writing.
+    """
+    engine.expect(RebuildJob, ChainJob)
+    look = partial(_look, engine, path, options, clock or SystemClock(), is_ours=is_ours, is_log_alone=False)
+    with explained_access(path_of(path)):
+        return _looked(look).because(ASKED_FOR).report
+
+
+def _looked(look: Callable[[LiveMoment | None], CheckedStore]) -> CheckedStore:
+    """Look at a store; where a broker is writing, and something seems wrong, look again."""
+    first = found = look(None)
+    if not (first.tally.counts and first.bounds.moment):
+        return first
+    # What only seems wrong because a broker was writing is not there when it is looked at again.
+    for _ in range(_MOST_LOOKS - 1):
+        found = look(first.bounds.moment).seen_again(found)
+        if not found.is_index_waited_for(first):
+            break
+    return found
 
 
 def _by_told_release(told: ToldRelease, look: Callable[[Release], CheckedStore]) -> CheckedStore:
@@ -201,7 +227,7 @@ def _by_told_release(told: ToldRelease, look: Callable[[Release], CheckedStore])
 def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look saw
     engine: Engine,
     path: str | os.PathLike[str],
-    options: CheckOptions,
+    options: CheckOptions | RebuildOptions,
     clock: Clock,
     earlier: LiveMoment | None,
     *,
@@ -210,8 +236,12 @@ def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look sa
 ) -> CheckedStore:
     """Check a store once; begin again if its broker deletes a segment meanwhile."""
     for attempt in range(_ATTEMPTS):
-        plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
-        rules = replace(plan.rules, is_proven=True, has_index=_has_index(plan, options))
+        if isinstance(options, CheckOptions):
+            plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
+            rules = replace(plan.rules, is_proven=True, has_index=_has_index(plan, options))
+        else:
+            plan = RebuildPlan.of(path, options.as_comparison(), configured_batch_topics)
+            rules = replace(plan.rules, is_proven=True)
         if is_log_alone:
             rules = replace(rules, has_queues=False, has_index=False)
         plan = replace(plan, rules=rules, assumptions=() if is_log_alone else plan.assumptions)
@@ -306,7 +336,7 @@ class _Check:
 
     engine: Engine
     plan: RebuildPlan
-    options: CheckOptions
+    options: CheckOptions | RebuildOptions
     clock: Clock
     is_live: bool
     earlier: LiveMoment | None
@@ -328,20 +358,16 @@ class _Check:
         config = ConfigFiles(store, rules.release)
         self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
         self._add_index(index, judged, bounds, tally)
-        tally.add_all(config.findings)
-        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
-        tally.add_all(config.impossible(ends, is_open=is_open))
-        stray = None if is_open else stray_timers(store, Log.of(store).segments, rules.release)
-        if stray is not None:
-            tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
-        reach = self._reach(compared, bounds, index, tally)
-        tally.add_all(checkpoint_findings(store, rules.release, reach, is_open=is_open))
+        if isinstance(self.options, CheckOptions):
+            self._add_beside(compared, bounds, index, config, tally, is_open=is_open)
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
-        notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes, *config.notes)
-        if not self.plan.rules.has_queues:
-            notes += (_LOG_ALONE,)
-        elif not self.plan.rules.has_index:
-            notes += (_NO_INDEX_FILE if self.options.is_index_checked else _NO_INDEX,)
+        notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes)
+        if isinstance(self.options, CheckOptions):
+            notes += tuple(config.notes)
+            if not self.plan.rules.has_queues:
+                notes += (_LOG_ALONE,)
+            elif not self.plan.rules.has_index:
+                notes += (_NO_INDEX_FILE if self.options.is_index_checked else _NO_INDEX,)
         notes += self._moment_note(bounds)
         notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
         certificates = tuple(judged.certificates())
@@ -390,7 +416,7 @@ class _Check:
         """Compare queues and index with the log; across damage, so that not everything after it differs."""
         plan = self.plan
         report = rebuild_by(self.engine, plan.store, plan.output, plan.rules, compared=bounds, clock=self.clock)
-        is_cut = not self.is_live and report.read_end_offset < (bounds.log_end or 0)
+        is_cut = not self.is_live and report.read_end_offset < bounds.log_end
         if report.is_doubtful or is_cut:
             rules = replace(plan.rules, is_salvaged=True)
             report = rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
@@ -419,11 +445,34 @@ class _Check:
 
     # ---- what the log can't tell
 
+    def _add_beside(  # noqa: PLR0913 -- what was compared, and what is looked at
+        self,
+        compared: RebuildReport,
+        bounds: LogBounds,
+        index: LoadedIndex,
+        config: ConfigFiles,
+        tally: Tally,
+        *,
+        is_open: bool,
+    ) -> None:
+        """Add what is wrong with configuration, timers and checkpoint."""
+        store, release = self.plan.store, self.plan.rules.queue_rules.release
+        tally.add_all(config.findings)
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
+        tally.add_all(config.impossible(ends, is_open=is_open))
+        stray = None if is_open else stray_timers(store, Log.of(store).segments, release)
+        if stray is not None:
+            tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
+        reach = self._reach(compared, bounds, index, tally)
+        tally.add_all(checkpoint_findings(store, release, reach, is_open=is_open))
+
     def _add_unknown(
         self, compared: RebuildReport, bounds: LogBounds, topics: set[str], tally: Tally, *, is_open: bool
     ) -> None:
         """Add queues that have units, though the log has no record of them."""
         rules, files = self.plan.rules, OsFileSystem()
+        if not rules.has_queues:
+            return
         nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, self.clock)
         lost = self._lost(compared)
         known = {(queue.topic, queue.queue_id) for queue in compared.queues}

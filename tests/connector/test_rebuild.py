@@ -22,7 +22,7 @@ from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
-from tests.connector.rebuilding import LocalRunner, rebuild_here
+from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
@@ -301,11 +301,12 @@ def test_a_comparison_names_every_difference(tmp_path: Path) -> None:
     changed(store / "index" / min(path.name for path in (store / "index").iterdir()), 40 + 40 + 20 * 3, b"\1")  # a hash
     report = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
 
-    assert [("topic0", 0, 0, 1), ("topic1", 30, 0, 0), ("topic2", 1, 0, 0)] == [
-        (found.topic, found.missing, found.extra, found.different) for found in report.differences
-    ]
-    assert ("different", 3) == report.differences[0].first[0][:2]
-    assert ("missing", 29) == report.differences[2].first[0][:2]
+    assert {
+        ("topic0", 0): {"wrong_tags_code": 1},
+        ("topic1", 0): {"missing": 30},
+        ("topic2", 0): {"missing": 1},
+    } == differing(report)
+    assert [3, 0, 29] == [each.first[0].queue_offset for each in report.judged if each.counts]
     assert (1, 1) == (report.missing_entries, report.extra_entries)
     assert not (tmp_path / "none").exists()
 
@@ -321,8 +322,8 @@ def test_a_live_store_may_be_newer_than_what_was_read(tmp_path: Path) -> None:
     newer = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0, moment))
     still = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
 
-    assert not newer.differences
-    assert [1] == [found.extra for found in still.differences]
+    assert {} == differing(newer)
+    assert [{"extra": 1}] == list(differing(still).values())
 
 
 # ---- many queues
@@ -337,12 +338,12 @@ def test_thousands_of_tiny_queues_do_not_need_thousands_of_open_files(tmp_path: 
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 40, hard))
     try:
         report = rebuild_here(store, tmp_path / "found", RULES)
-        differing = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0)).differences
+        compared = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert 320 == len(report.queues) == len(queue_files(tmp_path / "found"))
-    assert 320 == len(differing)  # the store itself has none
+    assert 320 == len(differing(compared))  # the store itself has none
 
 
 def test_queues_are_the_same_whether_they_are_written_at_once_or_piece_by_piece(

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["rebuild_consume_queue", "rebuild_index"]
 
 _REMARK: Final = """\
-With 1 (--verify, --discard-old) the files in place differ from the log. --replace on a damaged log ends with 4 and \
-replaces nothing; with --accept-damage it ends with 5.
+With 1 the check of --verify or --discard-old has findings. --replace on a damaged log ends with 4 and replaces \
+nothing; with --accept-damage it ends with 5.
 """
 _LOCAL_BYTES: Final = 4 << 30
 """Largest log that is rebuilt without Spark by default. In one process a GiB takes 1.5 s, on Spark with two slots 1.1 s
@@ -83,13 +83,17 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     add("--replace", action="store_true", help="put them in place of the old files, which are kept in STORE/replaced-N")
     to = "with --replace: queues in a RocksDB (storeType=defaultRocksDB) may be replaced, for a broker that goes back"
     add("--to", choices=("files",), help=to)
-    add("--discard-old", action="store_true", help="delete the kept files if the files in place match the log")
+    add(
+        "--discard-old",
+        action="store_true",
+        help="delete the kept files if a check finds nothing wrong with those in place",
+    )
     add(
         "--accept-damage",
         action="store_true",
         help="continue after damage with the next sound record, and replace even then",
     )
-    add("--verify", action="store_true", help="compare the files in place with the log, and change nothing")
+    add("--verify", action="store_true", help="check the files in place, as commitlog check does, and change nothing")
     add("--dry-run", action="store_true", help="show what would be done, and do nothing")
     add("--json", metavar="FILE", help="write the report to this file (- is standard output)")
 
@@ -161,7 +165,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
         say("nothing was changed: this is what would be done without --dry-run")
         return ExitCode.DONE
     check_report("--json", options.json)
-    if not plan.is_verified:
+    if not plan.options.verify:
         check_writable(plan.output)
     engines = _engines(options.engine, plan)
     began = time.monotonic()

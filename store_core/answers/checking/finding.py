@@ -28,6 +28,16 @@ class FindingKind(StrEnum):
         return member
 
     @property
+    def is_of_queues(self) -> bool:
+        """Whether it is about consume queues."""
+        return self.startswith(("unit_", "queue_", "unknown_"))
+
+    @property
+    def is_of_index(self) -> bool:
+        """Whether it is about the key index."""
+        return self.startswith("index_")
+
+    @property
     def depends_on_release(self) -> bool:
         """Whether another release may leave what this one would not."""
         return self not in _BY_ANY_RELEASE

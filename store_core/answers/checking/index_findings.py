@@ -178,7 +178,7 @@ class IndexFindings:
             return  # whose log goes on where it was read to
         ends = [file.reach[1] for file in self.index.used if str(file.path) == check.path]
         begin, end = self.bounds.torn
-        if any(each >= (self.bounds.log_end or 0) and not begin <= each < end for each in ends):
+        if any(each >= self.bounds.log_end and not begin <= each < end for each in ends):
             self._add_far_file(check, ends[0], tally)
 
     def _add_far_file(self, check: ChainCheck, end: int, tally: Tally) -> None:

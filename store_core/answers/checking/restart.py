@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
+    from store_core.store.rebuild.options import RebuildOptions
 
 __all__ = ["NOT_ASKED", "dispatch_start"]
 
@@ -24,7 +25,9 @@ NOT_ASKED: Final = -1
 _NOWHERE: Final = 2**63 - 1
 
 
-def dispatch_start(store: Path, options: CheckOptions, batch_topics: frozenset[str], clock: Clock) -> int:
+def dispatch_start(
+    store: Path, options: CheckOptions | RebuildOptions, batch_topics: frozenset[str], clock: Clock
+) -> int:
     """Return the physical offset from which a restart puts records into queues that end before them.
 
     Nothing is written: the recovery runs on changes that are kept in memory.
@@ -33,7 +36,7 @@ def dispatch_start(store: Path, options: CheckOptions, batch_topics: frozenset[s
     ----------
     store : Path
         The store's root.
-    options : CheckOptions
+    options : CheckOptions or RebuildOptions
         With the release, and the broker's configuration.
     batch_topics : frozenset of str
     clock : Clock

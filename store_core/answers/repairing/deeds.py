@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.tally import Tally
     from store_core.answers.store_check import CheckedStore
 
-__all__ = ["Deed", "Deeds", "IndexDeed", "QueueDeed", "is_of_index", "is_of_queues"]
+__all__ = ["Deed", "Deeds", "IndexDeed", "QueueDeed"]
 
-_QUEUE_KINDS: Final = ("unit_", "queue_", "unknown_")
-_INDEX_KINDS: Final = ("index_",)
 _BEHIND: Final = "behind the log"
 """Why a queue is rebuilt that only lags, as after a crash: see `Deeds.of`."""
 
@@ -110,20 +108,10 @@ class Deeds:
         return bool(self.queues or self.index or self.checkpoint)
 
 
-def is_of_queues(kind: FindingKind) -> bool:
-    """Return whether findings of a kind are about consume queues."""
-    return kind.startswith(_QUEUE_KINDS)
-
-
-def is_of_index(kind: FindingKind) -> bool:
-    """Return whether findings of a kind are about the key index."""
-    return kind.startswith(_INDEX_KINDS)
-
-
 def _queues(checked: CheckedStore) -> Iterable[QueueDeed]:
     why: dict[tuple[str, int], list[str]] = {}
     for place in checked.tally.places:
-        if is_of_queues(place.kind) and place.topic is not None and place.queue_id is not None:
+        if place.kind.is_of_queues and place.topic is not None and place.queue_id is not None:
             why.setdefault((place.topic, place.queue_id), []).append(place.kind.value)
     logged = {(queue.topic, queue.queue_id) for queue in checked.compared.queues}
     for queue, kinds in sorted(why.items()):
@@ -136,7 +124,7 @@ def _queues(checked: CheckedStore) -> Iterable[QueueDeed]:
 
 
 def _index(checked: CheckedStore) -> IndexDeed | None:
-    places = {place: begin for place, begin in checked.tally.places.items() if is_of_index(place.kind)}
+    places = {place: begin for place, begin in checked.tally.places.items() if place.kind.is_of_index}
     if not places:
         return None
     directory = checked.plan.store / INDEX_DIRECTORY
@@ -167,7 +155,7 @@ def _sound_end(checked: CheckedStore, tally: Tally) -> int:
         FindingKind.INDEX_WRONG_HASH,
         FindingKind.INDEX_WRONG_PLACE,
     )
-    paths = {place.where for place in tally.places if is_of_index(place.kind) and place.kind not in by_entry}
+    paths = {place.where for place in tally.places if place.kind.is_of_index and place.kind not in by_entry}
     before = 0
     for file in checked.index:
         if str(file.path) in paths:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 import pyarrow as pa
 
 from store_core.answers.checking.finding import FindingKind
-from store_core.answers.repairing.deeds import is_of_index, is_of_queues
 from store_core.answers.report import Report
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
@@ -279,7 +278,7 @@ def _rows(checked: CheckedStore, deeds: Deeds) -> dict[str, list[dict[str, Any]]
     left = [
         (kind, count)
         for kind, count in checked.tally.counts
-        if not (is_of_queues(kind) or is_of_index(kind) or kind is FindingKind.CHECKPOINT)
+        if not (kind.is_of_queues or kind.is_of_index or kind is FindingKind.CHECKPOINT)
     ]  # of log and configuration
     return {
         "queues": [{**each._asdict(), "why": " ".join(each.why)} for each in deeds.queues],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.answers.checking.index_chains import ChainJob
 from store_core.answers.checking.judged_log import JudgedLog
 from store_core.answers.checking.tally import Tally
-from store_core.answers.repairing.deeds import Deed, is_of_index, is_of_queues
+from store_core.answers.repairing.deeds import Deed
 from store_core.errors import RepairRefusedError
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.queue.index.index_files import INDEX_DIRECTORY
@@ -138,7 +138,7 @@ class Replacement:
                 clock=self.clock,
             )
             JudgedLog(report, str(self._output), has_crashed=False, is_partial=True).add_to(tally)
-        wrong = [str(finding) for finding in tally.first if is_of_queues(finding.kind) or is_of_index(finding.kind)]
+        wrong = [str(finding) for finding in tally.first if finding.kind.is_of_queues or finding.kind.is_of_index]
         if rules.has_index:
             wrong += self._broken_chains(rules)
         if wrong:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -23,15 +22,9 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.stored_queues import StoredQueues
     from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
-__all__ = [
-    "LogBounds",
-    "QueueDifferences",
-    "UnitDifference",
-    "compare_queues",
-    "judge_queue",
-]
+__all__ = ["LogBounds", "judge_queue"]
 
-_KEPT: Final = 20
+_NOWHERE: Final = 2**63 - 1
 
 
 class LogBounds(NamedTuple):
@@ -43,8 +36,8 @@ class LogBounds(NamedTuple):
         Physical offset where the log starts; units below it point to deleted records.
     moment : LiveMoment or None
         As of when a store that a broker is writing is compared.
-    log_end : int or None
-        Physical offset where the log ends, if each unit is to be judged, and not only compared.
+    log_end : int
+        Physical offset where the log ends; if it is not known, no unit is after it.
     torn : tuple of int
         Begin and end of a last record that is damaged; its unit is not judged.
     is_open : bool
@@ -53,78 +46,9 @@ class LogBounds(NamedTuple):
 
     min_offset: int
     moment: LiveMoment | None = None
-    log_end: int | None = None
+    log_end: int = _NOWHERE
     torn: tuple[int, int] = (0, 0)
     is_open: bool = False
-
-
-class UnitDifference(NamedTuple):
-    """A position where two queues differ.
-
-    Attributes
-    ----------
-    kind : str
-        ``"missing"`` from the store, ``"extra"`` in the store, or ``"different"``.
-    queue_offset : int
-    physical_offset : int
-        From the unit derived from the log; for an extra unit, from the store's.
-    """
-
-    kind: str
-    queue_offset: int
-    physical_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueueDifferences:
-    """Differences between a store's queue and the one derived from its log.
-
-    Attributes
-    ----------
-    topic : str
-    queue_id : int
-    missing, extra, different : int
-        Numbers of units.
-    first : tuple of UnitDifference
-        The first of them.
-    problem : str
-        Why the store's queue can't be read; empty if it can.
-    """
-
-    topic: str
-    queue_id: int
-    missing: int = 0
-    extra: int = 0
-    different: int = 0
-    first: tuple[UnitDifference, ...] = ()
-    problem: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.extra or self.different or self.problem)
-
-
-def compare_queues(
-    topic: str, queue_id: int, rebuilt: StoredQueues, stored: StoredQueues, bounds: LogBounds
-) -> QueueDifferences:
-    """Compare one queue of two directories; units below the log's start are ignored."""
-    ours = _joined(rebuilt.units(topic, queue_id, bounds.min_offset))
-    try:
-        theirs = _theirs(topic, queue_id, stored, bounds)
-    except (SegmentLayoutError, OSError) as error:
-        return QueueDifferences(topic, queue_id, missing=len(ours.indexes), problem=str(error))
-    ours = _due(ours, theirs, bounds)
-    _, mine, other = np.intersect1d(ours.indexes, theirs.indexes, return_indices=True)
-    missing = np.setdiff1d(np.arange(len(ours.indexes)), mine)
-    extra = np.setdiff1d(np.arange(len(theirs.indexes)), other)
-    different = mine[ours.units[mine] != theirs.units[other]]
-    found = (("missing", ours, missing), ("extra", theirs, extra), ("different", ours, different))
-    first = [
-        UnitDifference(kind, int(side.indexes[place]), int(side.units["physical_offset"][place]))
-        for kind, side, places in found
-        for place in places[:_KEPT].tolist()
-    ]
-    first.sort(key=lambda difference: difference.queue_offset)
-    return QueueDifferences(topic, queue_id, len(missing), len(extra), len(different), tuple(first[:_KEPT]))
 
 
 def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
@@ -135,7 +59,7 @@ def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
     bounds: LogBounds,
     lost: LostBytes | None = None,
 ) -> QueueJudgement:
-    """Judge each unit of a queue, as `compare_queues` compares them; the bounds need an end.
+    """Judge each unit of a queue; units below the log's start are ignored.
 
     A unit whose record is damaged now was right, so its place in the queue does not count.
     """
@@ -145,7 +69,7 @@ def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
     except (SegmentLayoutError, OSError) as error:
         return unreadable_queue(topic, queue_id, ours, str(error))
     sides = _undamaged(_due(ours, theirs, bounds), theirs, lost, bounds.torn)
-    return judge_units(topic, queue_id, *sides, bounds.log_end or 0, digest_of(ours.indexes, [ours.units]))
+    return judge_units(topic, queue_id, *sides, bounds.log_end, digest_of(ours.indexes, [ours.units]))
 
 
 def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int, int]) -> tuple[Side, Side]:

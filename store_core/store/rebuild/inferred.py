@@ -21,7 +21,7 @@ def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
     """Return notes on what was inferred and why, and on what was assumed without evidence; one line each."""
     of_queues = [*_light(plan, report), *_light_counts(plan, report), *_batch(report), *plan.assumptions]
     of_queues = of_queues if plan.rules.has_queues else []
-    is_index_made = plan.rules.has_index and not plan.is_verified
+    is_index_made = plan.rules.has_index and not plan.options.verify
     of_index = [plan.index_assumption] if is_index_made and plan.index_assumption else []
     return [*of_queues, *of_index, *_tags(report)]
 

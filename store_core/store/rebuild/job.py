@@ -26,7 +26,7 @@ from store_core.queue.units.unit_codec import unpack_units
 from store_core.snapshot.index import Index
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
-from store_core.store.rebuild.compare import QueueDifferences, compare_queues, judge_queue
+from store_core.store.rebuild.compare import judge_queue
 from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
 from store_core.store.rebuild.gap_filler import FillBudget
 from store_core.store.rebuild.index_compare import IndexComparison
@@ -107,7 +107,7 @@ Run: TypeAlias = bytes | SpilledRun | PartOutcome
 
 _KeyedRun: TypeAlias = tuple[RunKey, Run]
 
-Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | IndexSlice | QueueDifferences | QueueJudgement
+Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | IndexSlice | QueueJudgement
 """A result of a task."""
 
 
@@ -186,13 +186,11 @@ class RebuildJob:
         if outcomes is None:
             return RebuildFindings(None)
         queues = (each for each in listed if isinstance(each, QueueReport))
-        differences = (each for each in listed if isinstance(each, QueueDifferences))
         judged = (each for each in listed if isinstance(each, QueueJudgement))
         report = RebuildReport(
             tuple(outcomes),
             tuple(sorted(queues, key=_QUEUE_NAME)),
             next((each for each in listed if isinstance(each, IndexReport)), None),
-            tuple(sorted(differences, key=_QUEUE_NAME)),
             judged=tuple(sorted(judged, key=_QUEUE_NAME)),
         )
         return RebuildFindings(report, tuple(each for each in listed if isinstance(each, IndexSlice)))
@@ -346,13 +344,13 @@ class RebuildJob:
                 plain = PlainQueue.of(payloads, self.rules)
                 if plain is not None and _is_equal(topic, queue_id, plain, stored, bounds):
                     yield plain.report(topic, queue_id)
-                    if bounds.log_end is not None:
-                        yield plain.judgement(topic, queue_id)
+                    yield plain.judgement(topic, queue_id)
                     continue
                 root = next(roots)
                 yield self._write_queue(topic, queue_id, payloads, root, budget)
                 rebuilt = StoredQueues(root, rules, OsFileSystem(), self.clock)
-                yield from _compare(topic, queue_id, rebuilt, stored, bounds, budget)
+                lost = budget.lost if budget is not None else None
+                yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)
                 shutil.rmtree(root, ignore_errors=True)
 
 
@@ -381,20 +379,3 @@ def _is_equal(topic: str, queue_id: int, plain: PlainQueue, stored: StoredQueues
         return not any(bounds.torn) and stored.has_just(topic, queue_id, plain, bounds.min_offset)
     except (SegmentLayoutError, OSError):
         return False  # which comparing the two reports
-
-
-def _compare(  # noqa: PLR0913 -- the queue, the two sides, and what is known of the log
-    topic: str,
-    queue_id: int,
-    rebuilt: StoredQueues,
-    stored: StoredQueues,
-    bounds: LogBounds,
-    budget: FillBudget | None,
-) -> Iterator[QueueDifferences | QueueJudgement]:
-    if bounds.log_end is not None:
-        lost = budget.lost if budget is not None else None
-        yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)
-        return
-    differences = compare_queues(topic, queue_id, rebuilt, stored, bounds)
-    if differences:
-        yield differences

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from store_core.errors import InvalidOptionError
@@ -40,11 +40,11 @@ class RebuildOptions:
         ``"files"``: the new files may replace a directory with queues in a RocksDB, for a broker that goes back to
         queues in files (RocketMQ: ``storeType=default``).
     discard_old : bool
-        Whether to delete the kept files if those in their places match the log.
+        Whether to delete the kept files if a check of those in their places has no finding.
     accept_damage : bool
         Whether to continue after damage with the next sound record, and to replace despite damage.
     verify : bool
-        Whether to compare the existing files with the log, changing nothing.
+        Whether to check the existing files, as `store_core.answers.check` does, and change nothing.
     topic : sequence of str, optional
         Rebuild only queues of these topics; others stay as they are.
     queue_id : int, optional
@@ -125,6 +125,19 @@ class RebuildOptions:
             raise InvalidOptionError(
                 "verify changes nothing: it can't be combined with replace, discard_old, since_offset, output"
             )
+
+    def as_comparison(self) -> RebuildOptions:
+        """Return the options of comparing what is there with what these would make."""
+        return replace(
+            self,
+            verify=True,
+            output=None,
+            replace=False,
+            to=None,
+            discard_old=False,
+            accept_damage=False,
+            since_offset=0,
+        )
 
     @property
     def writes_store(self) -> bool:

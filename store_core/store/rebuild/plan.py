@@ -47,20 +47,15 @@ class RebuildPlan:
 
     Attributes
     ----------
+    path : path
+    options : RebuildOptions
+        What the plan was made from.
     store, output : Path
     rules : RebuildRules
     size : int
         Bytes of the segments to be read.
     min_offset : int
         Physical offset where the log starts.
-    is_replaced : bool
-        Whether the new files replace the old ones.
-    is_discarded : bool
-        Whether old files are deleted after the new ones were compared with the log.
-    is_verified : bool
-        Whether existing files are compared with the log, and nothing is written.
-    is_damage_accepted : bool
-        Whether old files are replaced although the log is damaged.
     light_source : str
         What decided whether light queues are rebuilt; empty if that depends on whether records name any.
     assumptions : tuple of str
@@ -69,15 +64,13 @@ class RebuildPlan:
         The same of the index; empty if nothing was.
     """
 
+    path: str | os.PathLike[str]
+    options: RebuildOptions
     store: Path
     output: Path
     rules: RebuildRules
     size: int
     min_offset: int
-    is_replaced: bool = False
-    is_discarded: bool = False
-    is_verified: bool = False
-    is_damage_accepted: bool = False
     light_source: str = ""
     assumptions: tuple[str, ...] = ()
     index_assumption: str = ""
@@ -121,8 +114,7 @@ class RebuildPlan:
         behind = [segment for segment in segments if segment.end_offset > rules.first_offset]
         _check_output(store, output, is_replaced=options.replace)
         return cls(
-            store, output, rules, sum(segment.size for segment in behind), segments[0].start_offset,
-            options.replace, options.discard_old, options.verify, options.accept_damage,
+            path, options, store, output, rules, sum(segment.size for segment in behind), segments[0].start_offset,
             _light_source(options, found), tuple(_assumptions(store, options, found)),
             _index_assumption(options, rules.queue_rules) if found.max_hash_slot_num is None else "",
         )  # fmt: skip
@@ -131,7 +123,7 @@ class RebuildPlan:
         """Return lines that describe what will be done."""
         rules = self.rules.queue_rules
         what = [name for name, wanted in (("queues", self.rules.has_queues), ("index", self.rules.has_index)) if wanted]
-        done = "compare with the log:" if self.is_verified else "rebuild"
+        done = "compare with the log:" if self.options.verify else "rebuild"
         lines = [f"{done} {' and '.join(what)} of {self.store}, by the rules of release {rules.release}"]
         if self.rules.has_queues:
             lines.append(f"queue files of {rules.consume_queue_file_size} bytes")
@@ -143,8 +135,8 @@ class RebuildPlan:
         if self.rules.first_offset:
             lines.append(f"from physical offset {self.rules.first_offset} on")
         lines.append(f"{_size(self.size)} of log to read")
-        if not self.is_verified:
-            lines.append(f"into {self.output}" + (", then in place of the old files" if self.is_replaced else ""))
+        if not self.options.verify:
+            lines.append(f"into {self.output}" + (", then in place of the old files" if self.options.replace else ""))
         return lines
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a rebuild, or of a comparison with the log, as text and as JSON."""
+"""The report of a rebuild as text and as JSON, and what a comparison with the log found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store_core.queue.units.refused_unit import RefusedUnit
-    from store_core.store.rebuild.compare import QueueDifferences
     from store_core.store.rebuild.files import IndexReport, QueueReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
     from store_core.store.rebuild.unit_verdicts import QueueJudgement
@@ -50,16 +49,12 @@ class RebuildReport:
     queues : tuple of QueueReport
         Sorted by topic and id.
     index : IndexReport or None
-    differences : tuple of QueueDifferences
-        For a comparison: queues that differ from the log.
     problems : tuple of str
         Damage to the log, other than at a segment's end.
     notes : tuple of str
         What an operator should know.
     unlogged : tuple of (str, int)
         Queues that the store has but the log has no record of.
-    excess_index : int
-        For a comparison: number of index files that point past the log's end.
     inferred_topics : tuple of str
         Topics whose queues are batch queues only because their records show it.
     end : FoundEnd
@@ -69,17 +64,15 @@ class RebuildReport:
     left_out_after : int
         Number of records in segments after the log's end.
     judged : tuple of QueueJudgement
-        For a comparison in which each unit is judged, in place of `differences`: all queues of the log.
+        For a comparison: all queues of the log.
     """
 
     outcomes: tuple[SegmentOutcome, ...]
     queues: tuple[QueueReport, ...]
     index: IndexReport | None
-    differences: tuple[QueueDifferences, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unlogged: tuple[tuple[str, int], ...] = ()
-    excess_index: int = 0
     inferred_topics: tuple[str, ...] = ()
     end: FoundEnd = field(default_factory=FoundEnd)
     coverage: Coverage = field(default_factory=Coverage)
@@ -183,11 +176,6 @@ class RebuildReport:
         """Whether the log is damaged, or has what a broker takes although it is damaged (`RebuildRules.is_proven`)."""
         return self.is_damaged or any(outcome.unproven for outcome in self.outcomes)
 
-    @property
-    def has_differences(self) -> bool:
-        """For a comparison: whether anything differs."""
-        return bool(self.differences or self.missing_entries or self.extra_entries or self.excess_index)
-
 
 def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
     """Return the report as values for JSON; times are in ISO 8601, or null if there is none."""
@@ -231,12 +219,6 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
         "refused": [unit._asdict() for unit in report.refused],
         "unlogged_queues": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in report.unlogged],
         "index": None if report.index is None else _with_time(report.index, "full_timestamp"),
-        "differences": [
-            asdict(found) | {"first": [unit._asdict() for unit in found.first]} for found in report.differences
-        ],
-        "missing_index_entries": report.missing_entries,
-        "extra_index_entries": report.extra_entries,
-        "excess_index_files": report.excess_index,
     }
 
 
@@ -252,12 +234,12 @@ def _with_time(found: SegmentOutcome | IndexReport, name: str) -> dict[str, Any]
     return values | {name: iso_time(values[name]) if values[name] else None}
 
 
-def as_text(report: RebuildReport, *, is_comparison: bool) -> str:
+def as_text(report: RebuildReport) -> str:
     """Return the report as a few lines for an operator; long lists are cut."""
-    return "\n".join(_lines(report, is_comparison=is_comparison))
+    return "\n".join(_lines(report))
 
 
-def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
+def _lines(report: RebuildReport) -> Iterator[str]:
     units = sum(queue.units for queue in report.queues)
     records, segments = counted(report.records, "record"), counted(len(report.outcomes), "segment")
     yield f"{records} up to offset {report.read_end_offset}, in {segments}"
@@ -277,8 +259,6 @@ def _lines(report: RebuildReport, *, is_comparison: bool) -> Iterator[str]:
     yield from _cut("unit refused", _refused(report), report.refused_count)
     unlogged = [f"{queue_id} of {topic}" for topic, queue_id in report.unlogged]
     yield from _cut("queue without a record in the log, so no longer there", unlogged, len(unlogged))
-    if is_comparison:
-        yield from _differences(report)
 
 
 def _damage(report: RebuildReport) -> list[str]:
@@ -336,24 +316,3 @@ def _cut(what: str, found: list[str], count: int) -> Iterator[str]:
     yield from (f"{what}: {text}" for text in found[:_SHOWN])
     if count > _SHOWN:
         yield f"{what}: {count:,} in all; the JSON report has more of them"
-
-
-def _differences(report: RebuildReport) -> Iterator[str]:
-    for found in report.differences[:_SHOWN]:
-        if found.problem:
-            yield f"differs: queue {found.queue_id} of {found.topic} can't be read: {found.problem}"
-            continue
-        first = found.first[0]
-        yield (
-            f"differs: queue {found.queue_id} of {found.topic}: {found.missing:,} missing, {found.extra:,} extra, "
-            f"{found.different:,} different; first {first.kind} at index {first.queue_offset}, record at "
-            f"{first.physical_offset}"
-        )
-    if len(report.differences) > _SHOWN:
-        yield f"differs: {len(report.differences):,} queues in all"
-    if report.missing_entries or report.extra_entries:
-        yield f"differs: index: {report.missing_entries:,} entries missing, {report.extra_entries:,} extra"
-    if report.excess_index:
-        yield f"differs: {report.excess_index} index files point beyond the log's end"
-    if not report.has_differences:
-        yield "no differences"

@@ -64,7 +64,10 @@ def test_a_queue_that_only_the_rocksdb_has_is_listed(root: Path) -> None:
     family = {bound_key("gone", b"max", 4): bound(99)}
     change(root, family, family="offset")
 
-    assert ("gone", 4) in rebuild_consume_queue(root, TO_FILES).report.unlogged
+    report = rebuild_consume_queue(root, TO_FILES).report
+
+    assert report is not None
+    assert ("gone", 4) in report.unlogged
 
 
 def test_without_the_library_queues_are_made_all_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
