@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import store_core.answers
 from pyspark_commitlog.schema import spark_type
 from pyspark_commitlog.stream.options import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
+from store_core.answers.answer import Answer, Kind, options_of
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS
 from store_core.store.read.option_table import READ_OPTIONS
@@ -30,7 +32,8 @@ def markdown_document() -> str:
         *_option_lines(WRITE_OPTIONS),
         *_INPUT_INTRODUCTION,
         *_input_lines(),
-        "",
+        *_ANSWERS_INTRODUCTION,
+        *_answer_lines(),
     ]
     return "\n".join(lines)
 
@@ -104,6 +107,17 @@ _WRITE_INTRODUCTION: Final = (
     "|---|---|---|---|",
 )
 
+_ANSWERS_INTRODUCTION: Final = (
+    "",
+    "## Answers",
+    "",
+    "Options of commands that answer a question about a store, `commitlog NAME STORE`. In Python they are the fields",
+    "of the answer's class, and arguments of its function: `--top 9` is `Bill(top=9).ask(store)`, and",
+    "`bill(store, top=9)`. All commands have `--processes`, `--storage`, `--config`, `--store-path-commit-log`,",
+    "`--time-zone`, `--html` and `--json`, too.",
+    "",
+)
+
 _INPUT_INTRODUCTION: Final = (
     "",
     "### Columns of a message",
@@ -130,6 +144,17 @@ def _input_lines() -> Iterator[str]:
     for name, meaning in INPUT_COLUMNS.items():
         yield f"| `{name}` | {meaning} |"
     yield "| `store_timestamp` | timestamp or epoch ms; with `preserveStoreTimestamp` only, and required then |"
+
+
+def _answer_lines() -> Iterator[str]:
+    for answer in (getattr(store_core.answers, name) for name in store_core.answers.__all__):
+        if isinstance(answer, type) and issubclass(answer, Answer) and answer is not Answer:
+            yield from (f"### {answer.NAME}", "", "| option | in Python | default | meaning |", "|---|---|---|---|")
+            for each in options_of(answer):
+                if each.kind is not Kind.FROM_CONFIG:
+                    shown = f"`{each.flag}`" if each.flag else each.metavar
+                    yield f"| {shown} | `{each.name}` | {each.shown_default} | {each.words} |"
+            yield ""
 
 
 def _option_lines(options: Sequence[Option]) -> Iterator[str]:

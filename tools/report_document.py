@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from store_core.answers.billing.bill_report import BILL_SCHEMA
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.exporting.export_report import EXPORT_SCHEMA
@@ -16,23 +15,24 @@ from store_core.answers.life.delay_report import DELAYS_SCHEMA
 from store_core.answers.life.replay_report import REPLAY_SCHEMA
 from store_core.answers.life.trace_report import TRACE_SCHEMA
 from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
-from store_core.answers.producing.producers_report import PRODUCERS_SCHEMA
 from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.redacting.redact_report import REDACT_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.retaining.retention_report import RETENTION_SCHEMA
 from store_core.answers.salvage_report import SALVAGE_SCHEMA
+from store_core.answers.store_bill import BillReport
+from store_core.answers.store_producers import ProducersReport
 
 __all__ = ["markdown_document"]
 
 _SCHEMAS: Final = (
-    BILL_SCHEMA,
+    BillReport.SCHEMA,
     CHECK_SCHEMA,
     DIFF_SCHEMA,
     EXPORT_SCHEMA,
     PROOF_SCHEMA,
-    PRODUCERS_SCHEMA,
+    ProducersReport.SCHEMA,
     LAG_SCHEMA,
     RECOVER_SCHEMA,
     REDACT_SCHEMA,

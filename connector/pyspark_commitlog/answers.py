@@ -13,6 +13,7 @@ Examples
 
 from __future__ import annotations
 
+import inspect
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,21 +23,22 @@ from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.lake_tables import lake_table
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.replaying import replay_report
+from store_core.answers import answer as asked
 from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.limits import MOST_MESSAGES, TOP
+from store_core.answers.limits import MOST_MESSAGES
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
 from store_core.answers.message_trace import TraceOptions, trace_by
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.report import Report
-from store_core.answers.store_bill import bill_by
+from store_core.answers.store_bill import Bill
 from store_core.answers.store_check import check_by
 from store_core.answers.store_dead_letters import dead_letters_by
 from store_core.answers.store_delays import DelaysOptions, delays_by
 from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
-from store_core.answers.store_producers import producers_by
+from store_core.answers.store_producers import Producers
 from store_core.answers.store_recover import recover_by
 from store_core.answers.store_redact import redact_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
@@ -48,11 +50,10 @@ from store_core.store.configured_store import config_of, configured_paths, confi
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from store_core.answers.billing.bill_report import BillReport
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.exporting.export_report import ExportReport
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from store_core.answers.life.replay_report import ReplayReport
     from store_core.answers.life.trace_report import TraceReport
     from store_core.answers.life.transaction_report import TransactionsReport
-    from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.redacting.redact_report import RedactReport
@@ -157,13 +157,34 @@ class Answer(Generic[AnyReport]):
         return self.report._repr_html_()
 
 
-def bill(
-    spark: SparkSession, store: StorePaths, top: int = TOP, *, config: str | os.PathLike[str] | None = None
-) -> Answer[BillReport]:
-    """Say who uses the disk; see `store_core.answers.bill`."""
-    store = configured_paths(store, config)
-    with _engine(spark, "bill") as engine:
-        return Answer(spark, bill_by(engine, store, top))
+def _on_spark(answer: type[asked.Answer[AnyReport]]) -> Callable[..., Answer[AnyReport]]:
+    """Return an answer as a function: of a session, the store, the options, and `config`."""
+
+    def ask(
+        spark: SparkSession,
+        store: StorePaths,
+        *given: Any,  # noqa: ANN401 -- the options
+        config: str | os.PathLike[str] | None = None,
+        **options: Any,  # noqa: ANN401 -- as above
+    ) -> Answer[AnyReport]:
+        question = answer(*given, **options)
+        with _engine(spark, name) as engine:
+            return Answer(spark, question.ask(store, config=config, engine=engine))
+
+    of_core = asked.function_of(answer)
+    name = of_core.__name__
+    inner = [
+        each for each in inspect.signature(of_core).parameters.values() if each.name not in {"processes", "on_progress"}
+    ]
+    session = inspect.Parameter("spark", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    ask.__signature__ = inspect.Signature([session, *inner])  # type: ignore[attr-defined]
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = f"{(answer.__doc__ or '').partition(chr(10))[0]} See `store_core.answers.{name}`."
+    return ask
+
+
+bill = _on_spark(Bill)
+producers = _on_spark(Producers)
 
 
 def check(
@@ -191,15 +212,6 @@ def diff(
     a, b = configured_paths(a, config), configured_paths(b, config)
     with _engine(spark, "diff") as engine:
         return Answer(spark, diff_by(engine, a, b, options))
-
-
-def producers(
-    spark: SparkSession, store: StorePaths, top: int = TOP, *, config: str | os.PathLike[str] | None = None
-) -> Answer[ProducersReport]:
-    """Say what a broker can't tell of producers; see `store_core.answers.producers`."""
-    store = configured_paths(store, config)
-    with _engine(spark, "producers") as engine:
-        return Answer(spark, producers_by(engine, store, top))
 
 
 def lag(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from store_core.answers.billing.bill_report import BillReport
+    from store_core.answers.answer import Answer, processes
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from store_core.answers.log_diff import diff
     from store_core.answers.log_salvage import salvage
     from store_core.answers.message_trace import TraceOptions, trace
-    from store_core.answers.producing.producers_report import ProducersReport
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
     from store_core.answers.retaining.retention_options import RetentionOptions
     from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.salvage_report import SalvageReport
-    from store_core.answers.store_bill import bill
+    from store_core.answers.store_bill import Bill, BillReport, bill
     from store_core.answers.store_check import check
     from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters
     from store_core.answers.store_delays import DelaysOptions, delays
     from store_core.answers.store_export import export, prove
     from store_core.answers.store_lag import lag
-    from store_core.answers.store_producers import producers
+    from store_core.answers.store_producers import Producers, ProducersReport, producers
     from store_core.answers.store_recover import recover
     from store_core.answers.store_redact import redact
     from store_core.answers.store_repair import plan_repair, repair
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
 __all__ = [
+    "Answer",
+    "Bill",
     "BillReport",
     "CheckOptions",
     "CheckReport",
@@ -64,6 +65,7 @@ __all__ = [
     "ExportReport",
     "LagOptions",
     "LagReport",
+    "Producers",
     "ProducersReport",
     "ProofReport",
     "RecoverReport",
@@ -87,6 +89,7 @@ __all__ = [
     "export",
     "lag",
     "plan_repair",
+    "processes",
     "producers",
     "prove",
     "recover",
@@ -100,7 +103,11 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "BillReport": "store_core.answers.billing.bill_report",
+    "Answer": "store_core.answers.answer",
+    "Bill": "store_core.answers.store_bill",
+    "Producers": "store_core.answers.store_producers",
+    "processes": "store_core.answers.answer",
+    "BillReport": "store_core.answers.store_bill",
     "CheckOptions": "store_core.answers.checking.check_options",
     "CheckReport": "store_core.answers.checking.check_report",
     "DeadLettersOptions": "store_core.answers.store_dead_letters",
@@ -113,7 +120,7 @@ _HOMES: Final = {
     "ExportReport": "store_core.answers.exporting.export_report",
     "LagOptions": "store_core.answers.lagging.lag_options",
     "LagReport": "store_core.answers.lagging.lag_report",
-    "ProducersReport": "store_core.answers.producing.producers_report",
+    "ProducersReport": "store_core.answers.store_producers",
     "ProofReport": "store_core.answers.exporting.proof_report",
     "RecoverReport": "store_core.answers.recover_report",
     "RedactReport": "store_core.answers.redacting.redact_report",

@@ -7,10 +7,7 @@ from typing import Final
 
 from store_core.format.releases.release import RELEASES
 
-__all__ = ["MOST_DAYS", "MOST_MESSAGES", "ONLY_DRY", "RELEASE_CHOICES", "TOP"]
-
-TOP: Final = 50
-"""Rows of a table of `bill` and `producers` by default."""
+__all__ = ["MOST_DAYS", "MOST_MESSAGES", "ONLY_DRY", "RELEASE_CHOICES"]
 
 MOST_MESSAGES: Final = 100
 """How many truncated messages `recover` lists, if not all are asked for."""

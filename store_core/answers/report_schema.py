@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Fact", "ReportColumn", "ReportSchema", "ReportTable"]
+    from _typeshed import DataclassInstance
+
+__all__ = ["Fact", "ReportColumn", "ReportSchema", "ReportTable", "fact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,11 @@ class Fact:
 
     name: str
     doc: str
+
+
+def fact(doc: str, *, default: Any = MISSING) -> Any:  # noqa: ANN401 -- whatever the field has
+    """Return the field of a fact; `ReportSchema.of` takes its words from there."""
+    return field(default=default, metadata={"doc": doc})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,11 @@ class ReportSchema:
     version: int
     facts: tuple[Fact, ...]
     tables: tuple[ReportTable, ...]
+
+    @classmethod
+    def of(cls, answer: str, version: int, facts: type[DataclassInstance], *tables: ReportTable) -> Self:
+        """Return the schema of a report whose facts are a dataclass with fields made by `fact`."""
+        return cls(answer, version, tuple(Fact(each.name, each.metadata["doc"]) for each in fields(facts)), tables)
 
     @property
     def name(self) -> str:

@@ -7,30 +7,34 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from store_core.answers.billing.bill_report import BillFacts, BillReport
-from store_core.answers.billing.bill_sums import BillSums
-from store_core.answers.limits import TOP
-from store_core.answers.local_engine import local_engine
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.answers.answer import Answer, function_of, opt
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.scanning.group_table import COUNT, MAX, MIN, SUM, GroupTable
 from store_core.answers.scanning.message_scan import MessageScan
-from store_core.answers.scanning.top_rows import top_rows, uncertain_note
+from store_core.answers.scanning.top_rows import OTHERS_DOC, TOP, top_rows, uncertain_note
+from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
-from store_core.files.store_path import store_roots
-from store_core.format.utc_day import iso_day
+from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import agreeing, counted
+from store_core.format.utc_day import iso_day, utc_days
 from store_core.snapshot.config import TOPICS, Config
-from store_core.snapshot.log import Log
-from store_core.store.configured_store import configured_paths
-from store_core.store.least_value import check_least
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from typing import Self
 
-    from store_core.answers.scanning.group_table import GroupTable
+    from store_core.answers.report_plots import Plot
     from store_core.answers.scanning.message_scan import ScanCounts
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.parts import Engine
 
-__all__ = ["BillJob", "bill", "bill_by"]
+__all__ = ["Bill", "BillReport", "bill"]
 
 _SUMMED: Final = ("messages", "bytes")
 _TABLES: Final = {
@@ -44,8 +48,104 @@ _TABLES: Final = {
 """Groups -> what they are, in words."""
 
 
-class BillJob(MessageScan[BillSums, BillReport]):
-    """Totals a log range by range.
+@dataclass(frozen=True)
+class Bill(Answer["BillReport"]):
+    """Say who uses the disk: bytes and messages by topic, queue, tags, producer and day.
+
+    Dead bytes are those of retries, dead letters, the broker's own topics, traces, and topics that topics.json does not
+    have. For each topic it says how many segment files would be gone without it. The exit code is 5 if the log is
+    damaged: damaged ranges are in no table.
+    """
+
+    NAME: ClassVar = "bill"
+    EXAMPLES: ClassVar = (
+        "commitlog bill /data/store",
+        "commitlog bill /data/store --top 500 --json > bill.json",
+        "commitlog bill /data/store --processes 4 --html bill.html",
+    )
+
+    top: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
+
+    def by(self, engine: Engine, store: StorePaths) -> BillReport:
+        """Total a log range by range."""
+        return engine.run(BillScan(store, self.top))
+
+
+bill = function_of(Bill)
+
+
+_TOTALS: Final = {"bytes": SUM, "messages": COUNT}
+_TOPIC_KEY: Final = ("topic", pa.string())
+_SEGMENT: Final = ("segment", pa.int64())
+_MOST_PLACES: Final = 1 << 18
+"""Pairs of topic and segment: a store of 1 TiB has a thousand segments."""
+
+
+def _groups(*keys: tuple[str, pa.DataType], most: int | None = None) -> GroupTable:
+    schema = pa.schema([*keys, *((name, pa.int64()) for name in _TOTALS)])
+    return GroupTable(schema, _TOTALS) if most is None else GroupTable(schema, _TOTALS, most)
+
+
+class _BillSums:
+    """Bytes and messages in groups; see `store_core.answers.scanning.message_scan.Gathered`.
+
+    Attributes
+    ----------
+    topics : GroupTable
+        By topic, with the first and last store time.
+    queues, tags, producers, days : GroupTable
+        By topic and queue; topic and tags; host; days since 1970 by store time.
+    places : GroupTable
+        By topic and the physical offset at which a segment begins.
+    segments : GroupTable
+        By that offset.
+    """
+
+    def __init__(self) -> None:
+        times = [("oldest", pa.int64()), ("newest", pa.int64())]  # microseconds: a record may be of the year 146138
+        timed = pa.schema([_TOPIC_KEY, *((name, pa.int64()) for name in _TOTALS), *times])
+        self.topics = GroupTable(timed, {**_TOTALS, "oldest": MIN, "newest": MAX})
+        self.queues = _groups(_TOPIC_KEY, ("queue_id", pa.int32()))
+        self.tags = _groups(_TOPIC_KEY, ("tags", pa.string()))
+        self.producers = _groups(("host", pa.string()))
+        self.days = _groups(("day", pa.int64()))
+        self.places = _groups(_TOPIC_KEY, _SEGMENT, most=_MOST_PLACES)
+        self.segments = _groups(_SEGMENT, most=_MOST_PLACES)
+
+    def add(self, batch: pa.RecordBatch, segment: Segment) -> None:
+        """Add messages of a segment: first by all keys at once, which leaves few rows for the tables."""
+        totals = _totals_of(batch, segment.start_offset)
+        for groups in vars(self).values():
+            groups.add_totals(totals)
+
+    def absorb(self, other: Self) -> None:
+        """Add what was gathered of later ranges."""
+        for name, groups in vars(self).items():
+            groups.absorb(getattr(other, name))
+
+
+def _totals_of(batch: pa.RecordBatch, start_offset: int) -> pa.Table:
+    """Return the totals of messages by all keys, with the columns that the tables have."""
+    stored = batch.column("store_timestamp").cast(pa.int64())
+    columns = {
+        "topic": batch.column("topic"),
+        "queue_id": batch.column("queue_id"),
+        "tags": batch.column("tags"),
+        "host": batch.column("born_host"),
+        "day": pa.array(utc_days(batch.column("store_timestamp"))),
+        "bytes": batch.column("store_size"),
+        "oldest": stored,
+        "newest": stored,
+    }
+    rows = pa.table(columns)
+    totals = GroupTable(rows.schema, {**_TOTALS, "oldest": MIN, "newest": MAX}).totals_of(rows)
+    hosts = pc.replace_substring_regex(totals["host"], r":\d+$", "")
+    start = pa.array([start_offset] * totals.num_rows, pa.int64())
+    return totals.set_column(totals.column_names.index("host"), "host", hosts).append_column("segment", start)
+
+
+class BillScan(MessageScan["_BillSums", "BillReport"]):
+    """Totals a log range by range, in bounded memory: of too many groups the smallest are totalled as one.
 
     Parameters
     ----------
@@ -56,18 +156,19 @@ class BillJob(MessageScan[BillSums, BillReport]):
 
     COLUMNS: ClassVar = ("topic", "queue_id", "tags", "born_host", "store_timestamp")
 
-    def __init__(self, store: StorePaths, top: int = TOP) -> None:
-        check_least(1, top=top)
+    def __init__(self, store: StorePaths, top: int) -> None:
         super().__init__(store)
         self._paths = store
         self._top = top
 
-    def nothing(self) -> BillSums:
+    def nothing(self) -> _BillSums:
         """Return empty totals."""
-        return BillSums()
+        return _BillSums()
 
-    def report(self, found: BillSums, counts: ScanCounts) -> BillReport:
+    def report(self, found: _BillSums, counts: ScanCounts) -> BillReport:
         """Make the report."""
+        from store_core.snapshot.log import Log
+
         log = Log.for_reading(self._paths)
         configured, notes = _configured_topics(self._paths)
         topics = _Topics(found, counts.bytes, log.usual_size, configured)
@@ -90,63 +191,11 @@ class BillJob(MessageScan[BillSums, BillReport]):
         return BillReport.of(facts, tables)
 
 
-def bill_by(engine: Engine, store: StorePaths, top: int = TOP) -> BillReport:
-    """Make a bill on an engine; see `bill`."""
-    return engine.run(BillJob(store, top))
-
-
-def bill(
-    store: StorePaths,
-    top: int = TOP,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> BillReport:
-    """Total bytes and messages by topic, queue, tags, producer and day, and say which of them are dead.
-
-    A segment file is deleted as a whole, so what a topic costs is counted in segments, too: those that have nothing
-    else, and those that the same records would fill less without it. Memory does not grow with the store: with more
-    than 65,536 groups of a kind, the smallest are totalled as one, and a note says so. Nothing is written or locked.
-
-    Parameters
-    ----------
-    store : path or sequence of paths
-        As of `store_core.read_messages`.
-    top : int
-        Rows of each table, the largest; one more has the totals of all others.
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
-
-    Raises
-    ------
-    StoreError
-        If there is nothing to read, or `top` is less than 1.
-
-    Examples
-    --------
-    >>> from store_core.answers import bill
-    >>> report = bill("/data/store")  # doctest: +SKIP
-    >>> report.tables["topics"].to_pylist()[0]["bytes"]  # doctest: +SKIP
-    """
-    store = configured_paths(store, config)
-    with local_engine(processes, on_progress) as engine:
-        return bill_by(engine, store, top)
-
-
-# ---- the report
-
-
 @dataclass(frozen=True, slots=True)
 class _Topics:
     """What there is to say of topics: totals, the size of segments, and the topics that the broker knows, if any."""
 
-    sums: BillSums
+    sums: _BillSums
     bytes: int
     segment_size: int
     configured: frozenset[str] | None
@@ -192,7 +241,7 @@ class _Topics:
         return kind_of_topic(topic).name.lower() if self._is_known(topic) else "unconfigured"
 
 
-def _segments_of(sums: BillSums) -> tuple[Counter[str], Counter[str]]:
+def _segments_of(sums: _BillSums) -> tuple[Counter[str], Counter[str]]:
     """Return for each topic in how many segments it is, and in how many it is alone."""
     sizes = dict(zip(*(sums.segments.table()[name].to_pylist() for name in ("segment", "bytes")), strict=True))
     some: Counter[str] = Counter()
@@ -212,14 +261,154 @@ def _days(days: GroupTable, top: int) -> list[dict[str, Any]]:
     return [*named, last] if last else named
 
 
-def _uncertain(sums: BillSums) -> Iterable[str]:
+def _uncertain(sums: _BillSums) -> Iterable[str]:
     return (note for name, what in _TABLES.items() for note in uncertain_note(getattr(sums, name), what))
 
 
 def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     """Return the topics that the broker has configured, and what is to be said of that."""
+    from store_core.files.store_path import store_roots
+
     root = store_roots(paths)[0]
     found, notes = Config(root).known(TOPICS, "which topics the broker has")
     if found is None and not notes:
         return None, (f"which topics the broker has is not known: {root} has no config/{TOPICS.name}",)
     return None if found is None else frozenset(found), notes
+
+
+# ---- the report
+
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_TOPIC: Final = ReportColumn("topic", _TEXT, "name of the topic")
+_BYTES: Final = ReportColumn("bytes", _LONG, "bytes of their records")
+_MESSAGES: Final = ReportColumn("messages", _LONG, "how many")
+_PERCENT: Final = ReportColumn("percent", pa.float64(), "share of the bytes of all records")
+_OTHERS: Final = ReportColumn("others", _LONG, OTHERS_DOC)
+_DEAD_DOC: Final = "whether no application of today reads it: not an application's, or not in `topics.json`"
+
+
+@dataclass(frozen=True, slots=True)
+class BillFacts:
+    """The facts of a bill."""
+
+    store: str = fact("the store root")
+    messages: int = fact("messages in the log")
+    bytes: int = fact("bytes of their records")
+    dead_bytes: int = fact("bytes of records in topics that are `is_dead`, as the table `topics` explains it")
+    segments: int = fact("segment files of the log")
+    segment_size: int = fact("bytes of each")
+    file_bytes: int = fact("bytes of all of them; what is no record is filler, unwritten or damaged")
+    damaged_ranges: int = fact("ranges within the log that are no message, in pieces of 16 MiB at most, or missing")
+    damaged_bytes: int = fact("bytes in them; they are in no table")
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "kinds",
+        "What the disk holds",
+        (
+            ReportColumn("kind", _TEXT, "what topics are for, as in the table `topics`"),
+            ReportColumn("is_dead", pa.bool_(), _DEAD_DOC),
+            ReportColumn("topics", _LONG, "how many topics"),
+            _MESSAGES,
+            _BYTES,
+            _PERCENT,
+            ReportColumn("meaning", _TEXT, "the kind in words", in_text=False),
+        ),
+    ),
+    ReportTable(
+        "topics",
+        "Topics",
+        (
+            _TOPIC,
+            ReportColumn(
+                "kind",
+                _TEXT,
+                "by its name: `application`, `retry`, `dead_letter`, `half`, `op`, `schedule`, `timer`, `trace` or "
+                "`system`; `unconfigured` if it looks like an application's, and `topics.json` does not have it",
+            ),
+            ReportColumn("is_dead", pa.bool_(), _DEAD_DOC, in_text=False),
+            _MESSAGES,
+            _BYTES,
+            _PERCENT,
+            ReportColumn("segments", _LONG, "segments that have messages of it", in_text=False),
+            ReportColumn("own_segments", _LONG, "segments all of whose messages are its own"),
+            ReportColumn(
+                "segments_saved",
+                _LONG,
+                "how many segments fewer the same records would fill, one after the other, without this topic",
+            ),
+            ReportColumn("oldest", TIMESTAMP_TYPE, "its first store time", in_text=False),
+            ReportColumn("newest", TIMESTAMP_TYPE, "its last store time", in_text=False),
+            _OTHERS,
+        ),
+    ),
+    ReportTable(
+        "queues",
+        "Queues",
+        (_TOPIC, ReportColumn("queue_id", _LONG, "queue of the topic"), _MESSAGES, _BYTES, _PERCENT, _OTHERS),
+    ),
+    ReportTable(
+        "tags",
+        "Tags",
+        (_TOPIC, ReportColumn("tags", _TEXT, "null without"), _MESSAGES, _BYTES, _PERCENT, _OTHERS),
+    ),
+    ReportTable(
+        "producers",
+        "Producers",
+        (ReportColumn("host", _TEXT, "address of the producer"), _MESSAGES, _BYTES, _PERCENT, _OTHERS),
+    ),
+    ReportTable(
+        "days",
+        "Days",
+        (
+            ReportColumn("day", _TEXT, "of the store time, in UTC; the largest days, in order of time"),
+            _MESSAGES,
+            _BYTES,
+            _PERCENT,
+            _OTHERS,
+        ),
+    ),
+)
+
+_TONES: Final = {True: Tone.WARNING, False: Tone.GOOD}
+
+
+class BillReport(Report[BillFacts]):
+    """Who uses the disk."""
+
+    SCHEMA: ClassVar = ReportSchema.of("bill", 1, BillFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Damaged if the log is; a bill is no finding."""
+        return Verdict.DAMAGED if self.found.damaged_ranges else Verdict.CLEAN
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Bytes by topic and by day."""
+        topics = tuple(_bars(self.tables["topics"], "topic"))
+        return (Bars("Bytes by topic", topics), Bars("Bytes by day", tuple(_bars(self.tables["days"], "day"))))
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        files = counted(found.segments, "segment")
+        messages = counted(found.messages, "message")
+        yield f"{messages} of {found.bytes:,} bytes, in {files} of {found.segment_size:,} bytes"
+        share = 100 * found.dead_bytes / found.bytes if found.bytes else 0
+        yield f"dead: {found.dead_bytes:,} bytes, {share:.1f} % (retries, dead letters, the broker's own, ...)"
+        if found.damaged_ranges:
+            places = counted(found.damaged_ranges, "damaged range")
+            are = agreeing(found.damaged_ranges, "bytes is", "bytes in all are")
+            yield f"{places} of {found.damaged_bytes:,} {are} not counted"
+        yield from found.notes
+
+
+def _bars(table: pa.Table, name: str) -> Iterator[Bar]:
+    columns = [each for each in (name, "bytes", "messages", "others", "is_dead") if each in table.column_names]
+    for row in table.select(columns).to_pylist():
+        label = f"{row['bytes']:,} bytes, {counted(row['messages'], 'message')}"
+        shown = f"{row['others']:,} others" if row["others"] is not None else row[name]
+        yield Bar(shown, row["bytes"], _TONES.get(row.get("is_dead"), Tone.PLAIN), label)

@@ -8,39 +8,163 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.limits import TOP
-from store_core.answers.local_engine import local_engine
-from store_core.answers.producing.key_findings import KeyFindings, order_findings, unique_findings
-from store_core.answers.producing.key_pieces import KeyPieces, from_bytes, to_bytes
-from store_core.answers.producing.producers_report import ProducersFacts, ProducersReport
-from store_core.answers.producing.send_scan import SendScan, SendTotals
-from store_core.answers.scanning.log_buckets import percentiles
-from store_core.answers.scanning.message_scan import Scanned
-from store_core.store.configured_store import configured_paths
-from store_core.store.least_value import check_least
+from store_core.answers.answer import Answer, function_of, opt
+from store_core.answers.producer_keys import (
+    SEND_COLUMNS,
+    KeyFindings,
+    KeyPieces,
+    Sends,
+    from_bytes,
+    order_findings,
+    to_bytes,
+    unique_findings,
+)
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.scanning.group_table import COUNT, MAX, MIN, GroupTable
+from store_core.answers.scanning.log_buckets import PRECISION, buckets_of, percentiles
+from store_core.answers.scanning.message_scan import MessageScan, ScanCounts, Scanned
+from store_core.answers.scanning.top_rows import TOP
+from store_core.answers.verdict import Verdict
+from store_core.format.counted import agreeing, counted
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from typing import Self
 
-    from store_core.answers.scanning.group_table import GroupTable
+    from store_core.answers.report_plots import Plot
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.format.properties import PropertyParser
+    from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["ProducersJob", "producers", "producers_by"]
+
+__all__ = ["Producers", "ProducersReport", "producers"]
+
+
+@dataclass(frozen=True)
+class Producers(Answer["ProducersReport"]):
+    """Say what a broker can't tell of producers: clocks, messages sent twice, wrong order, sizes.
+
+    Scratch files of about a seventh of the log are in the system's directory for temporary files. The exit code is 1
+    if a unique key was sent twice, or messages of a sharding key are out of order or in several queues; and 5 if the
+    log is damaged.
+    """
+
+    NAME: ClassVar = "producers"
+    EXAMPLES: ClassVar = (
+        "commitlog producers /data/store",
+        "commitlog producers /data/store --top 500 --json > producers.json",
+    )
+
+    top: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
+
+    def by(self, engine: Engine, store: StorePaths) -> ProducersReport:
+        """Gather totals and keys range by range, then look at the keys of each group.
+
+        Only sends count, but for sizes: copies that brokers make, such as retries, have the times and keys of their
+        originals. Percentiles are from counts in buckets, and at most 0.8 % too low.
+        """
+        scan = SendScan(store)
+        with tempfile.TemporaryDirectory(prefix="commitlog-keys-") if engine.keeps_pieces else nullcontext() as spill:
+            return engine.run_grouped(ProducersJob(scan, self.top, None if spill is None else Path(spill)))
+
+
+producers = function_of(Producers)
+
+
+_MOST: Final = 1 << 18
+"""Pairs of a topic, or a host, and a bucket."""
+
+_MILLISECOND: Final = 1000
+_TOTALS: Final = {"messages": COUNT, "least": MIN, "most": MAX}
+
+
+def _by_bucket(name: str) -> GroupTable:
+    longs = [(each, pa.int64()) for each in _TOTALS]
+    return GroupTable(pa.schema([(name, pa.string()), ("bucket", pa.int32()), *longs]), _TOTALS, _MOST)
+
+
+class SendTotals:
+    """Totals of messages; see `store_core.answers.scanning.message_scan.Gathered`.
+
+    Attributes
+    ----------
+    sizes : GroupTable
+        Messages by topic and bucket of their size.
+    skews : GroupTable
+        Sends by host and bucket of the milliseconds from born to store time.
+    keys : KeyPieces
+        Of the part that was read; totals of several parts have none.
+    sends, unique, sharding : int
+        Sends, and how many of them have such a key.
+    """
+
+    def __init__(self, parser: PropertyParser) -> None:
+        self._parser = parser
+        self.sizes = _by_bucket("topic")
+        self.skews = _by_bucket("host")
+        self.keys = KeyPieces()
+        self.sends = self.unique = self.sharding = 0
+
+    def add(self, batch: pa.RecordBatch, _: Segment) -> None:
+        """Add messages."""
+        self._add_to(self.sizes, "topic", batch.column("topic"), batch.column("store_size").cast(pa.int64()))
+        sends = Sends.of(batch, self._parser)
+        if not sends.rows.num_rows:
+            return
+        times = (sends.rows[name].cast(pa.int64()) for name in ("store_timestamp", "born_timestamp"))
+        skews = pc.divide(pc.subtract(*times), _MILLISECOND)
+        self._add_to(self.skews, "host", sends.rows["born_host"], skews)
+        self.keys.add(sends)
+        self.sends += sends.rows.num_rows
+        self.unique += len(sends.unique_keys) - sends.unique_keys.null_count
+        self.sharding += len(sends.sharding_keys) - sends.sharding_keys.null_count
+
+    def absorb(self, other: Self) -> None:
+        """Add the totals of later ranges, without their keys."""
+        self.sizes.absorb(other.sizes)
+        self.skews.absorb(other.skews)
+        self.sends += other.sends
+        self.unique += other.unique
+        self.sharding += other.sharding
+
+    @staticmethod
+    def _add_to(groups: GroupTable, name: str, names: pa.Array, values: pa.Array) -> None:
+        buckets = buckets_of(values.to_numpy())
+        totals = groups.totals_of(pa.table([names, buckets, values, values], [name, "bucket", "least", "most"]))
+        if name == "host":
+            totals = totals.set_column(0, name, pc.replace_substring_regex(totals[name], r":\d+$", ""))
+        groups.add_totals(totals)
+
+
+class SendScan(MessageScan[SendTotals, tuple[SendTotals, ScanCounts]]):
+    """Reads what there is to gather."""
+
+    COLUMNS: ClassVar = SEND_COLUMNS
+
+    def nothing(self) -> SendTotals:
+        """Return empty totals."""
+        return SendTotals(self.options.property_parser)
+
+    def report(self, found: SendTotals, counts: ScanCounts) -> tuple[SendTotals, ScanCounts]:
+        """Return both."""
+        return found, counts
+
 
 _GROUP_BYTES: Final = 512 << 20
 """Bytes of the log for which there is a group of keys: what is in memory at once, at most about as much again."""
 
-_TOTALS: Final = "totals"
+_TOTALS_KIND: Final = "totals"
 _FINDINGS: Final[dict[str, Callable[[Iterable[Any], int], KeyFindings]]] = {
     "sharding": order_findings,
     "unique": unique_findings,
@@ -93,7 +217,7 @@ class ProducersJob:
             for group, kind, table in pieces:
                 data = to_bytes(table)
                 yield PieceKey(1 + group, kind, part.begin), data if spill is None else spill.put(data)
-        yield PieceKey(0, _TOTALS, part.begin), scanned
+        yield PieceKey(0, _TOTALS_KIND, part.begin), scanned
 
     def gather(self, pieces: Iterable[tuple[PieceKey, Piece]]) -> Iterator[Scanned[SendTotals] | KeyFindings]:
         """Yield totals as they are, and what the keys of a group show."""
@@ -114,63 +238,6 @@ class ProducersJob:
         for each in partials:
             totals.append(each) if isinstance(each, Scanned) else findings.append(each)
         return _report(self, totals, findings)
-
-
-def producers_by(engine: Engine, store: StorePaths, top: int = TOP) -> ProducersReport:
-    """Look at producers on an engine; see `producers`."""
-    check_least(1, top=top)
-    scan = SendScan(store)
-    with _scratch(engine) as directory:
-        return engine.run_grouped(ProducersJob(scan, top, None if directory is None else Path(directory)))
-
-
-def producers(
-    store: StorePaths,
-    top: int = TOP,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> ProducersReport:
-    """Say what a broker can't tell of producers: skewed clocks, messages sent twice, wrong order, sizes.
-
-    Only sends count, but for sizes: copies that brokers make, such as retries, have the times and keys of their
-    originals. Duplicates and order are exact: keys are divided by their hashes into groups, one for each 512 MiB of the
-    log, that are looked at one after the other. Meanwhile they wait in scratch files, of about a seventh of the log, in
-    the system's directory for temporary files. Percentiles are from counts in buckets, and at most 0.8 % too low.
-
-    Parameters
-    ----------
-    store : path or sequence of paths
-        As of `store_core.read_messages`.
-    top : int
-        Rows of each table.
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes, on_progress
-        As of `store_core.answers.bill`.
-
-    Raises
-    ------
-    StoreError
-        If there is nothing to read, or `top` is less than 1.
-    OSError
-        If scratch files can't be written.
-
-    Examples
-    --------
-    >>> from store_core.answers import producers
-    >>> report = producers("/data/store")  # doctest: +SKIP
-    >>> report.found.duplicate_keys  # doctest: +SKIP
-    """
-    store = configured_paths(store, config)
-    with local_engine(processes, on_progress) as engine:
-        return producers_by(engine, store, top)
-
-
-def _scratch(engine: Engine) -> AbstractContextManager[str | None]:
-    """Provide a directory for keys, if this process would otherwise have to keep all of them in memory."""
-    return tempfile.TemporaryDirectory(prefix="commitlog-keys-") if engine.keeps_pieces else nullcontext()
 
 
 # ---- the report
@@ -233,3 +300,151 @@ def _spreads(groups: GroupTable, name: str, ranks: tuple[int, ...], most: int) -
         bounded = (min(max(value, row["least"]), row["most"]) for value in found)
         row |= {f"p{rank}": value for rank, value in zip(ranks, bounded, strict=True)}
     return rows
+
+
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_TOPIC: Final = ReportColumn("topic", _TEXT, "name of the topic")
+_PLACE: Final = (
+    ReportColumn("queue_id", _LONG, "queue of the topic"),
+    ReportColumn("queue_offset", _LONG, "place in the queue"),
+    ReportColumn("physical_offset", _LONG, "place in the log"),
+)
+_SHARDING_KEY: Final = ReportColumn("sharding_key", _TEXT, "property `__SHARDINGKEY`")
+_SENDS_DOC: Final = "what producers sent, without the copies that brokers made of it: retries, deliveries, commits"
+
+
+def _percentile(rank: int, what: str) -> ReportColumn:
+    return ReportColumn(f"p{rank}", _LONG, f"{what}: percentile {rank}, {PRECISION}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersFacts:
+    """The facts of the report, as `PRODUCERS_SCHEMA` explains them."""
+
+    store: str = fact("the store root")
+    messages: int = fact("messages in the log")
+    sends: int = fact(_SENDS_DOC)
+    unique_keys: int = fact("sends with a unique key")
+    duplicate_keys: int = fact("unique keys that were sent more than once")
+    duplicate_sends: int = fact("their sends after the first one")
+    sharding_keys: int = fact("sends with a sharding key")
+    inversions: int = fact("messages born before the one that precedes them in their queue, of the same sharding key")
+    spread_keys: int = fact("pairs of topic and sharding key whose messages are in several queues")
+    ahead: int = fact("sends that were born, by their producer's clock, after the broker stored them")
+    damaged_ranges: int = fact("ranges within the log that are no message, in pieces of 16 MiB at most, or missing")
+    damaged_bytes: int = fact("bytes in them")
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "hosts",
+        "Milliseconds from born to stored, by producer; less than 0 is a clock ahead of the broker's",
+        (
+            ReportColumn("host", _TEXT, "address of the producer"),
+            ReportColumn("sends", _LONG, _SENDS_DOC),
+            ReportColumn("ahead", _LONG, "how many of them have less than 0"),
+            ReportColumn("least", _LONG, "ms: the least, exactly"),
+            _percentile(1, "ms"),
+            _percentile(50, "ms"),
+            _percentile(99, "ms"),
+            ReportColumn("most", _LONG, "ms: the most, exactly"),
+        ),
+    ),
+    ReportTable(
+        "sizes",
+        "Bytes of records, by topic",
+        (
+            _TOPIC,
+            ReportColumn("messages", _LONG, "messages of it, copies as well"),
+            ReportColumn("least", _LONG, "bytes: the least, exactly"),
+            _percentile(50, "bytes"),
+            _percentile(90, "bytes"),
+            _percentile(99, "bytes"),
+            ReportColumn("most", _LONG, "bytes: the most, exactly"),
+        ),
+    ),
+    ReportTable(
+        "duplicates",
+        "Unique keys that were sent more than once",
+        (
+            ReportColumn("unique_key", _TEXT, "the id that the producer got: the first property `UNIQ_KEY`"),
+            ReportColumn("sends", _LONG, "how often"),
+            ReportColumn("topic", _TEXT, "topic of the first"),
+            ReportColumn("physical_offset", _LONG, "place of the first in the log"),
+            ReportColumn("last_physical_offset", _LONG, "place of the last"),
+        ),
+    ),
+    ReportTable(
+        "inverted",
+        "Messages out of order",
+        (
+            _TOPIC,
+            *_PLACE,
+            _SHARDING_KEY,
+            ReportColumn("milliseconds", _LONG, "how much earlier it was born than the one before it"),
+        ),
+    ),
+    ReportTable(
+        "spread",
+        "Sharding keys in several queues",
+        (_TOPIC, _SHARDING_KEY, ReportColumn("queues", _LONG, "how many queues have them"), *_PLACE),
+    ),
+)
+
+
+class ProducersReport(Report[ProducersFacts]):
+    """The report about producers, as `PRODUCERS_SCHEMA` explains it."""
+
+    SCHEMA: ClassVar = ReportSchema.of("producers", 1, ProducersFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Damaged if the log is, so that something may be missed; else findings if a key was sent twice or disordered.
+
+        A clock that is ahead is no finding: a few milliseconds are usual.
+        """
+        found = self.found
+        if found.damaged_ranges:
+            return Verdict.DAMAGED
+        return Verdict.FINDINGS if found.duplicate_keys or found.inversions or found.spread_keys else Verdict.CLEAN
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """The median skew of each host, and the median size of each topic."""
+        hosts = (_bar(row, row["host"], "ms", Tone.BAD if row["ahead"] else Tone.PLAIN) for row in self._rows("hosts"))
+        sizes = (_bar(row, row["topic"], "bytes", Tone.PLAIN) for row in self._rows("sizes"))
+        return (
+            Bars("Milliseconds from born to stored: median, before percentile 99", tuple(hosts)),
+            Bars("Bytes of records: median, before percentile 99", tuple(sizes)),
+        )
+
+    def _rows(self, name: str) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = self.tables[name].to_pylist()
+        return rows
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        messages = counted(found.messages, "message")
+        have = agreeing(found.unique_keys, "has", "have")
+        yield f"{messages}, {found.sends:,} of them sends; {found.unique_keys:,} {have} a unique key"
+        keys = counted(found.duplicate_keys, "unique key")
+        yield f"sent more than once: {keys}, {counted(found.duplicate_sends, 'more send')} than there should be"
+        inversions, spread = counted(found.inversions, "message"), counted(found.spread_keys, "key")
+        have = agreeing(found.sharding_keys, "has", "have")
+        yield f"{found.sharding_keys:,} {have} a sharding key: {inversions} out of order, {spread} in several queues"
+        born = agreeing(
+            found.ahead, "was born after it was stored, by its", "were born after they were stored, by their"
+        )
+        yield f"{found.ahead:,} {born} producer's clock"
+        if found.damaged_ranges:
+            places = counted(found.damaged_ranges, "damaged range")
+            are = agreeing(found.damaged_ranges, "bytes is", "bytes in all are")
+            yield f"{places} of {found.damaged_bytes:,} {are} not looked at"
+        yield from found.notes
+
+
+def _bar(row: dict[str, object], name: object, unit: str, tone: Tone) -> Bar:
+    median, high = (int(str(row[each])) for each in ("p50", "p99"))
+    return Bar(str(name), max(median, 0), tone, f"{median:,} {unit}, p99 {high:,}", max(high, 0))

@@ -15,9 +15,9 @@ from store_core.errors import FilterError
 from store_core.format.filter.message_selector import TagSubscription
 from store_core.format.properties import PropertyParser
 from store_core.format.property_string import RETRY_TOPIC
+from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.record.record_properties import record_properties
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
-from store_core.store.put.put_checks import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

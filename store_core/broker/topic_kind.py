@@ -8,9 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
-from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
+from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import rules_of
-from store_core.store.put.put_checks import RETRY_PREFIX, topic_refusal
 
 if TYPE_CHECKING:
     from store_core.format.releases.release import Release
@@ -93,6 +92,8 @@ def send_refusal(topic: str, release: Release) -> str | None:
     >>> send_refusal("orders.v1", "5.5")
     "it has the character '.': expected letters, digits and the characters %|_-, as in all names of topics"
     """
+    from store_core.store.put.put_checks import topic_refusal  # noqa: PLC0415 -- only names are looked at elsewhere
+
     refusal = topic_refusal(topic, release)
     if refusal is not None:
         return refusal

@@ -22,7 +22,16 @@ from store_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ERROR_CODES", "FREE_SPACE", "INTERRUPTED", "NO_READER", "bug_words", "failure_of", "system_words"]
+__all__ = [
+    "ERROR_CODES",
+    "FREE_SPACE",
+    "INTERRUPTED",
+    "NO_READER",
+    "EndedError",
+    "bug_words",
+    "failure_of",
+    "system_words",
+]
 
 INTERRUPTED: Final = 130
 """What shells use for a program that ^C ended."""
@@ -56,6 +65,21 @@ _WAYS_ON: Final = {
 }
 
 
+class EndedError(Exception):
+    """An error whose exit code and message are known, such as one that Spark raised.
+
+    Attributes
+    ----------
+    code : ExitCode
+    text : str
+    """
+
+    def __init__(self, code: ExitCode, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+
 def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, str]:
     """Choose the exit code and the message for an error of a command that does not use Spark.
 
@@ -63,6 +87,8 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
     because Python's own exit code, 1, stands for findings. But among `words`, the arguments, may be one with bytes that
     are no UTF-8, which only a path or a topic may have: that is wrong usage.
     """
+    if isinstance(error, EndedError):
+        return error.code, error.text
     is_deliberate = isinstance(error, StoreError | OSError)
     if not is_deliberate or isinstance(error.__cause__, UnicodeEncodeError):
         odd = [word for word in words if word != word.encode("utf-8", "ignore").decode()]

@@ -28,7 +28,7 @@ _STORE: Final = "The store"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A command of the program: where it is, and what `commitlog --help` says of it."""
+    """A command of the program: where it is (``MODULE:CLASS`` of an answer), and what `commitlog --help` says of it."""
 
     section: str
     name: str
@@ -52,11 +52,11 @@ _ENTRIES: Final = (
     _Entry(_STORE, "ls", "views", "list the segments of the log"),
     _Entry(_STORE, "topics", "views", "list topics and queues"),
     _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),
-    _Entry(_STORE, "bill", "billing", "say who uses the disk"),
+    _Entry(_STORE, "bill", "store_bill:Bill", "say who uses the disk"),
     _Entry(_STORE, "check", "checking", "check log, queues and index against each other"),
     _Entry(_STORE, "diff", "differences", "compare the logs of two stores"),
     _Entry(_STORE, "export", "exporting", "write messages as Parquet, each once, and prove it"),
-    _Entry(_STORE, "producers", "billing", "say what a broker can't tell of producers"),
+    _Entry(_STORE, "producers", "store_producers:Producers", "say what a broker can't tell of producers"),
     _Entry(_STORE, "redact", "redacting", "copy the store without what must not be in it"),
     _Entry(_STORE, "repair", "repairing", "make wrong queues and index files again from the log"),
     _Entry(_STORE, "salvage", "salvaging", "take what is sound out of a damaged log"),
@@ -87,7 +87,12 @@ class _Program(click.Group):
         entry = _BY_NAME.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(import_module(f"store_core.command.{entry.module}"), entry.name)
+        module, _, answer = entry.module.partition(":")
+        if answer:
+            from store_core.command.answer_command import command_of
+
+            return command_of(getattr(import_module(f"store_core.answers.{module}"), answer))
+        command = getattr(import_module(f"store_core.command.{module}"), entry.name)
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(

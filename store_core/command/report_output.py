@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from store_core.answers.report import Report
-    from store_core.store.parts import LocalEngine
+    from store_core.store.parts import Engine
 
 __all__ = ["ReportOutput", "release_choice", "shown_engine", "with_processes", "with_release", "with_report"]
 
@@ -113,13 +113,17 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def shown_engine(processes: int) -> Iterator[LocalEngine]:
-    """Provide an engine that shows on a terminal how many parts are done, until the block ends."""
+def shown_engine(processes: int) -> Iterator[Engine]:
+    """Provide the engine of a command; one of this machine shows on a terminal how many parts are done."""
     from store_core.answers.local_engine import local_engine
     from store_core.command.parts_progress import PartsProgress
 
     context = click.get_current_context()
-    around = Surroundings.of(context)
-    progress = PartsProgress(context.info_name or "", around.progress, around.clock)
+    around, name = Surroundings.of(context), context.info_name or ""
+    if around.engine is not None:
+        with around.engine(name) as engine:
+            yield engine
+        return
+    progress = PartsProgress(name, around.progress, around.clock)
     with progress, local_engine(processes, progress) as engine:
         yield engine

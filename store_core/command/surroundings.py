@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from datetime import tzinfo
     from typing import Self, TextIO
 
     import click
 
     from store_core.files.clock import Clock
+    from store_core.store.parts import Engine
 
 __all__ = ["Surroundings", "shown_zone"]
 
@@ -35,19 +38,24 @@ class Surroundings:
         Where to show how far a command is: standard error, if it is a terminal.
     clock : Clock
         What waits between two looks at a store that is followed.
+    engine : callable or None
+        Provides, by the name of a command, what runs the parts of its answer; None for processes of this machine.
     """
 
     width: int | None = None
     columns: int | None = None
     progress: TextIO | None = None
     clock: Clock = field(default_factory=SystemClock)
+    engine: Callable[[str], AbstractContextManager[Engine]] | None = None
 
     @classmethod
     def of(cls, context: click.Context) -> Self:
         """Return those that the caller of the program gave, else those of this process."""
-        given = context.find_object(cls)
-        if given is not None:
-            return given
+        return context.find_object(cls) or cls.here()
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return those of this process."""
         is_terminal = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if is_terminal else None
         columns = None if is_terminal else shutil.get_terminal_size((0, 0)).columns or None

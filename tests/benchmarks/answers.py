@@ -21,8 +21,8 @@ from store_core.answers import (
     trace,
     transactions,
 )
-from store_core.answers.producing.sends import SEND_COLUMNS
-from store_core.answers.store_bill import BillJob
+from store_core.answers.producer_keys import SEND_COLUMNS
+from store_core.answers.store_bill import BillScan
 from store_core.store.read.word_kind import WordKind
 from tests.benchmarks.checking import indexed_store
 from tests.benchmarks.measure import measure, report
@@ -58,7 +58,7 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
                 "deadletters, no queues": lambda: dead_letters(bare),
             },
         ),
-        ("scan of a bill's columns", _scan(bare, BillJob.COLUMNS), {"bill": lambda: bill(bare)}),
+        ("scan of a bill's columns", _scan(bare, BillScan.COLUMNS), {"bill": lambda: bill(bare)}),
         (
             "scan of keys",
             _scan(bare, ("physical_offset",), key=_unique_key(2_000_000)),

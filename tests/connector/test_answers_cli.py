@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.answers_cli import check, diff, recover, repair, salvage
+from pyspark_commitlog.command import main
 from pyspark_commitlog.consumers_cli import lag, retention
 from pyspark_commitlog.lake_cli import export, redact
-from pyspark_commitlog.usage_cli import bill, producers
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
@@ -123,9 +123,9 @@ def test_salvage_ends_with_5_where_something_is_lost(tmp_path: Path, capsys: pyt
 def test_bill_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(log().write(tmp_path / "store"))
 
-    assert 0 == bill([store, "--top", "1", "--json", "-"])
+    assert 0 == main(["bill", store, "--top", "1", "--json"])
     assert (60, 1) == ((report := json.loads(capsys.readouterr().out))["messages"], len(report["tables"]["topics"]))
-    assert 2 == bill([str(tmp_path / "none")])
+    assert 2 == main(["bill", str(tmp_path / "none")])
 
 
 def test_producers_end_with_1_where_a_message_was_sent_twice(
@@ -134,9 +134,9 @@ def test_producers_end_with_1_where_a_message_was_sent_twice(
     twice = LogBuilder()
     twice.append_all(b"one", b"two", properties={"UNIQ_KEY": "K1"})
 
-    assert 1 == producers([str(twice.write(tmp_path / "store")), "--json", "-"])
+    assert 1 == main(["producers", str(twice.write(tmp_path / "store")), "--json"])
     assert 1 == json.loads(capsys.readouterr().out)["duplicate_keys"]
-    assert 0 == producers([str(log().write(tmp_path / "sound"))])
+    assert 0 == main(["producers", str(log().write(tmp_path / "sound"))])
 
 
 def test_lag_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_the_help_of_commands_and_jobs_imports_nothing_of_what_they_do(tmp_path:
         "print('IMPORTED', *(name for name in ('numpy', 'pyarrow', 'pyspark', 'pandas') if name in sys.modules))\n"
     )
 
-    assert len(jobs) >= 19
+    assert jobs
     assert "IMPORTED" == run_python(code, tmp_path).splitlines()[-1]
 
 

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from pyspark_commitlog.answers_cli import check, diff
 from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.command import main
 from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core.command.program import program
 from store_core.command.surroundings import Surroundings
@@ -64,6 +65,7 @@ _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "pyspark-commitlog-rebuild-consume-queue.py": rebuild_consume_queue,
     "append.py": append,
     "check.py": check,
+    "commitlog.py": main,
     "diff.py": diff,
     "rebuild_consume_queue.py": rebuild_consume_queue,
     "rebuild_index.py": rebuild_index,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-__all__ = ["add_version", "error_end", "run_command"]
+__all__ = ["add_version", "end_of_spark", "error_end", "run_command"]
 
 _NO_PATH: Final = "PATH_NOT_FOUND"
 """Spark's name for an error that corresponds to `StoreNotFoundError`."""
@@ -65,14 +65,21 @@ def run_command(name: str, run: Callable[[], ExitCode], *refused: type[StoreErro
 
 def _end(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str]:
     """Choose the exit code and the message for whatever a command raised."""
-    if isinstance(error, (StoreError, OSError)) or _is_of_spark(error):
+    if isinstance(error, (StoreError, OSError)):
+        return error_end(error, *refused)
+    return end_of_spark(error, *refused) or (ExitCode.FAILED, bug_words(error))
+
+
+def end_of_spark(error: Exception, *refused: type[StoreError]) -> tuple[ExitCode, str] | None:
+    """Choose the exit code and the message for an error of Spark, or if PySpark is missing; None for others."""
+    if _is_of_spark(error):
         return error_end(error, *refused)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _SPARK:
         return ExitCode.FAILED, (
             f"this command runs on Spark, and PySpark is not installed for {sys.executable}: "
             f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
         )
-    return ExitCode.FAILED, bug_words(error)
+    return None
 
 
 def _is_of_spark(error: Exception) -> bool:

@@ -13,8 +13,8 @@ from store_core.files.config_paths import (
     CONFIG_DIRECTORY,
 )
 from store_core.format.near_name import did_you_mean
+from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
-from store_core.store.put.put_checks import RETRY_PREFIX
 from store_core.views.queue_listing import TopicFilter, list_queues
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
+from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
-from store_core.store.put.put_checks import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection

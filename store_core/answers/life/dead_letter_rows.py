@@ -12,9 +12,9 @@ from store_core.answers.life.provenance import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transaction_rows import with_ms
 from store_core.format.property_string import RETRY_TOPIC
+from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.record.host import is_message_id, position_of_message_id
 from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, Config
-from store_core.store.put.put_checks import RETRY_PREFIX
 from store_core.store.read.stored_topics import stored_topics
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX, TRACE_TOPIC
 from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.format.iso_time import iso_time
-from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
+from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.sys_flag import TransactionType
-from store_core.store.put.put_checks import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,12 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeV
 
 import pyarrow.compute as pc
 
-from store_core.files.store_path import store_roots
-from store_core.store.read.message_reader import read_range
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.read_plan import plan_ranges
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
@@ -24,6 +18,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["PART_BYTES", "Gathered", "MessageScan", "ScanCounts", "Scanned", "told_apart"]
 
@@ -131,6 +126,11 @@ class MessageScan(ABC, Generic[Found, Result_co]):
     COLUMNS: ClassVar[tuple[str, ...]]
 
     def __init__(self, store: StorePaths, options: ReadOptions | None = None) -> None:
+        from store_core.files.store_path import store_roots
+        from store_core.store.read.option_values import ReadMode
+        from store_core.store.read.read_options import ReadOptions
+        from store_core.store.read.read_plan import plan_ranges
+
         columns = tuple(dict.fromkeys([*self.COLUMNS, *_COUNTED]))
         self.options = replace(
             options or ReadOptions(verify_crc=False),
@@ -159,6 +159,8 @@ class MessageScan(ABC, Generic[Found, Result_co]):
 
     def run(self, part: ReadRange) -> Scanned[Found]:
         """Read a range."""
+        from store_core.store.read.message_reader import read_range
+
         found, counts = self.nothing(), ScanCounts()
         for batch in read_range(part, self.options):
             messages, damage = told_apart(batch, part)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
     from store_core.answers.scanning.group_table import GroupTable
 
-__all__ = ["OTHERS_DOC", "top_rows", "uncertain_note"]
+__all__ = ["OTHERS_DOC", "TOP", "top_rows", "uncertain_note"]
+
+TOP: Final = 50
+"""Rows of a table by default."""
 
 OTHERS_DOC: Final = "null; in the last row, how many more groups it has the totals of (at least, if some were left out)"
 """Meaning of the column `others` in a report."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OF_WAITING",
+    "RETRY_PREFIX",
     "SCHEDULE_TOPIC",
     "TIMERS",
     "TIMER_TOPIC",
@@ -43,6 +44,9 @@ __all__ = [
     "with_properties",
     "without_timers",
 ]
+
+RETRY_PREFIX: Final = "%RETRY%"
+"""Of a topic with messages that a consumer group sent back; they wait before they are delivered again."""
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"

@@ -29,6 +29,7 @@ from store_core.format.property_string import (
     to_utf8,
 )
 from store_core.format.record.delayed import (
+    RETRY_PREFIX,
     TIMER_TOPIC,
     TIMERS,
     delay_level,
@@ -47,9 +48,7 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
 
-__all__ = ["RETRY_PREFIX", "PutChecks", "PutMessageHook", "StoreState", "default_hooks", "topic_refusal"]
-
-RETRY_PREFIX: Final = "%RETRY%"
+__all__ = ["PutChecks", "PutMessageHook", "StoreState", "default_hooks", "topic_refusal"]
 
 _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 _I8_MAX: Final = 0x7F

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An answer: a question about a store as a frozen dataclass, whose fields, with their words, make all its faces.
+
+A subclass has a field for each option, made by `opt`, and the method `by`, which makes the report on any engine. From
+these come the call in Python (`Answer.ask`, and a function by `function_of`), the command with its ``--help``
+(`store_core.command.answer_command`), the call in a Spark session and the job (`pyspark_commitlog.answers`), and the
+options in ``docs/options.md``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import MISSING, dataclass, field, fields, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+
+from store_core.errors import InvalidOptionError
+from store_core.format.near_name import hint_of
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
+from store_core.store.parts import InProcess
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Sequence
+
+    from store_core.answers.report import Report
+    from store_core.files.store_path import StorePaths
+    from store_core.store.parts import Engine, LocalEngine, ProgressSink
+
+__all__ = [
+    "TIME_WORDS",
+    "Answer",
+    "AnyReport",
+    "Kind",
+    "Option",
+    "function_of",
+    "opt",
+    "options_of",
+    "processes",
+    "release_option",
+]
+
+AnyReport = TypeVar("AnyReport", bound="Report[Any]")
+
+TIME_WORDS: Final = "ms since 1970, or ISO 8601"
+"""What a time may be."""
+
+
+class Kind(Enum):
+    """What the value of an option is; text without any other sign."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    FLAG = "flag"
+    TIME = "time"
+    """ms since 1970 in the field; `store_core.store.read.store_time` says what a caller may give."""
+    FROM_CONFIG = "from_config"
+    """The path of the broker's configuration, which every answer can be given: it is no option of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of an answer, as its field says.
+
+    Attributes
+    ----------
+    name : str
+        Of the field.
+    kind : Kind
+    words : str
+        Its meaning, a sentence for ``--help``.
+    default : object
+        `dataclasses.MISSING` if it has to be given.
+    flag : str
+        On a command line; empty for what is given without, in order.
+    metavar : str or None
+        What stands for its value in ``--help``.
+    shown_default : str
+        The default in words; empty if there is none to be told.
+    least, most : int or None
+        Bounds of a number, inclusive.
+    choices : tuple of str
+        What it may be; empty if it is not one of some words.
+    hint : callable or None
+        What else is said of a word that is none of them, in place of the nearest.
+    is_repeated : bool
+        Whether it can be given more than once.
+    """
+
+    name: str
+    kind: Kind
+    words: str
+    default: Any
+    flag: str
+    metavar: str | None = None
+    shown_default: str = ""
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[str, ...] = ()
+    hint: Callable[[str], str] | None = None
+    is_repeated: bool = False
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is MISSING
+
+    def parsed(self, value: Any) -> Any:  # noqa: ANN401 -- whatever a caller gives
+        """Return the value that the field gets.
+
+        Raises
+        ------
+        InvalidOptionError
+            If it is out of bounds, none of the choices, or no time.
+        """
+        if value is None:
+            return None
+        if self.is_repeated:
+            return (value,) if isinstance(value, str) else tuple(value)
+        if self.kind is Kind.TIME:
+            return _parsed_time(self.name, value)
+        if self.kind is Kind.NUMBER:
+            self._check_bounds(value)
+        elif self.choices and value not in self.choices:
+            expected = ", ".join(self.choices)
+            hint = hint_of(value, self.choices) if self.hint is None else self.hint(str(value))
+            raise InvalidOptionError(f"{self.name}: expected one of {expected}, found {value!r}{hint}")
+        return value
+
+    def _check_bounds(self, value: int) -> None:
+        if self.most is not None:
+            if not (self.least or 0) <= value <= self.most:
+                raise InvalidOptionError(f"{self.name}: expected {self.least} to {self.most}, found {value}")
+        elif self.least is not None:
+            from store_core.store.least_value import check_least
+
+            check_least(self.least, **{self.name: value})
+
+
+def _parsed_time(name: str, value: object) -> int:
+    from store_core.store.read.store_time import check_calendar_time, store_time
+
+    time = value if isinstance(value, int) else store_time(name, value)
+    check_calendar_time(name, time)
+    return time
+
+
+def opt(  # noqa: PLR0913 -- all that an option says of itself
+    default: Any,  # noqa: ANN401 -- whatever the field has
+    words: str,
+    *,
+    kind: Kind | None = None,
+    metavar: str | None = None,
+    flag: str | None = None,
+    shown_default: str | None = None,
+    least: int | None = None,
+    most: int | None = None,
+    choices: Collection[str] = (),
+    hint: Callable[[str], str] | None = None,
+) -> Any:  # noqa: ANN401 -- the default, for a type checker
+    """Return the field of an option; `Option` explains the arguments, and `dataclasses.MISSING` is no default.
+
+    The annotation of the field says the rest: ``int`` is a number, ``bool`` a flag, ``tuple[str, ...]`` is repeated.
+    """
+    said = {
+        "kind": kind,
+        "words": words,
+        "metavar": metavar,
+        "flag": flag,
+        "shown_default": shown_default,
+        "least": least,
+        "most": most,
+        "choices": tuple(choices),
+        "hint": hint,
+    }
+    return field(default=default, metadata={"option": said})
+
+
+def release_option() -> Any:  # noqa: ANN401 -- as `opt`
+    """Return the field that says by whose rules a store is read."""
+    return opt(DEFAULT_RELEASE, "RocketMQ that serves the store.", choices=RELEASES, hint=release_hint)
+
+
+def options_of(answer: type[Answer[Any]]) -> tuple[Option, ...]:
+    """Return the options of an answer, in the order of its fields."""
+    return tuple(_option(each) for each in fields(answer) if "option" in each.metadata)
+
+
+def _option(each: Any) -> Option:  # noqa: ANN401 -- a `dataclasses.Field`, whose type has a parameter
+    said = dict(each.metadata["option"])
+    annotated = str(each.type)
+    kinds = {"bool": Kind.FLAG, "int": Kind.NUMBER, "int | None": Kind.NUMBER}
+    said["kind"] = said["kind"] or kinds.get(annotated, Kind.TEXT)
+    if said["flag"] is None:
+        said["flag"] = f"--{each.name.replace('_', '-')}"
+    if said["shown_default"] is None:
+        is_told = each.default not in (MISSING, None, False, ())
+        said["shown_default"] = str(each.default) if is_told else ""
+    return Option(each.name, default=each.default, is_repeated=annotated.startswith("tuple["), **said)
+
+
+@dataclass(frozen=True)
+class Answer(ABC, Generic[AnyReport]):
+    """What is asked of a store.
+
+    The first paragraph of a subclass's docstring is the beginning of its ``--help``, whose next ones follow it.
+
+    Attributes
+    ----------
+    NAME : str
+        Of its command.
+    EXAMPLES : tuple of str
+        Command lines for ``--help``.
+    CONFIG_WORDS : str
+        What in the broker's configuration counts, beside the place of the log; empty if nothing does.
+    IS_LOCAL : bool
+        Whether the store has to be on this machine, rather than in another storage.
+    """
+
+    NAME: ClassVar[str]
+    EXAMPLES: ClassVar[tuple[str, ...]]
+    CONFIG_WORDS: ClassVar[str] = ""
+    IS_LOCAL: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the options, and replace those that are given in another form."""
+        for option in options_of(type(self)):
+            object.__setattr__(self, option.name, option.parsed(getattr(self, option.name)))
+
+    @abstractmethod
+    def by(self, engine: Engine, store: StorePaths) -> AnyReport:
+        """Make the report on an engine; the path knows where the log is."""
+
+    def ask(
+        self, store: StorePaths, *, config: str | os.PathLike[str] | None = None, engine: Engine | None = None
+    ) -> AnyReport:
+        """Return the report about a store; nothing is written to it, and no lock is taken, unless the answer says so.
+
+        Parameters
+        ----------
+        store : path or sequence of paths
+            As of `store_core.read_messages`.
+        config : path, optional
+            The broker's configuration, as of option `config` of `store_core.read_messages`.
+        engine : Engine, optional
+            What does the work: by default this process, or `processes`, or `pyspark_commitlog.engine.SparkEngine`. The
+            result is the same.
+
+        Raises
+        ------
+        StoreError
+            If there is nothing to read, or an option is invalid.
+        """
+        from store_core.store.configured_store import configured_paths
+
+        asked, paths = self.told(config), configured_paths(store, config)
+        if isinstance(engine, AbstractContextManager):  # it ends what it has started
+            with engine as running:
+                return asked.by(running, paths)
+        return asked.by(engine or InProcess(), paths)
+
+    def told(self, config: str | os.PathLike[str] | None) -> Self:
+        """Return the answer with the broker's configuration, if that is given and counts."""
+        names = [each.name for each in options_of(type(self)) if each.kind is Kind.FROM_CONFIG]
+        return self if config is None or not names else replace(self, **dict.fromkeys(names, config))
+
+
+def processes(count: int, on_progress: ProgressSink | None = None) -> LocalEngine:
+    """Return the engine that runs parts in this process alone, for 1, or in several.
+
+    Processes are started by ``spawn``, so a script has to ask below ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    count : int
+    on_progress : callable, optional
+        Called with a `store_core.store.parts.PartsDone` after each part.
+
+    Raises
+    ------
+    InvalidOptionError
+        If `count` is less than 1.
+    """
+    if count == 1:
+        return InProcess(on_progress)
+    from store_core.store.process_pool import ProcessPool
+
+    return ProcessPool(count, on_progress)
+
+
+def function_of(answer: type[Answer[AnyReport]]) -> Callable[..., AnyReport]:
+    """Return an answer as a function: of the store, the options, `config`, `processes` and `on_progress`."""
+    name = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", answer.__name__).lower()
+    count_of = processes
+
+    def ask(
+        store: StorePaths,
+        *given: Any,  # noqa: ANN401 -- the options
+        config: str | os.PathLike[str] | None = None,
+        processes: int = 1,
+        on_progress: ProgressSink | None = None,
+        **options: Any,  # noqa: ANN401 -- as above
+    ) -> AnyReport:
+        asked = answer(*given, **options)
+        return asked.ask(store, config=config, engine=count_of(processes, on_progress))
+
+    outer = inspect.signature(ask).parameters
+    inner = [each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(answer).parameters.values()]
+    kept = [each for each in outer.values() if each.name not in {"store", "given", "options"}]
+    ask.__signature__ = inspect.Signature([outer["store"], *inner, *kept])  # type: ignore[attr-defined]
+    ask.__name__ = ask.__qualname__ = name
+    ask.__module__ = answer.__module__
+    ask.__doc__ = "\n".join([inspect.getdoc(answer) or "", "", *_parameter_lines(answer)])
+    return ask
+
+
+def _parameter_lines(answer: type[Answer[Any]]) -> Sequence[str]:
+    lines = ["Parameters", "----------", "store : path or sequence of paths", "    As of `store_core.read_messages`."]
+    for option in options_of(answer):
+        if option.kind is not Kind.FROM_CONFIG:
+            default = f" By default {option.shown_default}." if option.shown_default else ""
+            lines += [option.name, f"    {option.words}{default}"]
+    lines += ["config", "    As of `store_core.answers.answer.Answer.ask`."]
+    lines += ["processes, on_progress", "    As of `store_core.answers.answer.processes`."]
+    return lines

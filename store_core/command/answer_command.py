@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command of an answer, made of its fields and its docstring."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from store_core.answers.answer import Kind, Option, options_of
+from store_core.command.choices import NearChoice
+from store_core.command.examples import examples
+from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.storage_arguments import with_config, with_log, with_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store_core.answers.answer import Answer
+    from store_core.command.exit_code import ExitCode
+    from store_core.command.report_output import ReportOutput
+    from store_core.command.storage_arguments import Store
+
+__all__ = ["command_of"]
+
+
+def command_of(answer: type[Answer[Any]]) -> click.Command:
+    """Return the command of an answer: its options, those that all answers have, and what runs it."""
+    options = options_of(answer)
+    from_config = [option.name for option in options if option.kind is Kind.FROM_CONFIG]
+
+    def run(store: Store, processes: int, output: ReportOutput, config: str | None = None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the options' own
+        asked = answer(**given, **dict.fromkeys(from_config, config))
+        with shown_engine(processes) as engine:
+            return output.put(asked.ask(store, engine=engine))
+
+    command = with_processes(_with_store(answer)(with_report(run)))
+    for option in reversed([each for each in options if each.kind is not Kind.FROM_CONFIG]):
+        command = _parameter(option)(command)
+    command = click.argument("store", metavar="STORE")(command)
+    return click.command(answer.NAME, help=inspect.getdoc(answer), epilog=examples(*answer.EXAMPLES))(command)
+
+
+def _with_store(answer: type[Answer[Any]]) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """Return what gives a command the options that say where its store is."""
+    if answer.CONFIG_WORDS:
+        return with_config(answer.CONFIG_WORDS)
+    return with_log if answer.IS_LOCAL else with_storage
+
+
+def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """Return what gives a command one option."""
+    if not option.flag:
+        return click.argument(option.name, metavar=option.metavar)
+    words = option.words + (f"  [default: {option.shown_default}]" if option.shown_default else "")
+    if option.kind is Kind.FLAG:
+        return click.option(option.flag, option.name, is_flag=True, help=words)
+    return click.option(
+        option.flag,
+        option.name,
+        type=_type_of(option),
+        default=None if option.is_required else option.default,
+        required=option.is_required,
+        multiple=option.is_repeated,
+        metavar=option.metavar,
+        help=words,
+    )
+
+
+def _type_of(option: Option) -> click.ParamType[Any] | type[str]:
+    if option.choices:
+        return NearChoice(option.choices, option.hint)
+    if option.kind is not Kind.NUMBER:
+        return str
+    return click.INT if option.least is option.most is None else click.IntRange(option.least, option.most)
