@@ -31,9 +31,9 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
 from store_core.files.store_lock import is_lock_held
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import absolute_path_of, path_of
 from store_core.format.counted import counted
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log

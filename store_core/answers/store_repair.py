@@ -21,10 +21,9 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import StoreUse, check_store_kind
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_parts import CONSUME_QUEUE, check_is_no_url, check_is_root
+from store_core.files.store_parts import CONSUME_QUEUE, INDEX_DIRECTORY, check_is_no_url, check_is_root
 from store_core.files.store_path import path_of
 from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.rocksdb.rocksdb_queues import light_queue_database
 from store_core.snapshot.index import Index
 from store_core.store.configured_store import check_log_is_certain, told

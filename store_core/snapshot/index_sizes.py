@@ -9,8 +9,7 @@ import numpy as np
 
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import file_at, open_pages
-from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
+from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, IndexHeader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.dispatcher import Dispatcher
 from store_core.store.dispatch.flush_queues import FlushCheckpointService, FlushConsumeQueueService

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.rules import RebuildRules

@@ -15,7 +15,7 @@ import numpy as np
 
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
-from store_core.queue.index.index_build import time_diff
+from store_core.queue.index.index_format import time_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -29,9 +29,7 @@ from store_core.format.properties import PROPERTY_CRC, TAGS, decode_text, parse_
 from store_core.format.property_string import CRC_RESERVED
 from store_core.format.releases.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES, RELEASES
 from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
-from store_core.queue.index.index_build import INDEX_DTYPE
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE
-from store_core.queue.index.index_slots import SLOT_SIZE
+from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
 from store_core.store.state.store_checkpoint import StoreCheckpoint

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from store_core.answers.checking.checkpoint_times import LogReach, wrong_values
 from store_core.answers.checking.finding import FindingKind
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.store.rebuild.kept_index import KeptIndex
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 

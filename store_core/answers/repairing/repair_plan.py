@@ -19,9 +19,8 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.verdict import Verdict
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG
+from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, INDEX_DIRECTORY
 from store_core.format.counted import agreeing, counted
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
 from store_core.store.rebuild.files import QUEUE_KINDS
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at, open_pages
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE
+from store_core.queue.index.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.index import Index, KeyFile
 from store_core.views.queue_listing import QueueKind, TopicFilter, list_queues
 from store_core.views.queue_units import units_of_file

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.index.index_build import INDEX_DTYPE, INDEX_STRUCT
-from store_core.queue.index.index_header import java_long
+from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_STRUCT, java_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,24 +52,13 @@ class IndexQuery:
 
 
 def walk_chain(query: IndexQuery, first: int, read: Callable[[int, int], bytes]) -> list[int]:
-    """Follow a chain from entry `first` and collect the matching offsets (``IndexFile.selectPhyOffset``).
+    """Follow a chain from entry `first` and collect the matching offsets, newest first (``IndexFile.selectPhyOffset``).
 
     The walk ends when enough are found, at an entry with a negative time, at one older than `begin`, at one whose link
     is not an entry (0, negative, above the count, itself), and at the end of the file. A link to a later entry ends it,
-    too: a put links to an earlier entry, so this is damage, and RocketMQ may loop on it for ever.
-    Keys are not compared: the result includes offsets of other keys with the same hash.
-
-    Parameters
-    ----------
-    first : int
-        Number of the entry in the slot.
-    read : callable
-        Returns the bytes of entries, given the first one's number and their count; fewer if the file ends.
-
-    Returns
-    -------
-    list of int
-        Physical offsets, newest first.
+    too: a put links to an earlier entry, so this is damage, and RocketMQ may loop on it for ever. Keys are not
+    compared: the result includes offsets of other keys with the same hash. `read` returns the bytes of entries from a
+    number on, fewer if the file ends.
     """
     found: list[int] = []
     index = first if query.index_count > 1 and 0 < first <= query.index_count else 0

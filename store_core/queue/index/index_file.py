@@ -11,26 +11,122 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
+from store_core.files.file_sync import FileSync
+from store_core.files.file_system import write_all
 from store_core.format.java import hash_code, positive_hash
-from store_core.queue.index.index_build import INDEX_DTYPE, INDEX_STRUCT, build_entries, index_file_size, time_diff
 from store_core.queue.index.index_chain import IndexQuery, walk_chain
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
-from store_core.queue.index.index_slots import SLOT_SIZE, IndexSlots
-from store_core.queue.index.index_storage import IndexStorage
+from store_core.queue.index.index_format import (
+    INDEX_DTYPE,
+    INDEX_HEADER_SIZE,
+    INDEX_STRUCT,
+    SLOT_SIZE,
+    IndexHeader,
+    IndexSlots,
+    build_entries,
+    index_file_size,
+    time_diff,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
 
-    from store_core.files.file_system import FileSystem
+    from store_core.files.file_system import FileSystem, OpenFile
     from store_core.queue.queue_rules import QueueRules
 
-__all__ = ["IndexFile"]
+__all__ = ["IndexFile", "IndexStorage"]
 
 _SLOT: Final = struct.Struct(">i")
 _BLOCK: Final = 32_768
 """Entries built and written at once."""
+_AHEAD_BYTES: Final = 32 << 20
+"""Unsynced bytes from which on `IndexStorage.sync_ahead` syncs."""
+
+
+class IndexStorage:
+    """A sparse file of `size` bytes, opened for reading until the first write, which extends a shorter one."""
+
+    def __init__(self, path: Path, size: int, file_system: FileSystem) -> None:
+        self.path = path
+        self.size = size
+        self._file_system = file_system
+        self._file: OpenFile | None = None
+        self._is_writable = False
+        self._is_synced = True
+        self._sync = FileSync(path, file_system)
+        self._unsynced = 0
+
+    @classmethod
+    def create(cls, path: Path, size: int, file_system: FileSystem, start: bytes) -> Self:
+        """Create the file, all hole except its first bytes, which are not written if they are zeros.
+
+        A file created before an error is deleted again.
+        """
+        created = cls(path, size, file_system)
+        file_system.make_directories(path.parent)
+        created._file = file_system.make(path, size)
+        created._is_writable = True
+        created._is_synced = False
+        created._sync.note_creation()
+        try:
+            if any(start):
+                created.write(start, 0)
+        except OSError:
+            created._file.close()
+            file_system.remove(path)
+            raise
+        return created
+
+    def reader(self) -> OpenFile:
+        """Return the open file, for reads that must continue while it is closed or deleted."""
+        if self._file is None:
+            self._file = self._file_system.open(self.path, writable=False)
+            self._is_writable = False
+        return self._file
+
+    def write(self, data: memoryview | bytes, position: int) -> None:
+        """Write all of `data` at `position`; some of it may be in the file after an error."""
+        self._is_synced = False
+        if self._file is None or not self._is_writable:
+            self._file = self._file_system.open(self.path)
+            self._is_writable = True
+            self._file.grow(self.size)
+        write_all(self._file, memoryview(data), position)
+        self._unsynced += len(data)
+
+    def sync_ahead(self) -> None:
+        """Sync what was written so far, if that is much, so that `sync` has less to wait for.
+
+        May run while another thread writes. Failures are reported by `sync`.
+        """
+        file = self._file
+        if self._unsynced < _AHEAD_BYTES or file is None:
+            return
+        self._unsynced = 0
+        try:
+            file.sync()
+        except OSError as error:
+            self._sync.error = error
+
+    def sync(self) -> None:
+        """Sync what was written, and for a new file, the first time, also its name.
+
+        An error is raised at every later call, too: the system may have dropped what it could not write, and a second
+        try would not notice.
+        """
+        if self._is_synced and self._sync.error is None:
+            return
+        self._sync.sync(self.reader)
+        self._is_synced = True
+
+    def close(self) -> None:
+        """Release the file; the next use opens it again."""
+        self._file = None  # dropped, not closed: a query may be reading it
+
+    def remove(self) -> None:
+        """Delete the file."""
+        self._file_system.remove(self.path)
 
 
 class IndexFile:
@@ -88,12 +184,7 @@ class IndexFile:
         """Create a file at its full size, all hole, whose begin and end are the end of the file before it.
 
         A crash in between leaves an empty file, or one of zeros: `load` reads both as a file without entries, and
-        `follow` sets where it begins.
-
-        Raises
-        ------
-        OSError
-            As raised by the system; a file created before the error is deleted again.
+        `follow` sets where it begins. A file created before an error is deleted again.
         """
         header = IndexHeader.following(end_physical_offset, end_timestamp)
         stored = header.to_bytes(index_count=0)
@@ -171,22 +262,7 @@ class IndexFile:
         return self._header.index_count >= self._rules.max_index_num
 
     def put_key(self, key: str, physical_offset: int, store_timestamp: int) -> bool:
-        """Put one key of a message; False if the file is full (``putKey``).
-
-        Parameters
-        ----------
-        key : str
-            Topic, ``#`` and key.
-        physical_offset : int
-            Of the message.
-        store_timestamp : int
-            Of the message, ms.
-
-        Raises
-        ------
-        OSError
-            As raised by the system; nothing was put then.
-        """
+        """Put one ``topic#key`` of a message; False if the file is full (``putKey``). An error puts nothing."""
         with self._lock:
             if self.is_full:
                 return False
@@ -210,19 +286,9 @@ class IndexFile:
         physical_offsets: npt.NDArray[np.int64],
         store_timestamps: npt.NDArray[np.int64],
     ) -> int:
-        """Put many keys, as `put_key` one after the other; return how many fitted.
+        """Put many keys by Java's hashes, as `put_key` one after the other; return how many fitted.
 
-        Parameters
-        ----------
-        hash_codes : numpy.ndarray
-            int32, shape (n,): Java's hash of each ``topic#key``.
-        physical_offsets, store_timestamps : numpy.ndarray
-            int64, shape (n,): of each key's message.
-
-        Raises
-        ------
-        OSError
-            As raised by the system; some of them may have been put then.
+        After an error some of them may have been put.
         """
         with self._lock:
             room = max(0, self._rules.max_index_num - self._header.index_count)
@@ -251,21 +317,10 @@ class IndexFile:
         self.pending += hash_codes.size
 
     def select_physical_offsets(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
-        """Return the offsets of messages by key, newest first, including those of other keys with the same hash.
+        """Return the offsets of messages by ``topic#key``, newest first, with those of other keys of the same hash.
 
-        Parameters
-        ----------
-        key : str
-            Topic, ``#`` and key.
-        max_num : int
-            Most offsets to return.
-        begin, end : int
-            Store times, ms, both included. The file stores them in seconds, rounded down from its begin.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
+        The store times `begin` and `end`, ms, are both included; the file stores them in seconds, rounded down from its
+        begin.
         """
         key_hash, slot_count = positive_hash(hash_code(key)), self._rules.max_hash_slot_num
         with self._lock:
@@ -278,13 +333,7 @@ class IndexFile:
         return walk_chain(IndexQuery(key_hash, slot_count, max_num, begin, end, begins, count), first, read)
 
     def has_entry(self, physical_offset: int) -> bool:
-        """Return whether there is an entry of the message at an offset, if entries are in the order of the log.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
-        """
+        """Return whether there is an entry of the message at an offset, if entries are in the order of the log."""
         with self._lock:
             count, file = self._header.index_count, self._storage.reader()
 
@@ -304,10 +353,7 @@ class IndexFile:
     def write_back(self) -> None:
         """Write slots and header to the file, in the order that the class describes; the file is not synced.
 
-        Raises
-        ------
-        OSError
-            As raised by the system; another call tries again.
+        After an error another call tries again.
         """
         with self._lock:
             if not self.pending:
@@ -326,18 +372,10 @@ class IndexFile:
                 self._slots = None
 
     def flush(self, *, with_header: bool = False) -> None:
-        """Write back, and sync the file.
+        """Write back, and sync the file; after a failed sync, every later call fails.
 
-        Parameters
-        ----------
-        with_header : bool
-            Write the header even if nothing was put: the count of a file without entries becomes 1 on disk, as
-            RocketMQ 5 leaves it at shutdown (``IndexHeader.updateByteBuffer``).
-
-        Raises
-        ------
-        OSError
-            As raised by the system; after a failed sync, at every later call.
+        With `with_header` the header is written even if nothing was put: the count of a file without entries becomes 1
+        on disk, as RocketMQ 5 leaves it at shutdown (``IndexHeader.updateByteBuffer``).
         """
         with self._lock:
             self.write_back()
@@ -357,13 +395,7 @@ class IndexFile:
                 self._slots = None
 
     def remove(self) -> None:
-        """Delete the file.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
-        """
+        """Delete the file."""
         self._storage.remove()
 
     def _entry_position(self, index: int) -> int:

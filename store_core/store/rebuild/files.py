@@ -16,10 +16,10 @@ import numpy as np
 
 from store_core.files.access import naming
 from store_core.files.clock import WaitlessClock
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.queue.index.index_service import IndexService
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from store_core.files.deferred_sync import DeferredSyncFileSystem
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.index.index_file import IndexFile
-from store_core.queue.index.index_files import INDEX_DIRECTORY
-from store_core.queue.index.index_name import index_file_name, next_index_file_name
 from store_core.queue.index.index_pieces import PACKED_COUNT_SIZE, packed_counts, unpack_entries
+from store_core.queue.index.index_service import index_file_name, next_index_file_name
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
 from store_core.store.rebuild.files import IndexReport

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from store_core.errors import InvalidOptionError
-from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.configured_root import log_directories
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
-from store_core.files.store_parts import COMMIT_LOG, check_is_root, check_parts
+from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY, check_is_root, check_parts
 from store_core.files.store_path import absolute_path_of
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
-from store_core.queue.index.index_files import INDEX_DIRECTORY, IndexFiles
+from store_core.queue.index.index_service import check_index_sizes
 from store_core.snapshot.log import Log
 from store_core.store.config.derived_sizes import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
@@ -174,7 +173,7 @@ def _rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured
     )
     if not options.with_index:
         return rules
-    IndexFiles(store / INDEX_DIRECTORY, rules.queue_rules, OsFileSystem(), SystemClock())  # checks the sizes
+    check_index_sizes(rules.queue_rules)
     if not options.since_offset:
         return rules
     kept = KeptIndex.find(store, rules.queue_rules, options.since_offset - 1, OsFileSystem())

@@ -25,31 +25,12 @@ def close_index_gap(
 ) -> RecoveryDecision | None:
     """Index what lies between the end of the index and the file from which an abnormal recovery checks the log.
 
-    RocketMQ dispatches from that file on only. Keys before it are lost if their index file was deleted, see
-    `IndexFiles.load`, or had not reached the disk: even with ``messageIndexSafe``, since the file is chosen by the time
-    of its first record, and the index may end with an earlier record of the same millisecond. With
-    ``messageIndexSafe`` they are indexed here; otherwise the decision names what is left out, and the command that adds
-    it, because the range may be as long as the records of a whole index file.
-
-    Parameters
-    ----------
-    index : IndexService
-        As loaded after an abnormal exit.
-    files : sequence of MappedFile
-        The segments of the log.
-    start : int
-        Position in `files` from which the log is checked.
-    rules : QueueRules
-
-    Returns
-    -------
-    RecoveryDecision or None
-        None if nothing is missing, or that can't be known.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
+    RocketMQ dispatches from that file, number `start` of the log's, on only. Keys before it are lost if their index
+    file was deleted, see `IndexService.load`, or had not reached the disk: even with ``messageIndexSafe``, since the
+    file is chosen by the time of its first record, and the index may end with an earlier record of the same
+    millisecond. With ``messageIndexSafe`` they are indexed here; otherwise the decision names what is left out, and the
+    command that adds it, because the range may be as long as the records of a whole index file. None if nothing is
+    missing, or that can't be known.
     """
     stop = files[start].file_from_offset
     if rules.is_index_enabled and rules.is_index_safe:

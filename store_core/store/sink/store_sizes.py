@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import names_in
 from store_core.files.packed_name import compressed_error, is_compressed_segment
-from store_core.queue.index.index_build import index_file_size
-from store_core.queue.index.index_files import INDEX_DIRECTORY
+from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.queue.index.index_format import index_file_size
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
 from store_core.store.checked_config import with_sizes_of_files
 from store_core.store.store_layout import log_paths

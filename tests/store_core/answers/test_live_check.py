@@ -18,7 +18,6 @@ from store_core.answers.checking.tally import Tally
 from store_core.answers.store_check import check_by
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.queue.index.index_files import IndexFiles
 from store_core.queue.index.index_service import IndexService
 from store_core.store.parts import InProcess
 from store_core.store.read import read_plan
@@ -159,7 +158,7 @@ def test_keys_are_missing_from_an_index_that_stands_still_only_after_many_looks(
     gathers_until: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments: list[LiveMoment] = []
-    take = LiveMoment.take
+    take, write_back = LiveMoment.take, IndexService.write_back
 
     def noted(store: Path, rules: QueueRules, clock: Clock, earlier: LiveMoment | None = None) -> LiveMoment:
         moments.append(take(store, rules, clock, earlier))
@@ -167,7 +166,7 @@ def test_keys_are_missing_from_an_index_that_stands_still_only_after_many_looks(
 
     def gathered(index: IndexService) -> None:
         if gathers_until is not None and len(moments) >= gathers_until:
-            IndexFiles.write_back(index)
+            write_back(index)
 
     with DefaultMessageStore.open(tmp_path / "store", replace(CONFIG, max_index_num=20_000)) as store:
         writer = Writer(store)

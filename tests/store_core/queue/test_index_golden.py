@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.index.index_files import INDEX_DIRECTORY
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.golden_replay import golden_puts
 from tests.golden_stores import find_golden_store, golden_stores

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.queue.index import index_chain
-from store_core.queue.index.index_build import INDEX_DTYPE, build_entries
 from store_core.queue.index.index_chain import IndexQuery, walk_chain
-from store_core.queue.index.index_header import IndexHeader
-from store_core.queue.index.index_slots import IndexSlots
+from store_core.queue.index.index_format import INDEX_DTYPE, IndexHeader, IndexSlots, build_entries
 
 _BEGIN: Final = 1_700_000_000_000
 _ALL: Final = (0, 2**63 - 1)

@@ -18,10 +18,9 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.format.java import hash_code, positive_hash
-from store_core.queue.index import index_storage
-from store_core.queue.index.index_build import INDEX_DTYPE, index_file_size, time_diff
+from store_core.queue.index import index_file
 from store_core.queue.index.index_file import IndexFile
-from store_core.queue.index.index_header import INDEX_HEADER_SIZE, IndexHeader
+from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, IndexHeader, index_file_size, time_diff
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.queue.index_builders import ALWAYS, rules
 
@@ -203,7 +202,7 @@ def _filled(tmp_path: Path, disk: FaultyFileSystem) -> IndexFile:
 def test_the_disk_takes_ahead_what_is_much_and_a_flush_the_rest(
     least_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", least_bytes)
+    monkeypatch.setattr(index_file, "_AHEAD_BYTES", least_bytes)
     disk = FaultyFileSystem()
     file = _filled(tmp_path, disk)
     file.sync_ahead()
@@ -216,7 +215,7 @@ def test_the_disk_takes_ahead_what_is_much_and_a_flush_the_rest(
 
 
 def test_a_sync_ahead_that_failed_is_told_by_the_next_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", 1)
+    monkeypatch.setattr(index_file, "_AHEAD_BYTES", 1)
     disk = FaultyFileSystem()
     file = _filled(tmp_path, disk)
     disk.fail("sync", errno.EIO)

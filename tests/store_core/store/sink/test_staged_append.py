@@ -19,7 +19,7 @@ from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.segment_room import place_records
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.index import index_storage
+from store_core.queue.index import index_file
 from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.reput import ReputMessageService
 from store_core.store.sink import hidden_append, staged_append
@@ -55,7 +55,7 @@ SEED = 8
 def _disk_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Include the threads that sync after writing in all failures and deaths."""
     monkeypatch.setattr(hidden_append, "_SYNC_BYTES", 1000)
-    monkeypatch.setattr(index_storage, "_AHEAD_BYTES", 100)
+    monkeypatch.setattr(index_file, "_AHEAD_BYTES", 100)
 
 
 @dataclass(frozen=True)
