@@ -22,11 +22,10 @@ from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
 from store_core.format.iso_time import iso_time
 from store_core.snapshot.log import Log
+from store_core.snapshot.queues import Queues, TopicFilter
 from store_core.store.configured_store import configured_paths
+from store_core.store.read.queued_log import LogBesideQueues
 from store_core.store.read.read_plan import log_end_at
-from store_core.views.bounds_finder import QueueSource
-from store_core.views.queue_listing import TopicFilter, list_queues
-from store_core.views.queue_spans import QueueSpans
 from store_core.views.store_root import root_of, whole_log
 
 if TYPE_CHECKING:
@@ -90,43 +89,42 @@ class LagJob:
         self.groups = BrokerGroups.of(root)
         self.segments: tuple[Segment, ...] = whole_log(root, store, compressed=True)
         self.log_end = None if options.as_of is None else log_end_at(store, options.as_of)
-        self.source = QueueSource.of(root, self.segments)
+        self.queues = Queues(root, LogBesideQueues(root, self.segments))
         self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
 
     def plan(self) -> Sequence[LagPart]:
         """Return the parts: queues that groups consume, then those with their dead letters."""
-        root = self.root
-        asked = asked_queues(root, self.groups, self.options)
+        asked = asked_queues(self.queues, self.groups, self.options)
         names = {each.group for queue in asked for each in queue.groups}
         dead = tuple(f"{DEAD_LETTER_PREFIX}{name}" for name in sorted(names))
-        found = list_queues(root, TopicFilter(dead), dead) if dead else ()
-        queues = [*asked, *(AskedQueue(queue.topic, queue.queue_id, ()) for queue in found)]
+        found = self.queues.names(TopicFilter(dead)) if dead else ()
+        queues = [*asked, *(AskedQueue(*name, ()) for name in found)]
         return [LagPart(tuple(queues[at : at + _PART_QUEUES])) for at in range(0, len(queues), _PART_QUEUES)]
 
     def run(self, part: LagPart) -> LagPartial:
         """Look at the queues of a part."""
         rows: list[QueueLag] = []
         dead: list[tuple[str, int]] = []
-        with QueueSpans(self.source) as spans:
+        with self.queues as queues:
             for asked in part.queues:
                 if asked.groups:
-                    rows += self._rows(asked, spans)
+                    rows += self._rows(asked)
                 else:
-                    bounds = spans.bounds(asked.topic, asked.queue_id)
+                    bounds = queues.bounds(asked.topic, asked.queue_id)
                     dead.append((asked.topic, 0 if bounds is None else bounds.max_offset - bounds.min_offset))
             most = self.options.most_messages
-            listed = unconsumed(rows, most, spans, self.segments) if most else []
+            listed = unconsumed(rows, most, queues, self.segments) if most else []
         return LagPartial(tuple(rows), tuple(dead), tuple(listed))
 
-    def _rows(self, asked: AskedQueue, spans: QueueSpans) -> list[QueueLag]:
+    def _rows(self, asked: AskedQueue) -> list[QueueLag]:
         name = asked.topic, asked.queue_id
         try:
-            bounds = spans.bounds(*name)
-            then = spans.before(*name, bounds, self.log_end)
-            return queue_lags(asked, bounds, then, spans, Log(self.segments), self._written_before)
+            bounds = self.queues.bounds(*name)
+            then = self.queues.before(*name, bounds, self.log_end)
+            return queue_lags(asked, bounds, then, self.queues, Log(self.segments), self._written_before)
         except SegmentVanishedError as error:
             _log.warning("%s", error.problem)
-            return queue_lags(asked, None, None, spans, Log(()), None)
+            return queue_lags(asked, None, None, self.queues, Log(()), None)
 
     @property
     def _written_before(self) -> int | None:

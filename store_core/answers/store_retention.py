@@ -117,7 +117,7 @@ class RetentionJob:
         until = self._until(forecast.state)
         forecast.run(until)
         tables = {
-            "losses": [] if self.lag is None else list(losses(rows, forecast, until, self.lag.source)),
+            "losses": [] if self.lag is None else list(losses(rows, forecast, until, self.lag.queues)),
             "deletions": [_deletion_row(each) for each in forecast.deletions],
             "files": list(_file_rows(files, forecast)),
             "days": [_day_row(forecast, end) for end in range(options.now + DAY_MS, until + 1, DAY_MS)],

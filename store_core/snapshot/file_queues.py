@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -192,10 +193,12 @@ class OpenUnits:
     def _file(self) -> OpenFile:
         if self._opened is None:
             try:
-                with explained_access(self.file.path):
-                    self._opened = self._files.open(self.file.path, writable=False)
+                self._opened = self._files.open(self.file.path, writable=False)
             except FileNotFoundError as error:
                 raise self._gone() from error
+            except OSError as error:
+                with explained_access(self.file.path):
+                    raise error from None
             size = self._opened.size()
             if size < self.file.size:
                 raise self._vanished(f"it has {size} bytes now")
@@ -218,11 +221,13 @@ class OpenUnits:
     def _gone(self) -> Exception:
         """Tell a worker that does not see the store from a file that retention has deleted: that leaves a directory."""
         directory = self.file.path.parent
-        if directory.parent.is_dir():
+        queues = directory.parents[1]
+        if queues.is_dir():
             return self._vanished("it is gone")
         return StoreNotFoundError(
-            f"{directory} was there when the read was planned, and does not exist here. Every worker has to see the "
-            f"store under the path that was given: mount it there, or give the URL of a store"
+            f"{queues} was there when the read was planned, and does not exist on {os.uname().nodename}, which was to "
+            f"read {self.file.path}. Every worker has to see the store under the path that was given: mount it there, "
+            f"or give the URL of a store"
         )
 
     def _vanished(self, found: str) -> SegmentVanishedError:
@@ -232,28 +237,52 @@ class OpenUnits:
         ).advised(WITHOUT_SEGMENT)
 
 
-@dataclass(eq=False)
 class FileQueue:
-    """A queue in files, which are listed when it is asked for anything, and opened when a unit of theirs is."""
+    """A queue in files, which are listed when it is asked for anything, and opened when a unit of theirs is.
 
-    name: QueueName
-    kind: QueueKind
-    directory: Path
-    file_system: FileSystem = field(default=_FILES, repr=False)
+    Parameters
+    ----------
+    name : tuple of (str, int)
+    kind : QueueKind
+    root : Path
+        The store's root.
+    file_system : FileSystem, optional
+    """
 
-    @cached_property
-    def listed(self) -> tuple[UnitFile, ...]:
-        """Its files, in order."""
-        return unit_files(self.directory, self.kind, self.file_system)
+    def __init__(self, name: QueueName, kind: QueueKind, root: Path, file_system: FileSystem = _FILES) -> None:
+        self.name = name
+        self.kind = kind
+        self._root = root
+        self._files = file_system
+        self._opened_files: list[OpenUnits] | None = None
+        self._is_numbered = False
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are."""
+        return self._root.joinpath(DIRECTORIES[self.kind], self.name[0], str(self.name[1]))
+
+    @property
+    def listed(self) -> list[UnitFile]:
+        """Its files, in order, as they were when they were asked for first."""
+        return [opened.file for opened in self._opened]
 
     @property
     def files(self) -> int:
         """Number of files that it is in."""
-        return len(self.listed)
+        return len(self._opened)
 
-    @cached_property
+    @property
+    def exists(self) -> bool:
+        """Whether there is a directory for it."""
+        return bool(self._opened) or self.directory.is_dir()
+
+    @property
     def _opened(self) -> list[OpenUnits]:
-        return [OpenUnits(file, self.file_system) for file in self.listed]
+        if self._opened_files is None:  # not a `cached_property`, whose lock costs more than all else here
+            listed = unit_files(self.directory, self.kind, self._files)
+            self._opened_files = [OpenUnits(file, self._files) for file in listed]
+        return self._opened_files
 
     # ---- what a broker sees
 
@@ -296,7 +325,7 @@ class FileQueue:
         """Return offset and place of the first unit that is in the log, up to a place in a file; None without one."""
         for file in self._opened[: index + 1]:
             stop = count if file is self._opened[index] else file.file.count
-            for units in file.windows(0, stop, _FIRST_STEP):
+            for units in file.windows(0, stop, 1):
                 is_live = (units.stored["physical_offset"] >= log_start) & (units.stored["store_size"] > 0)
                 is_live &= ~units.are_fillers
                 if is_live.any():
@@ -323,7 +352,7 @@ class FileQueue:
             if following is not None:
                 file.close()
 
-    @cached_property
+    @property
     def _first_offsets(self) -> list[int]:
         """The queue offset at which each file begins."""
         if self.kind is not QueueKind.BATCH:
@@ -378,9 +407,10 @@ class FileQueue:
         return self._place(found.begin) if found.begin < found.end else None
 
     def _check_names(self) -> None:
-        for file in self.listed:
+        for file in () if self._is_numbered else self.listed:
             if file.start % self.kind.dtype.itemsize:
                 raise QueueDoubtError(f"{file.path}: no unit of a queue begins at byte {file.start}")
+        self._is_numbered = True
 
     @cached_property
     def _end(self) -> int:

@@ -125,19 +125,28 @@ class Queues:
         return found if found >= 0 else None
 
     def names(self, wanted: TopicFilter = EVERY_QUEUE) -> Iterator[QueueName]:
-        """Yield the names of the queues that are asked for: by kind, topic and id. No file is opened or listed.
+        """Yield the names of the queues that are asked for; see `each`."""
+        return (queue.name for queue in self.each(wanted))
+
+    def each(self, wanted: TopicFilter = EVERY_QUEUE) -> Iterator[Queue]:
+        """Yield the queues that are asked for, by kind, topic and id. None of their files is listed or opened.
 
         Directories that can't be those of queues are left out, with a note. Light queues that only a RocksDB has,
         beside other queues that are files, are found if they are asked for by name.
         """
         if self.database is not None:
-            yield from (name for name in self._stored(self.database).names if wanted.takes(*name))
+            yield from self._in_database(self.database, wanted)
             return
         for kind in DIRECTORIES:
-            yield from self._names_in(kind, wanted)
-        if self.light_database is not None and any(map(is_light, wanted.topics)):
-            names = self._stored(self.light_database).names
-            yield from (name for name in names if is_light(name[0]) and wanted.takes(*name))
+            yield from (FileQueue(name, kind, self.root, self._files) for name in self._names_in(kind, wanted))
+        if any(map(is_light, wanted.topics)) and self.light_database is not None:
+            yield from self._in_database(self.light_database, wanted)
+
+    def _in_database(self, database: Path, wanted: TopicFilter) -> Iterator[Queue]:
+        stored = self._stored(database)
+        for name in stored.names:
+            if wanted.takes(*name) and (database == self.database or is_light(name[0])):
+                yield DatabaseQueue(stored, name, self.unflushed.get(name), self.log)
 
     def _names_in(self, kind: QueueKind, wanted: TopicFilter) -> Iterator[QueueName]:
         directory = self.root / DIRECTORIES[kind]
@@ -190,26 +199,14 @@ class Queues:
             if refusal_of(*name) is not None:
                 return None
             for kind in DIRECTORIES:
-                queue = self._in_files(name, kind)
-                if queue.directory.is_dir():
+                queue = FileQueue(name, kind, self.root, self._files)
+                if queue.exists:
                     return queue
             database = self.light_database if is_light(name[0]) else None
         if database is None:
             return None
         stored, more = self._stored(database), self.unflushed.get(name)
         return DatabaseQueue(stored, name, more, self.log) if name in stored or more is not None else None
-
-    def _in_files(self, name: QueueName, kind: QueueKind) -> FileQueue:
-        return FileQueue(name, kind, self.root / DIRECTORIES[kind] / name[0] / str(name[1]), self._files)
-
-    def each(self, wanted: TopicFilter = EVERY_QUEUE) -> Iterator[Queue]:
-        """Yield the queues that `names` names; nothing of them is opened or listed."""
-        if self.database is None:
-            for kind in DIRECTORIES:
-                yield from (self._in_files(name, kind) for name in self._names_in(kind, wanted))
-        else:
-            stored = self._stored(self.database)
-            yield from (DatabaseQueue(stored, name, self.unflushed.get(name), self.log) for name in self.names(wanted))
 
     @cached_property
     def light_database(self) -> Path | None:

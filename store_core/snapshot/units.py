@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -161,28 +160,28 @@ class Units:
         """Return the number of units."""
         return len(self.offsets)
 
-    @cached_property
+    @property
     def starts(self) -> npt.NDArray[np.int64]:
         """Physical offsets of the records."""
         return self.stored["physical_offset"].astype(np.int64)
 
-    @cached_property
+    @property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of the records."""
         return self.stored["store_size"].astype(np.int64)
 
-    @cached_property
+    @property
     def counts(self) -> npt.NDArray[np.int64]:
         """Messages of each unit: 1, unless it is a batch."""
         is_batch = self.kind is QueueKind.BATCH
         return self.stored["batch_size"].astype(np.int64) if is_batch else np.ones(len(self), np.int64)
 
-    @cached_property
+    @property
     def ends(self) -> npt.NDArray[np.int64]:
         """The queue offset after the last message of each unit."""
         return self.offsets + self.counts
 
-    @cached_property
+    @property
     def are_fillers(self) -> npt.NDArray[np.bool_]:
         """Which units only fill a queue's first file (RocketMQ: ``ConsumeQueue.fillPreBlank``)."""
         if self.kind is not QueueKind.SIMPLE:
@@ -192,7 +191,7 @@ class Units:
         )
         return found
 
-    @cached_property
+    @property
     def are_sound(self) -> npt.NDArray[np.bool_]:
         """Which units a broker takes when it loads the queue: it ends before the first other one."""
         found: npt.NDArray[np.bool_] = (self.stored["physical_offset"] >= 0) & (self.stored["store_size"] > 0)
@@ -262,7 +261,7 @@ class Queue(Protocol):
     def bounds(self, log_start: int) -> QueueBounds:
         """Return where it begins and ends when a broker loads it, in a log that starts at a position."""
 
-    def units(self, begin: int, end: int) -> Iterator[Units]:
+    def units(self, begin: int = 0, end: int | None = None) -> Iterator[Units]:
         """Yield the units of messages between two queue offsets, some thousands at a time, with whatever is wrong."""
 
     def range(self, position: int, begin: int, end: int) -> UnitRange:

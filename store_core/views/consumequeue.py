@@ -4,42 +4,33 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.remote.url_path import remote_file_of
 from store_core.files.store_kind import StoreUse
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+from store_core.snapshot.file_queues import FileQueue, OpenUnits
+from store_core.snapshot.queues import QueueKind, Queues
+from store_core.views.asked_queues import asked_queues, missing_queues, topic_filter
 from store_core.views.config_table import without_file
-from store_core.views.queue_listing import (
-    QueueKind,
-    StoredRange,
-    TopicFilter,
-    has_queues,
-    list_queues,
-    missing_queues,
-)
-from store_core.views.queue_units import count_written, fillers, units_of_file
 from store_core.views.store_root import root_of
 from store_core.views.view_part import make_batch, name_text, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.file_queues import UnitFile
+    from store_core.snapshot.units import Queue, QueueName, Units
     from store_core.store.read.read_options import ReadOptions
-    from store_core.views.queue_listing import ListedQueue
     from store_core.views.view_options import ViewOptions
 
 __all__ = ["QueueSlice", "UnitsPart", "plan"]
@@ -60,46 +51,42 @@ class QueueSlice:
 
     Attributes
     ----------
-    topic, queue_id, kind
-        The queue.
-    source : Segment or StoredRange
-    count : int or None
-        Number of units when the view was planned; None for a file that doesn't change: one that is not the queue's
-        last, or not on this machine.
+    name : tuple of (str, int)
+    kind : QueueKind
+    file : UnitFile or None
+        None in a RocksDB.
+    begin, end : int or None
+        In a RocksDB, queue offsets. Of a file, 0 and the number of units when the view was planned; None for a file
+        that doesn't change: one that is not the queue's last, or not on this machine.
     """
 
-    topic: str
-    queue_id: int
+    name: QueueName
     kind: QueueKind
-    source: Segment | StoredRange
-    count: int | None
+    file: UnitFile | None
+    begin: int
+    end: int | None
 
     @property
     def cost(self) -> int:
         """Bytes to read, plus what opening the file costs."""
-        if isinstance(self.source, Segment) and self.count is None:
-            return self.source.size + _FILE_COST
-        return (self.count or 0) * self.kind.dtype.itemsize + _FILE_COST
+        if self.file is not None and self.end is None:
+            return self.file.size + _FILE_COST
+        return ((self.end or 0) - self.begin) * self.kind.dtype.itemsize + _FILE_COST
 
 
 class _Rows(NamedTuple):
-    """Some units of one file, with their queue offsets; both of one length."""
+    """Some units of a slice."""
 
     origin: QueueSlice
-    units: npt.NDArray[np.void]
-    queue_offsets: npt.NDArray[np.int64]
+    units: Units
 
 
 @dataclass(frozen=True, slots=True)
 class UnitsPart:
-    """Files of queues that are read together.
-
-    Attributes
-    ----------
-    slices : tuple of QueueSlice
-    """
+    """Parts of queues that are read together."""
 
     slices: tuple[QueueSlice, ...]
+    queues: Queues
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the units, with those of small files together in one batch."""
@@ -110,7 +97,7 @@ class UnitsPart:
             taken = 0
             while taken < len(rows.units):
                 stop = min(taken + most - count, len(rows.units))
-                waiting.append(_Rows(rows.origin, rows.units[taken:stop], rows.queue_offsets[taken:stop]))
+                waiting.append(_Rows(rows.origin, rows.units.chosen(slice(taken, stop))))
                 count += stop - taken
                 taken = stop
                 if count == most:
@@ -120,21 +107,26 @@ class UnitsPart:
             yield _batch(options, waiting)
 
     def _rows(self, options: ViewOptions) -> Iterator[_Rows]:
-        with ExitStack() as opened:
-            databases: dict[Path, RocksdbQueues] = {}
+        with self.queues as queues:
             for origin in self.slices:
-                if isinstance(origin.source, StoredRange):
-                    if origin.source.database not in databases:
-                        queues = opened.enter_context(RocksdbQueues.open(origin.source.database))
-                        databases[origin.source.database] = queues
-                    yield from _stored(origin, origin.source, databases[origin.source.database], options)
-                    continue
                 try:
-                    yield from _read(origin, origin.source, options)
+                    for units in _units_of(origin, queues):
+                        yield _Rows(origin, units.chosen(_requested(origin, units, options)))
                 except SegmentVanishedError as error:
                     if options.read.fail_on_data_loss:
                         raise
                     _log.warning("%s", error.problem)
+
+
+def _units_of(origin: QueueSlice, queues: Queues) -> Iterator[Units]:
+    if origin.file is None:
+        yield from queues[origin.name].units(origin.begin, origin.end)
+        return
+    opened = OpenUnits(origin.file)
+    try:
+        yield from opened.windows(origin.begin, opened.written() if origin.end is None else origin.end)
+    finally:
+        opened.close()
 
 
 def plan(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:
@@ -148,104 +140,67 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:
         If the queues are in a RocksDB, and the library that reads it is not installed.
     """
     root = root_of(paths, StoreUse.READ_QUEUES)
-    if not has_queues(root):
-        without_file(missing_queues(root), options)
-    queues = list_queues(root, TopicFilter.of(options.read))
     most = options.read.max_partition_bytes or _PART_BYTES
-    return list(_grouped(_slices(queues, most), most))
+    with Queues(root) as queues:
+        if not queues.exist:
+            without_file(missing_queues(root), options)
+        asked = asked_queues(queues, topic_filter(options.read))
+        slices = (each for queue in asked for each in _slices(queue, most))
+        return [UnitsPart(group, queues) for group in _grouped(slices, most)]
 
 
-def _slices(queues: Iterable[ListedQueue], most: int) -> Iterator[QueueSlice]:
-    for queue in queues:
-        if queue.stored is not None:
-            yield from _stored_slices(queue, queue.stored, max(most // queue.kind.dtype.itemsize, 1))
-        make = partial(QueueSlice, queue.topic, queue.queue_id, queue.kind)
-        yield from (make(file, None) for file in queue.files[:-1])
-        for last in queue.files[-1:]:
-            if last.remote is not None:
-                yield make(last, None)  # an object is replaced rather than changed, and counting units reads them all
-                continue
+def _slices(queue: Queue, most: int) -> Iterator[QueueSlice]:
+    if not isinstance(queue, FileQueue):
+        bounds, step = queue.bounds(0), max(most // queue.kind.dtype.itemsize, 1)
+        for begin in range(bounds.min_offset, bounds.max_offset, step):
+            yield QueueSlice(queue.name, queue.kind, None, begin, min(begin + step, bounds.max_offset))
+        return
+    for file in queue.listed[:-1]:
+        yield QueueSlice(queue.name, queue.kind, file, 0, None)
+    for last in queue.listed[-1:]:
+        count = None  # of an object, which is replaced rather than changed: counting units would read them all
+        if remote_file_of(last.path) is None:
+            opened = OpenUnits(last)
             try:
-                with open_segment(last) as opened:
-                    count = count_written(opened, queue.kind)
+                count = opened.written()
             except SegmentVanishedError:
                 continue  # deleted since its directory was listed, as with a topic
-            if count:
-                yield make(last, count)
+            finally:
+                opened.close()
+        if count != 0:
+            yield QueueSlice(queue.name, queue.kind, last, 0, count)
 
 
-def _stored_slices(queue: ListedQueue, stored: StoredRange, most: int) -> Iterator[QueueSlice]:
-    """Yield a queue in a RocksDB, in pieces of not more than a number of units."""
-    for begin in range(stored.begin, stored.end, most):
-        some = replace(stored, begin=begin, end=min(begin + most, stored.end))
-        yield QueueSlice(queue.topic, queue.queue_id, queue.kind, some, some.end - begin)
-
-
-def _grouped(slices: Iterable[QueueSlice], most: int) -> Iterator[UnitsPart]:
+def _grouped(slices: Iterable[QueueSlice], most: int) -> Iterator[tuple[QueueSlice, ...]]:
     group: list[QueueSlice] = []
     size = 0
     for one in slices:
         if group and size + one.cost > most:
-            yield UnitsPart(tuple(group))
+            yield tuple(group)
             group, size = [], 0
         group.append(one)
         size += one.cost
     if group:
-        yield UnitsPart(tuple(group))
+        yield tuple(group)
 
 
-def _stored(origin: QueueSlice, stored: StoredRange, queues: RocksdbQueues, options: ViewOptions) -> Iterator[_Rows]:
-    """Yield the requested units of a range in a RocksDB, a batch at a time."""
-    for offsets, units in queues.units(origin.topic, origin.queue_id, stored.begin, stored.end):
-        most = options.read.max_records_per_batch
-        for start in range(0, len(units), most):
-            yield _chosen(origin, units[start : start + most], offsets[start:], options)
-
-
-def _read(origin: QueueSlice, file: Segment, options: ViewOptions) -> Iterator[_Rows]:
-    """Yield the requested units of a file, a batch at a time."""
-    with open_segment(file) as opened:
-        count = count_written(opened, origin.kind) if origin.count is None else origin.count
-        units = units_of_file(opened, origin.kind)[:count]
-        first = file.start_offset // origin.kind.dtype.itemsize
-        most = options.read.max_records_per_batch
-        for start in range(0, len(units), most):
-            some = units[start : start + most]
-            offsets = np.arange(first + start, first + start + len(some), dtype=np.int64)
-            if origin.kind is QueueKind.BATCH:
-                offsets = some["msg_base_offset"].astype(np.int64)
-            yield _chosen(origin, some, offsets, options)
-
-
-def _chosen(
-    origin: QueueSlice, units: npt.NDArray[np.void], offsets: npt.NDArray[np.int64], options: ViewOptions
-) -> _Rows:
-    """Return the requested ones of some units; there may be more offsets."""
-    offsets = offsets[: len(units)]
-    mask = _requested(origin, units, offsets, options.read)
-    if options.log_end is not None:
-        mask &= units["physical_offset"] < options.log_end
-    return _Rows(origin, *((units, offsets) if mask.all() else (units[mask], offsets[mask])))
-
-
-def _requested(
-    origin: QueueSlice, units: npt.NDArray[np.void], offsets: npt.NDArray[np.int64], read: ReadOptions
-) -> npt.NDArray[np.bool_]:
-    """Report which units are between the starting and the ending offsets."""
-    mask = np.ones(len(units), np.bool_)
+def _requested(origin: QueueSlice, units: Units, options: ViewOptions) -> npt.NDArray[np.bool_]:
+    """Report which units are between the starting and the ending offsets, and of a log that ended at a time."""
+    read: ReadOptions = options.read
+    positions, offsets = units.stored["physical_offset"], units.offsets
+    mask = np.ones(len(units), np.bool_) if options.log_end is None else positions < options.log_end
     for bound, is_end in ((read.starting_offsets, False), (read.ending_offsets, True)):
         if bound.physical is not None:
-            positions = units["physical_offset"]
             mask &= positions < bound.physical if is_end else positions >= bound.physical
         for topic, queue_id, offset in bound.queues:
-            if (topic, queue_id) == (origin.topic, origin.queue_id):
+            if (topic, queue_id) == origin.name:
                 mask &= offsets < offset if is_end else offsets >= offset
     return mask
 
 
 def _batch(options: ViewOptions, rows: Sequence[_Rows]) -> pa.RecordBatch:
     def stored(name: str, kind: type[np.signedinteger]) -> pa.Array:
-        return fixed_array(np.concatenate([some.units[name].astype(kind) for some in rows]))
+        return fixed_array(np.concatenate([some.units.stored[name].astype(kind) for some in rows]))
 
     def text(of: str) -> pa.Array:
         return pa.concat_arrays([repeat_text(_text_of(some.origin, of), len(some.units)) for some in rows])
@@ -255,43 +210,38 @@ def _batch(options: ViewOptions, rows: Sequence[_Rows]) -> pa.RecordBatch:
         {
             "topic": lambda: text("topic"),
             "queue_id": lambda: fixed_array(
-                np.concatenate([np.full(len(some.units), some.origin.queue_id, np.int32) for some in rows])
+                np.concatenate([np.full(len(some.units), some.origin.name[1], np.int32) for some in rows])
             ),
-            "queue_offset": lambda: fixed_array(np.concatenate([some.queue_offsets for some in rows])),
+            "queue_offset": lambda: fixed_array(np.concatenate([some.units.offsets for some in rows])),
             "physical_offset": lambda: stored("physical_offset", np.int64),
             "store_size": lambda: stored("store_size", np.int32),
             "tags_code": lambda: stored("tags_code", np.int64),
             "kind": lambda: text("kind"),
-            "batch_num": lambda: fixed_array(np.concatenate([_batch_nums(some) for some in rows])),
+            "batch_num": lambda: fixed_array(np.concatenate([_batch_nums(some.units) for some in rows])),
             "store_timestamp": lambda: pa.concat_arrays([_times(some, options) for some in rows]),
-            "is_filler": lambda: pa.array(
-                np.concatenate([fillers(some.units, some.origin.kind) for some in rows]), pa.bool_()
-            ),
+            "is_filler": lambda: pa.array(np.concatenate([some.units.are_fillers for some in rows]), pa.bool_()),
             "segment": lambda: pa.concat_arrays([_segments(some) for some in rows]),
         },
     )
 
 
 def _text_of(origin: QueueSlice, column: str) -> str:
-    return name_text(origin.topic) if column == "topic" else origin.kind.value
+    return name_text(origin.name[0]) if column == "topic" else origin.kind.value
 
 
 def _segments(rows: _Rows) -> pa.Array:
-    source = rows.origin.source
-    return (
-        repeat_text(source.name, len(rows.units)) if isinstance(source, Segment) else pa.nulls(len(rows.units), _TEXT)
-    )
+    file, count = rows.origin.file, len(rows.units)
+    return pa.nulls(count, _TEXT) if file is None else repeat_text(file.path.name, count)
 
 
-def _batch_nums(rows: _Rows) -> npt.NDArray[np.int32]:
-    if rows.origin.kind is QueueKind.BATCH:
-        return rows.units["batch_size"].astype(np.int32)
-    return np.where(fillers(rows.units, rows.origin.kind), 0, 1).astype(np.int32)
+def _batch_nums(units: Units) -> npt.NDArray[np.int32]:
+    return np.where(units.are_fillers, 0, units.counts).astype(np.int32)
 
 
 def _times(rows: _Rows, options: ViewOptions) -> pa.Array:
+    units = rows.units
     if rows.origin.kind is QueueKind.SIMPLE:
-        return pa.nulls(len(rows.units), TIMESTAMP_TYPE)
-    queue = f"{name_text(rows.origin.topic)}/{rows.origin.queue_id}"
-    times = rows.units["store_timestamp"].astype(np.int64)
-    return timestamps(times, options, "store_timestamp", lambda row: f"the unit {queue}/{rows.queue_offsets[row]}")
+        return pa.nulls(len(units), TIMESTAMP_TYPE)
+    queue = f"{name_text(rows.origin.name[0])}/{rows.origin.name[1]}"
+    times = units.stored["store_timestamp"].astype(np.int64)
+    return timestamps(times, options, "store_timestamp", lambda row: f"the unit {queue}/{units.offsets[row]}")

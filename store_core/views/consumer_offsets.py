@@ -11,10 +11,10 @@ from store_core.errors import SegmentVanishedError
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS
-from store_core.views.bounds_finder import QueueSource
+from store_core.snapshot.queues import Queues
+from store_core.store.read.queued_log import LogBesideQueues
+from store_core.views.asked_queues import topic_filter
 from store_core.views.config_table import read_table
-from store_core.views.queue_listing import TopicFilter
-from store_core.views.queue_spans import QueueSpans
 from store_core.views.store_root import root_of, whole_log
 from store_core.views.view_part import row_batches
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.config_tables import Committed
-    from store_core.views.queue_bounds import QueueBounds
+    from store_core.snapshot.units import QueueBounds, QueueName
     from store_core.views.view_options import ViewOptions
 
 __all__ = ["Comparison", "OffsetsPart", "compare", "plan"]
@@ -45,14 +45,14 @@ class OffsetsPart:
     ----------
     committed : tuple
         One for each row.
-    queues : QueueSource or None
-        Where the bounds of queues are found, if the columns need them.
+    queues : Queues or None
+        If the columns need their bounds.
     config_file : str
         The file that has the offsets.
     """
 
     committed: tuple[Committed, ...]
-    queues: QueueSource | None
+    queues: Queues | None
     config_file: str
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
@@ -60,14 +60,14 @@ class OffsetsPart:
         if self.queues is None:
             yield from row_batches(options, [self._columns_of(one) for one in self.committed])
             return
-        known: dict[tuple[str, int], QueueBounds | None] = {}
+        known: dict[QueueName, QueueBounds | None] = {}
         rows = []
-        with QueueSpans(self.queues) as spans:
+        with self.queues as queues:
             for one in self.committed:
                 key = (one.topic, one.queue_id)
                 if key not in known:
-                    known[key] = _bounds(spans, *key, fail_on_data_loss=options.read.fail_on_data_loss)
-                then = spans.before(*key, known[key], options.log_end)
+                    known[key] = _bounds(queues, key, fail_on_data_loss=options.read.fail_on_data_loss)
+                then = queues.before(*key, known[key], options.log_end)
                 rows.append(self._columns_of(one) | compare(one.offset, known[key], then)._asdict())
         yield from row_batches(options, rows)
 
@@ -81,9 +81,9 @@ class OffsetsPart:
         }
 
 
-def _bounds(spans: QueueSpans, topic: str, queue_id: int, *, fail_on_data_loss: bool) -> QueueBounds | None:
+def _bounds(queues: Queues, name: QueueName, *, fail_on_data_loss: bool) -> QueueBounds | None:
     try:
-        return spans.bounds(topic, queue_id)
+        return queues.bounds(*name)
     except SegmentVanishedError as error:
         if fail_on_data_loss:
             raise
@@ -103,7 +103,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     """
     needs_queues = options.asks_for(*_OF_QUEUES)
     root = root_of(paths, StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
-    wanted = TopicFilter.of(options.read)
+    wanted = topic_filter(options.read)
     found = read_table(root, CONSUMER_OFFSETS, options)
     light = root / CONFIG_DIRECTORY / LIGHT_OFFSETS.name
     if light.exists():
@@ -111,7 +111,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     if found is None:
         return []
     rows = sorted(row for row in found.value.committed if wanted.takes(row.topic, row.queue_id))
-    queues = QueueSource.of(root, whole_log(root, paths)) if needs_queues and rows else None
+    queues = Queues(root, LogBesideQueues(root, whole_log(root, paths))) if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(group, queues, found.file) for group in groups]
 
@@ -140,7 +140,7 @@ def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None
 
     Examples
     --------
-    >>> from store_core.views.queue_bounds import QueueBounds
+    >>> from store_core.snapshot.queues import QueueBounds
     >>> compare(7, QueueBounds(5, 9))
     Comparison(min_offset=5, max_offset=9, behind=2, state='ok')
     >>> compare(2, QueueBounds(5, 9)).behind, compare(12, QueueBounds(5, 9)).behind

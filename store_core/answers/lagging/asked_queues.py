@@ -15,7 +15,7 @@ from store_core.files.config_paths import (
 from store_core.format.near_name import did_you_mean
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
-from store_core.views.queue_listing import TopicFilter, list_queues
+from store_core.snapshot.queues import TopicFilter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.lagging.lag_options import LagOptions
     from store_core.snapshot.config_tables import Committed, ConsumerOffsets
+    from store_core.snapshot.queues import Queues
 
 __all__ = ["BrokerGroups", "asked_queues"]
 
@@ -118,7 +119,7 @@ def _no_offsets(root: Path) -> Exception:
     )
 
 
-def asked_queues(root: Path, groups: BrokerGroups, options: LagOptions) -> list[AskedQueue]:
+def asked_queues(queues: Queues, groups: BrokerGroups, options: LagOptions) -> list[AskedQueue]:
     """Return the queues of the requested groups and topics, with the groups that consume each, sorted.
 
     They are those for which a group has committed an offset, the others of the same topics, and the queues of its retry
@@ -131,7 +132,7 @@ def asked_queues(root: Path, groups: BrokerGroups, options: LagOptions) -> list[
     """
     chosen = _chosen(groups, options)
     consumed = _consumed(chosen)
-    known = _queues_of(root, {topic for topics in consumed.values() for topic in topics})
+    known = _queues_of(queues, {topic for topics in consumed.values() for topic in topics})
     rows: defaultdict[tuple[str, int], list[AskedGroup]] = defaultdict(list)
     for one, kind in chosen:
         rows[one.topic, one.queue_id].append(AskedGroup(one.group, kind, one.offset))
@@ -181,9 +182,9 @@ def _consumed(chosen: Iterable[tuple[Committed, GroupKind]]) -> dict[str, dict[s
 _WITHOUT_RETRY: Final = (GroupKind.SYSTEM, GroupKind.REVIVE, GroupKind.LIGHT)
 
 
-def _queues_of(root: Path, topics: Collection[str]) -> Mapping[str, list[int]]:
+def _queues_of(queues: Queues, topics: Collection[str]) -> Mapping[str, list[int]]:
     """Return the ids of the queues that topics have."""
     found: defaultdict[str, list[int]] = defaultdict(list)
-    for queue in list_queues(root, TopicFilter(tuple(topics)), topics) if topics else ():
-        found[queue.topic].append(queue.queue_id)
+    for topic, queue_id in queues.names(TopicFilter(tuple(topics))) if topics else ():
+        found[topic].append(queue_id)
     return found

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from store_core.answers.lagging.group_kind import GroupKind
     from store_core.snapshot.log import Log
-    from store_core.views.queue_bounds import QueueBounds
-    from store_core.views.queue_spans import QueueSpans, UnitRun
+    from store_core.snapshot.queues import Queues
+    from store_core.snapshot.units import QueueBounds, Units
 
 __all__ = ["EMPTY", "NO_OFFSET", "AskedGroup", "AskedQueue", "QueueLag", "queue_lags"]
 
@@ -95,20 +95,20 @@ class _Tail:
         self.size = 0
         self.first: tuple[int, int, int] | None = None
 
-    def take(self, run: UnitRun, row: int, sizes: npt.NDArray[np.int64]) -> None:
-        """Add the units of a run from one on; `sizes` are the bytes of each and all after it."""
+    def take(self, run: Units, row: int, sizes: npt.NDArray[np.int64]) -> None:
+        """Add units from one on; `sizes` are the bytes of each and all after it."""
         if row >= sizes.size:
             return
         self.size += int(sizes[row])
         if self.first is None:
-            self.first = int(run.begins[row]), int(run.positions[row]), int(run.sizes[row])
+            self.first = int(run.offsets[row]), *run.place(row)
 
 
 def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and what reads it
     asked: AskedQueue,
     bounds: QueueBounds | None,
     then: QueueBounds | None,
-    spans: QueueSpans,
+    queues: Queues,
     times: Log,
     written: int | None,
 ) -> list[QueueLag]:
@@ -119,7 +119,7 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
     asked : AskedQueue
     bounds, then : QueueBounds or None
         The queue as it is now, and as of the time asked for; None if there is none.
-    spans : QueueSpans
+    queues : Queues
     times : Log
         Of the log; read for the first message of each.
     written : int or None
@@ -132,8 +132,8 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
     """
     rows = [_compared(asked, each, bounds, then) for each in asked.groups]
     begins = {each: _begin(each) for each in rows if each.messages}
-    tails = _tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0, spans)
-    found, newest = [], _first_after(written, asked, rows, spans, times)
+    tails = _tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0, queues)
+    found, newest = [], _first_after(written, asked, rows, queues, times)
     for row in rows:
         tail = tails[begins[row]] if row in begins else _Tail()
         oldest = None if tail.first is None else times.time_at(*tail.first[1:])
@@ -156,9 +156,7 @@ def _begin(row: QueueLag) -> int:
     return max(row.asked.committed or 0, row.min_offset or 0)
 
 
-def _first_after(
-    written: int | None, asked: AskedQueue, rows: Sequence[QueueLag], spans: QueueSpans, times: Log
-) -> int:
+def _first_after(written: int | None, asked: AskedQueue, rows: Sequence[QueueLag], queues: Queues, times: Log) -> int:
     """Return the queue offset of the first message that was stored after the offsets were written, or the end."""
     end = max((row.max_offset or 0 for row in rows), default=0)
     begin = min((_begin(row) for row in rows if row.messages), default=end)
@@ -166,15 +164,15 @@ def _first_after(
         return end
 
     def is_after(offset: int) -> bool:
-        run = next(spans.units(asked.topic, asked.queue_id, offset, offset + 1), None)
-        return run is not None and (times.time_at(int(run.positions[0]), int(run.sizes[0])) or 0) > written
+        run = next(queues.units(asked.topic, asked.queue_id, offset, offset + 1), None)
+        return run is not None and (times.time_at(*run.place(0)) or 0) > written
 
     return bisect_left(range(end), True, begin, end, key=is_after) if is_after(end - 1) else end  # noqa: FBT003 -- a key
 
 
-def _tails(asked: AskedQueue, begins: Sequence[int], end: int, spans: QueueSpans) -> dict[int, _Tail]:
+def _tails(asked: AskedQueue, begins: Sequence[int], end: int, queues: Queues) -> dict[int, _Tail]:
     tails = {begin: _Tail() for begin in begins}
-    for run in spans.units(asked.topic, asked.queue_id, begins[0], end) if begins else ():
+    for run in queues.units(asked.topic, asked.queue_id, begins[0], end) if begins else ():
         sizes = np.cumsum(run.sizes[::-1])[::-1]
         rows = np.searchsorted(run.ends, np.array(begins, np.int64), side="right")
         for begin, row in zip(begins, rows.tolist(), strict=True):

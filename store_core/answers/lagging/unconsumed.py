@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.lagging.queue_lag import QueueLag
     from store_core.files.segment_source import Segment
-    from store_core.views.queue_spans import QueueSpans
+    from store_core.snapshot.queues import Queues
 
 __all__ = ["unconsumed"]
 
@@ -32,7 +32,7 @@ class _Listed(NamedTuple):
 
 
 def unconsumed(
-    rows: Iterable[QueueLag], most: int, spans: QueueSpans, segments: Sequence[Segment]
+    rows: Iterable[QueueLag], most: int, queues: Queues, segments: Sequence[Segment]
 ) -> list[dict[str, Any]]:
     """Return the first messages that are not consumed, queue by queue; only their records are read.
 
@@ -41,7 +41,7 @@ def unconsumed(
     rows : iterable of QueueLag
     most : int
         How many.
-    spans : QueueSpans
+    queues : Queues
     segments : sequence of Segment
         Of the log, in order.
 
@@ -50,7 +50,7 @@ def unconsumed(
     list of dict
         Rows of the report's table; what a record would tell is null if the log does not have it.
     """
-    listed = list(_listed(rows, most, spans))
+    listed = list(_listed(rows, most, queues))
     if not listed:
         return []
     starts, sizes = (np.array(values, np.int64) for values in zip(*(each[2:] for each in listed), strict=True))
@@ -59,14 +59,14 @@ def unconsumed(
     return [_row(each) | found.get(each.position, {}) for each in listed]
 
 
-def _listed(rows: Iterable[QueueLag], most: int, spans: QueueSpans) -> Iterator[_Listed]:
+def _listed(rows: Iterable[QueueLag], most: int, queues: Queues) -> Iterator[_Listed]:
     left = most
     for row in rows:
         if row.first is None or left <= 0:
             continue
         begin, end = row.first[0], row.max_offset or 0
-        for run in spans.units(row.topic, row.queue_id, begin, min(end, begin + left)):
-            some = zip(run.begins.tolist(), run.positions.tolist(), run.sizes.tolist(), strict=True)
+        for run in queues.units(row.topic, row.queue_id, begin, min(end, begin + left)):
+            some = zip(run.offsets.tolist(), run.starts.tolist(), run.sizes.tolist(), strict=True)
             for each in some:
                 if left > 0:
                     left -= 1

@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from store_core.answers.lagging.group_kind import GroupKind
 from store_core.format.table_time import table_time
-from store_core.views.queue_bounds import QueueBounds
-from store_core.views.queue_spans import QueueSpans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from store_core.answers.lagging.queue_lag import QueueLag
     from store_core.answers.retaining.disk_forecast import DiskForecast
-    from store_core.views.bounds_finder import QueueSource
+    from store_core.snapshot.queues import Queues
 
 __all__ = ["losses"]
 
 
-def losses(
-    rows: Iterable[QueueLag], forecast: DiskForecast, until: int, source: QueueSource
-) -> Iterator[dict[str, Any]]:
+def losses(rows: Iterable[QueueLag], forecast: DiskForecast, until: int, queues: Queues) -> Iterator[dict[str, Any]]:
     """Yield a row for each group that loses messages: the first of them, and how many it loses.
 
     Parameters
@@ -32,19 +28,17 @@ def losses(
     forecast : DiskForecast
         Up to `until`, ms.
     until : int
-    source : QueueSource
-        Where the queues are.
+    queues : Queues
     """
     begin = forecast.log_begin_at(until)
     going = [(*row.first, row) for row in rows if row.first is not None and row.first[1] < begin]
     going = [each for each in going if each[-1].asked.kind is not GroupKind.SYSTEM]
     firsts: dict[str, tuple[int, int, QueueLag]] = {}
     counts: Counter[str] = Counter()
-    with QueueSpans(source) as spans:
+    with queues:
         for offset, position, _, row in sorted(going, key=lambda each: (each[1], each[0])):
             queue = row.topic, row.queue_id
-            rest = QueueBounds(offset, row.max_offset or offset)
-            counts[row.asked.group] += spans.first_at(*queue, begin, rest) - offset
+            counts[row.asked.group] += queues.first_at(*queue, begin, offset, row.max_offset or offset) - offset
             firsts.setdefault(row.asked.group, (offset, position, row))
     for group, (offset, position, row) in firsts.items():
         gone = forecast.deleted_at(position)

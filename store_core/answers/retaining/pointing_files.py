@@ -6,17 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import blocks_on_disk, file_at, open_pages
+from store_core.files.segment_source import blocks_on_disk, file_at
 from store_core.queue.index.index_format import INDEX_HEADER_SIZE
+from store_core.snapshot.file_queues import FileQueue, OpenUnits
 from store_core.snapshot.index import Index, KeyFile
-from store_core.views.queue_listing import QueueKind, TopicFilter, list_queues
-from store_core.views.queue_units import units_of_file
+from store_core.snapshot.queues import Queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from store_core.files.segment_source import Segment
+    from store_core.snapshot.file_queues import UnitFile
 
 __all__ = ["PointingFile", "pointing_files"]
 
@@ -50,31 +50,30 @@ def pointing_files(root: Path) -> Iterator[PointingFile]:
     OSError
         As raised by the system.
     """
-    for queue in list_queues(root, TopicFilter()):
-        if queue.kind is not QueueKind.ROCKSDB:
-            files = queue.files[:-1]
-            yield from _in_order(root, ((file, _last_position(file, queue.kind)) for file in files))
-    yield from _in_order(root, ((file_at(path), _index_end(path)) for path in Index(root).paths[:-1]))
+    for queue in Queues(root).each():
+        if isinstance(queue, FileQueue):
+            yield from _in_order(root, ((file.path, _last_position(file)) for file in queue.listed[:-1]))
+    yield from _in_order(root, ((path, _index_end(path)) for path in Index(root).paths[:-1]))
 
 
-def _in_order(root: Path, files: Iterator[tuple[Segment, int | None]]) -> Iterator[PointingFile]:
+def _in_order(root: Path, files: Iterator[tuple[Path, int | None]]) -> Iterator[PointingFile]:
     above = -1
-    for file, position in files:
+    for path, position in files:
         if position is None:
             return
         above = max(above, position)
-        yield PointingFile(file.path.removeprefix(f"{root}/"), blocks_on_disk(file), above)
+        yield PointingFile(str(path).removeprefix(f"{root}/"), blocks_on_disk(file_at(path)), above)
 
 
-def _last_position(file: Segment, kind: QueueKind) -> int | None:
+def _last_position(file: UnitFile) -> int | None:
     """Return the position that the last unit of a file points to; None if the file is gone, or has none."""
+    opened = OpenUnits(file)
     try:
-        with open_pages(file) as opened:
-            units = units_of_file(opened, kind)
-            opened.load(units.nbytes - kind.dtype.itemsize, units.nbytes)
-            return int(units["physical_offset"][-1]) if len(units) else None
+        return opened.place(file.count - 1)[0] if file.count else None
     except SegmentVanishedError:
         return None
+    finally:
+        opened.close()
 
 
 def _index_end(path: Path) -> int | None:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from store_core.answers import LagOptions, LagReport, lag
 from store_core.answers.lagging.group_kind import GroupKind
 from store_core.answers.store_lag import lag_by
 from store_core.answers.verdict import Verdict
+from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_source import MappedSegment, Segment
 from store_core.format.iso_time import iso_time
 from tests.golden_stores import find_golden_store, newer_store, unpack
@@ -25,7 +25,9 @@ from tests.viewed_store import make_viewed_store, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+    from store_core.files.file_system import OpenFile
     from store_core.store.process_pool import ProcessPool
 
 NAMES = ["4.9.7/ipv6", "5.3.3/propcrc", "5.3.3/bcq", "5.3.3/lmq", "5.5.0/rocksdb-crash"]
@@ -187,14 +189,14 @@ def test_a_queue_for_which_nothing_is_committed_counts_whole(store: Path) -> Non
 
 
 def test_a_queue_that_vanishes_while_it_is_looked_at_is_none(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = MappedSegment.__init__
+    original = OsFileSystem.open
 
-    def vanish(self: MappedSegment, segment: Segment) -> None:
-        if "payments" in segment.path:
-            Path(segment.path).unlink(missing_ok=True)
-        original(self, segment)
+    def vanish(self: OsFileSystem, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
+        if "payments" in str(path):
+            path.unlink(missing_ok=True)
+        return original(self, path, create=create, writable=writable)
 
-    monkeypatch.setattr(MappedSegment, "__init__", vanish)
+    monkeypatch.setattr(OsFileSystem, "open", vanish)
     commit(store, {"payments@a": {0: 3}, "orders@a": {0: 3, 1: 30}})
     found = by_queue(lag(store))
 
