@@ -102,8 +102,6 @@ class CommitLogOptions:
                 f"view {find_view(view).name!r} is read by spark.read: expected 'messages', the only view that is "
                 f"written, or read as a stream"
             )
-        if texts.get("segment_access", "auto").strip() == "auto":
-            texts["segment_access"] = "read"  # a worker that a signal kills says nothing of the file (ADR 0038)
         times = SessionTimes.of(texts)
         read = ReadOptions.parse(**texts) if times is None else times.for_planning()
         return cls(paths, read, read.columns if "columns" in texts else None, times)

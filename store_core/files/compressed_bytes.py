@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    import numpy as np
+    import numpy.typing as npt
+
     from store_core.files.remote.remote_file import RemoteFile
-    from store_core.format.segment_view import Frames
 
 __all__ = [
     "LARGEST_SEGMENT",
@@ -239,10 +241,6 @@ class CompressedBytes:
         self._kept = 0
         """Where the bytes begin that are filled and not dropped."""
 
-    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
-        """Return None: all bytes are expanded."""
-        return None
-
     def load(self, begin: int, end: int) -> None:
         """Make the bytes of a range available.
 
@@ -263,6 +261,12 @@ class CompressedBytes:
             self._fill(self._stream.read(self._size - self._position + (self._file.begin is None)))
         if self._file.begin is None and self._position == self._size and self._stream.read(1):
             raise self._wrong_size("more")
+
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes of a range; those before it are dropped."""
+        self.drop(begin)
+        self.load(begin, end)
+        return self.raw[begin:end]
 
     def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Make the bytes of several ranges available."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.local_file import LocalFile
-    from store_core.format.segment_view import Frames
 
 __all__ = ["ReadBytes"]
 
@@ -28,8 +27,8 @@ _PIECE: Final = 4 << 20
 _LITTLE: Final = 64 << 10
 """Bytes up to which a range is read with the holes in it: looking for them would take longer."""
 
-_STEP: Final = 32 << 20
-"""Bytes that a walk loads at once: with fewer, numpy's overhead shows; with more, memory does (ADR 0038)."""
+_STEP: Final = 8 << 20
+"""Bytes that a walk loads at once: with fewer, numpy's overhead shows; with more, memory does."""
 
 
 class ReadBytes(LocalBytes):
@@ -43,8 +42,6 @@ class ReadBytes(LocalBytes):
     ----------
     file : LocalFile
         Closed by `__exit__`.
-    is_sparse : bool
-        Whether only records here and there are read: huge pages would clear, and keep, much more memory than those.
 
     Attributes
     ----------
@@ -56,19 +53,29 @@ class ReadBytes(LocalBytes):
 
     step = _STEP
 
-    def __init__(self, file: LocalFile, *, is_sparse: bool = False) -> None:
+    def __init__(self, file: LocalFile) -> None:
         self._file, self._size = file, file.size
         self._memory = FilledMemory(self._size)
-        if not is_sparse:
-            self._memory.use_huge_pages()
         self.raw = self._memory.raw
         self._is_loaded = np.zeros(-(-self._size // _PAGE), np.bool_)
+        self._window = np.empty(0, np.uint8)
         self._kept = 0
         """Pages before this one were dropped."""
 
-    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
-        """Return None: all bytes are to be loaded."""
-        return None
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes of a range, in memory that the next call uses again; pages are neither needed nor loaded.
+
+        Raises
+        ------
+        SegmentVanishedError, StoreAccessError
+            As `load`.
+        """
+        size = end - begin
+        if self._window.size < size:
+            self._window = np.empty(size, np.uint8)
+        found = self._window[:size]
+        self._read_into(found.data, begin)
+        return found
 
     def load(self, begin: int, end: int) -> None:
         """Make the bytes of a range available, by whole pages; holes of the file are not read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +16,6 @@ from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.local_file import LocalBytes, LocalFile
 from store_core.files.read_bytes import ReadBytes
-from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE, NarrowBytes
 from store_core.files.remote.picked_bytes import PickedBytes
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.remote.url_path import remote_file_of
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from store_core.files.remote.remote_file import RemoteFile
     from store_core.format.columnar.entries import EntryLog
-    from store_core.format.segment_view import Frames, Pages
+    from store_core.format.segment_view import Pages
 
 __all__ = [
     "MappedSegment",
@@ -82,9 +81,6 @@ class Segment:
         Path or URL of the tar archive that it is in; empty for a file of its own.
     begin : int
         Where it begins in what a compressed archive expands to.
-    is_copied : bool
-        Whether a plain file on a disk of this machine is read into memory by `pread`, so that nothing that happens to
-        it kills the process; otherwise it is mapped (ADR 0038).
     """
 
     path: str
@@ -95,7 +91,6 @@ class Segment:
     codec: str | None = None
     archive: str = ""
     begin: int = 0
-    is_copied: bool = False
 
     @property
     def name(self) -> str:
@@ -111,20 +106,6 @@ class Segment:
     def is_plain(self) -> bool:
         """Whether the file's bytes are those of the segment, on a disk of this machine."""
         return self.remote is None and self.codec is None
-
-    @property
-    def is_mapped(self) -> bool:
-        """Whether it is mapped."""
-        return self.is_plain and not self.is_copied
-
-    @property
-    def is_read(self) -> bool:
-        """Whether it is a plain file on a disk of this machine that is read by `pread`."""
-        return self.is_plain and self.is_copied
-
-    def copied(self) -> Segment:
-        """Return the segment as one that is read into memory, unless it is anyway."""
-        return replace(self, is_copied=True) if self.is_mapped else self
 
     @property
     def framing(self) -> Framing:
@@ -168,8 +149,8 @@ class PagedBytes(SparseBytes, Protocol):
     def step(self) -> int:
         """Most bytes that a walk loads at once."""
 
-    def follow(self, begin: int, goal: int, size: int) -> Frames | None:
-        """Find records without loading all of their bytes, see `store_core.format.segment_view.Pages`."""
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes from one position up to another, inside of the segment; the next call overwrites them."""
 
     def load(self, begin: int, end: int) -> None:
         """Make the bytes from one position up to another available."""
@@ -232,7 +213,7 @@ def open_segment(segment: Segment) -> SparseBytes:
     StoreAccessError
         If the file may not be read.
     """
-    if segment.is_mapped:
+    if segment.is_plain:
         return MappedSegment(segment)
     opened = _unmapped(segment, segment.size)
     try:
@@ -243,7 +224,7 @@ def open_segment(segment: Segment) -> SparseBytes:
     return opened
 
 
-def open_pages(segment: Segment, ahead_to: int = 0, least_body: int | None = ALWAYS_WHOLE) -> PagedBytes:
+def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
     """Open a segment of which parts are read; what is read has to be loaded before.
 
     Parameters
@@ -251,16 +232,13 @@ def open_pages(segment: Segment, ahead_to: int = 0, least_body: int | None = ALW
     segment : Segment
     ahead_to : int
         Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
-    least_body : int or None
-        For readers that need no bodies: bytes from which on these are left out of a remote segment, or None to measure
-        what pays.
 
     Raises
     ------
     SegmentVanishedError, StoreAccessError
         As `open_segment`.
     """
-    return MappedSegment(segment) if segment.is_mapped else _unmapped(segment, ahead_to, least_body)
+    return _unmapped(segment, ahead_to)
 
 
 def open_picks(segment: Segment) -> PagedBytes:
@@ -273,8 +251,6 @@ def open_picks(segment: Segment) -> PagedBytes:
     """
     if segment.remote is not None and segment.codec is None:
         return PickedBytes(segment.remote)
-    if segment.is_read:
-        return ReadBytes(open_file(segment), is_sparse=True)
     return open_pages(segment)
 
 
@@ -312,14 +288,10 @@ def open_file(segment: Segment) -> LocalFile:
     return LocalFile(segment.path, file, segment.size)
 
 
-def _unmapped(
-    segment: Segment, ahead_to: int, least_body: int | None = ALWAYS_WHOLE
-) -> RemoteBytes | CompressedBytes | ReadBytes:
+def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | CompressedBytes | ReadBytes:
     if segment.is_plain:
         return ReadBytes(open_file(segment))
     if segment.remote is not None and segment.codec is None:
-        if least_body != ALWAYS_WHOLE:
-            return NarrowBytes(segment.remote, segment.start_offset, ahead_to, least_body)
         return RemoteBytes(segment.remote, ahead_to)
     path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)
     return CompressedBytes(CompressedFile(path, segment.codec or "", segment.remote, begin), segment.size)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from store_core.format.record.framing import Framing
 
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["ALL_THERE", "AllThere", "Frames", "Pages", "SegmentView"]
-
-Frames: TypeAlias = "tuple[npt.NDArray[np.int64], int]"
-"""Where records start, int64, shape (n,), and where the last one ends."""
+__all__ = ["ALL_THERE", "AllThere", "Pages", "SegmentView"]
 
 
 class Pages(Protocol):
@@ -30,25 +27,8 @@ class Pages(Protocol):
     def step(self) -> int:
         """Most bytes that a walk loads at once."""
 
-    def follow(self, begin: int, goal: int, size: int) -> Frames | None:
-        """Find the records from a position on without loading all of their bytes.
-
-        Parameters
-        ----------
-        begin : int
-            Where a record starts.
-        goal : int
-            Records that start at or after it are omitted.
-        size : int
-            Position that no record runs past.
-
-        Returns
-        -------
-        tuple or None
-            The frames, as `store_core.format.columnar.lockstep.chain` finds them up to where they end, with everything
-            but bodies loaded. If they end before `goal`, the rest has to be loaded to see why. None if all bytes are to
-            be loaded.
-        """
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes from one position up to another, inside of the segment; the next call overwrites them."""
 
     def load(self, begin: int, end: int) -> None:
         """Make the bytes from one position up to another available; where they are, nothing happens."""
@@ -62,9 +42,9 @@ class AllThere:
 
     step: Final = 256 << 20
 
-    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
-        """Return None: there is nothing to load."""
-        return None
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Do not answer: the view has the bytes."""
+        raise NotImplementedError
 
     def load(self, begin: int, end: int) -> None:
         """Do nothing."""
@@ -114,6 +94,10 @@ class SegmentView:
     def size(self) -> int:
         """Number of bytes."""
         return self.raw.size
+
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes from one position up to another, inside of the segment; the next call overwrites them."""
+        return self.raw[begin:end] if isinstance(self.pages, AllThere) else self.pages.chunk(begin, end)
 
     def up_to(self, end: int) -> Self:
         """Return the same segment without the bytes at and after a position."""

@@ -352,12 +352,11 @@ def _is_all_zeros(segment: Segment) -> bool:
     """Return whether a file has no data; of one on another machine only the beginning is looked at."""
     if segment.codec is not None or segment.archive:
         return False
-    end = segment.size if segment.is_mapped else min(segment.size, _CHUNK)
+    end = segment.size if segment.is_plain else min(segment.size, _CHUNK)
     with open_pages(segment) as opened:
         at = 0
         while (at := opened.next_data(at)) < end:
-            opened.load(at, min(_CHUNK, end - at))
-            if opened.raw[at : min(at + _CHUNK, end)].any():
+            if opened.chunk(at, min(at + _CHUNK, end)).any():
                 return False
             at = min(at + _CHUNK, end)
     return True

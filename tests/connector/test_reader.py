@@ -96,7 +96,7 @@ def test_the_tasks_of_a_look_up_read_what_one_process_reads(
         in_spark = {READ_NAMES[name]: value for name, value in options.items()}
         made = make_reader(tmp_path, columns="physical_offset,topic,queue_id", **in_spark)
         parts = pickle.loads(pickle.dumps(made.partitions()))  # noqa: S301
-        asked = ReadOptions.parse(columns="physical_offset,topic,queue_id", segment_access="read", **options)
+        asked = ReadOptions.parse(columns="physical_offset,topic,queue_id", **options)
         plan = plan_ranges(tmp_path, asked, ALWAYS)
         rows = [row for part in parts for batch in batches(made, part) for row in batch.to_pylist()]
         assert rows == [row for part in plan.ranges for batch in read_range(part, asked) for row in batch.to_pylist()]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes a file at random moments while another process reads the store, and says how the reads ended.
 
-Usage: python -m tests.fuzz.changing_files [--times N] [--seed SEED] [--access read|mapped] [--kinds truncate,...]
+Usage: python -m tests.fuzz.changing_files [--times N] [--seed SEED] [--kinds truncate,...]
            [--look-up] [--file segment|queue]
 
 The reader scans the log, or looks up a topic by its queues. What is changed is a segment, or the file of a queue: that
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "bad_ends", "campaign"]
 
-Access = Literal["read", "mapped"]
 Changed = Literal["segment", "queue"]
 
 ROWS: Final = "rows that were there"
@@ -134,7 +133,7 @@ KINDS: Final[dict[str, Callable[[Path, int], None]]] = {
 """What is done to the file, at a position."""
 
 
-def _read(log: _Log, mode: str, access: Access) -> None:
+def _read(log: _Log, mode: str) -> None:
     """Read all messages again and again, until there is an error or the change is over, and end with a code."""
     logging.disable()
     if not os.geteuid():
@@ -144,7 +143,7 @@ def _read(log: _Log, mode: str, access: Access) -> None:
         while after < _READS_AFTER:
             after += log.changed.exists()
             count = 0
-            for batch in log.batches(mode, access):
+            for batch in log.batches(mode):
                 _check(batch.to_pydict(), log.bodies)
                 count += batch.num_rows
             if count < log.least_rows:
@@ -208,7 +207,7 @@ class _Log:
         self._whole = self.path.read_bytes()
         self.bodies = {record.physical_offset: record.body for record in log.records}
 
-    def batches(self, mode: str, access: Access) -> Iterator[pa.RecordBatch]:
+    def batches(self, mode: str) -> Iterator[pa.RecordBatch]:
         """Yield all messages, or those of a topic by its queue; only FAILFAST looks anything up."""
         topic = _TOPIC if self._is_look_up else None
         options = ReadOptions.parse(
@@ -216,7 +215,6 @@ class _Log:
             topic=topic,
             max_records_per_batch=2000,
             mode="FAILFAST" if topic else mode,
-            segment_access=access,
         )
         plan, mapped = plan_and_walk(self._root, options, ALWAYS)
         for part in plan.ranges:
@@ -231,7 +229,7 @@ class _Log:
 
 
 def campaign(
-    times: int, seed: int, access: Access, kinds: list[str], *, is_look_up: bool = False, of: Changed = "segment"
+    times: int, seed: int, kinds: list[str], *, is_look_up: bool = False, of: Changed = "segment"
 ) -> Counter[tuple[str, str]]:
     """Change a file of a store `times` times for each kind; return how often the reads ended how."""
     random, ends = Random(seed), Counter[tuple[str, str]]()
@@ -239,12 +237,12 @@ def campaign(
         log = _Log(Path(name), is_look_up=is_look_up, of=of)
         for kind in kinds:
             for number in range(times):
-                ends[kind, _tried(log, random, kind, _MODES[number % len(_MODES)], access)] += 1
+                ends[kind, _tried(log, random, kind, _MODES[number % len(_MODES)])] += 1
     return ends
 
 
-def _tried(log: _Log, random: Random, kind: str, mode: str, access: Access) -> str:
-    reader = multiprocessing.get_context("fork").Process(target=_read, args=(log, mode, access))
+def _tried(log: _Log, random: Random, kind: str, mode: str) -> str:
+    reader = multiprocessing.get_context("fork").Process(target=_read, args=(log, mode))
     reader.start()
     time.sleep(0.05 + random.random() * 0.2)
     KINDS[kind](log.path, random.randrange(log.size))
@@ -259,30 +257,29 @@ def _tried(log: _Log, random: Random, kind: str, mode: str, access: Access) -> s
 
 
 def main() -> int:
-    """Run the program; return 1 if a read ended in a way that its access rules out."""
+    """Run the program; return 1 if a read ended as none may."""
     parser = argparse.ArgumentParser(description="Change a file of a store while it is read.")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--access", choices=("read", "mapped"), default="read")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--look-up", action="store_true", help="read a topic by its queues")
     parser.add_argument("--file", choices=("segment", "queue"), default="segment", help="what is changed")
     asked = parser.parse_args()
     kinds, is_look_up = asked.kinds.split(","), asked.look_up or asked.file == "queue"
-    ends = campaign(asked.times, asked.seed, asked.access, kinds, is_look_up=is_look_up, of=asked.file)
+    ends = campaign(asked.times, asked.seed, kinds, is_look_up=is_look_up, of=asked.file)
     for (kind, end), count in sorted(ends.items()):
         print(f"{count:6} {kind:10} {end}")
-    return int(any(end in bad_ends(asked.access, asked.file) for _, end in ends))
+    return int(any(end in bad_ends(asked.file) for _, end in ends))
 
 
-def bad_ends(access: Access, of: Changed) -> set[str]:
-    """Return how no read may end whose bytes are got at in a way, while a file is changed.
+def bad_ends(of: Changed) -> set[str]:
+    """Return how no read may end while a file is changed.
 
     A look-up trusts queues: rows of units that are lost while it reads are missing, and `check` finds the units.
     """
     if of == "queue":
         return {*_ENDS.values(), FOREIGN, NEVER} - {ROWS, MISSING}
-    return {FOREIGN, WRONG, NEVER} | ({SIGBUS} if access == "read" else set())
+    return {FOREIGN, WRONG, NEVER, SIGBUS}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file that changes while a store is read ends no reader.
 
-A segment that is read into memory ends in a named error, or in the rows that were there; never in a signal. The file of
-a queue is derived from the log, so that a look-up has all rows.
+A reader ends in a named error, or has the rows that were there; never in a signal. The file of a queue is derived from
+the log, so that a look-up has all rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEED = 23
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("times", [1, pytest.param(60, marks=pytest.mark.soak)])
 def test_no_change_kills_a_reader_or_changes_a_row(times: int, kind: str, is_look_up: bool, changed: Changed) -> None:
-    ends = campaign(times, _SEED, "read", [kind], is_look_up=is_look_up, of=changed)
+    ends = campaign(times, _SEED, [kind], is_look_up=is_look_up, of=changed)
 
     assert times == ends.total()
-    assert not {end for _, end in ends} & bad_ends("read", changed)
+    assert not {end for _, end in ends} & bad_ends(changed)

@@ -214,7 +214,7 @@ class ReadJob:
         shared: dict[tuple[str, int], list[tuple[str, ReadRange]]] = {}
         parts = []
         for name, part in found:
-            if part.picks is None and part.segment.is_mapped and can_survey(self.reads[name]):
+            if part.picks is None and part.segment.is_plain and can_survey(self.reads[name]):
                 shared.setdefault((part.segment.path, part.begin), []).append((name, part))
             else:
                 parts.append(ReadPart(((name, part),)))
@@ -245,7 +245,7 @@ class ReadJob:
     def _wins_alone(self, name: str, part: ReadRange) -> bool:
         """Return whether even one read by flags is faster if a scan chooses its few records: it has no filter."""
         read = self.reads[name]
-        return bool(read.flag_bits) and part.picks is None and part.segment.is_mapped and can_survey(read)
+        return bool(read.flag_bits) and part.picks is None and part.segment.is_plain and can_survey(read)
 
     def merge(self, partials: Iterable[list[tuple[str, pa.Table]]]) -> FoundRows:
         """Put the rows of each read together."""

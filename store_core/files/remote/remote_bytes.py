@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    import numpy.typing as npt
+
     from store_core.files.remote.remote_file import RemoteFile
-    from store_core.format.segment_view import Frames
 
 __all__ = ["RemoteBytes"]
 
@@ -78,10 +79,6 @@ class RemoteBytes:
     def _block(self) -> int:
         return _BLOCK
 
-    def follow(self, begin: int, goal: int, size: int) -> Frames | None:  # noqa: ARG002 -- the protocol's parameters
-        """Return None: all bytes are to be loaded."""
-        return None
-
     def load(self, begin: int, end: int) -> None:
         """Make the bytes of a range available, and request what comes after it."""
         end = min(end, self._size)
@@ -96,6 +93,12 @@ class RemoteBytes:
             self._request(block)
         for block in blocks:
             self._receive(block)
+
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes of a range; those before it are dropped."""
+        self.drop(begin)
+        self.load(begin, end)
+        return self.raw[begin:end]
 
     def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Make the bytes of several ranges available."""

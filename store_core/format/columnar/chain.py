@@ -16,24 +16,33 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.format.columnar.lockstep import chain, count_sound
+from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode
+from store_core.format.record.framing import Framing
+from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
+from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from store_core.format.segment_view import Frames, SegmentView
+    from store_core.format.segment_view import SegmentView
 
-__all__ = ["Chain", "Place", "Run"]
+__all__ = ["Chain", "Place", "Run", "Window"]
 
 _WINDOW: Final = 256 << 20
 """Bytes followed in one step: only the starts in them are held, 8 bytes per record."""
 
+_LARGEST: Final = 8 << 20
+"""Bytes of a window, which are still in the processor's cache when they are decoded; each costs numpy 0.3 ms."""
+
+_LEAST: Final = 1 << 20
+"""Bytes of the first window, and of those for batches of few rows."""
+
+_PROPERTIES_LENGTH_SIZE: Final = 2
+
 _BEYOND: Final = 4 << 10
 """Bytes after a window that following its lengths may touch: the head of a record, read in whole words."""
-
-_KNOWN_WINDOW: Final = 1 << 20
-"""Bytes followed first from where a log ended before: little may have been added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,36 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Frames that follow one another, and their bytes.
+
+    Attributes
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,): until the next window is read.
+    base : int
+        Position in the segment of its first byte.
+    run : Run
+        At least one frame; positions in `raw`.
+    previous : int
+        Position in `raw` of the sound frame before the first one; -1 if that is not needed, or there is none.
+    is_last : bool
+        Whether the chain is known to end with it.
+    """
+
+    raw: npt.NDArray[np.uint8]
+    base: int
+    run: Run
+    previous: int = -1
+    is_last: bool = False
+
+    def placed(self, count: int | None = None) -> Run | None:
+        """Return the first frames, or all, as positions in the segment; None for none of them."""
+        run = self.run if count in (None, self.run.starts.size) else self.run.between(0, int(self.run.starts[count]))
+        return None if run is None else Run(run.starts + self.base, run.stop + self.base)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Chain:
     """The records of a segment by their sizes and magic codes alone.
 
@@ -121,28 +160,101 @@ class Chain:
         """Return the chain of the segment without the bytes from a position on, which must not cut a record."""
         return replace(self, segment=self.segment.up_to(end))
 
-    def followed(self) -> Self:
-        """Return the chain with all runs kept, from `begin` to where it breaks."""
-        window = _KNOWN_WINDOW if self.begin.position else None
-        return replace(self, kept=tuple(self.runs(self.begin.position, window=window)))
-
     def followed_sound(self) -> Self:
         """Return the chain with all runs kept up to the first record that is not sound.
 
-        That is the sound part of `followed`, found in one pass that needs no byte twice, for segments with pages.
+        Its windows are measured while they are in the cache.
         """
-        segment, pages = self.segment, self.segment.pages
         kept: list[Run] = []
-        previous = self.begin.last_sound
-        for run in self.runs(self.begin.position):
-            count = count_sound(segment.raw, run.starts, segment.start_offset, segment.framing, previous=previous)
-            sound = run if count == run.starts.size else run.between(0, int(run.starts[count]))
+        for window in self.windows(self.begin, self.segment.size):
+            count = count_sound(
+                window.raw,
+                window.run.starts,
+                self.segment.start_offset + window.base,
+                self.segment.framing,
+                previous=window.previous,
+            )
+            sound = window.placed(count)
             kept += [sound] if sound is not None else []
-            if sound is not run:
+            if count < window.run.starts.size:
                 break
-            previous = run.place.last_sound
-            pages.drop(previous)
         return replace(self, kept=tuple(kept))
+
+    def windows(self, place: Place, limit: int, most_rows: int = _LARGEST) -> Iterator[Window]:
+        """Follow the chain from a place until it breaks, or a frame starts at or after `limit`.
+
+        What the frames are needed for is done while their window is in the processor's cache. A record that a window
+        cuts is the first of the next one. One that is larger than a window is read alone, if its lengths add up to its
+        size: no field of a damaged record makes much memory be taken.
+
+        Parameters
+        ----------
+        place : Place
+            Where a frame starts.
+        limit : int
+            Frames that start at or after it are left out.
+        most_rows : int
+            Frames that are used at once: a window has about as many, or less.
+        """
+        known = self.starts_before(limit)
+        position, last, size = place.position, place.last_sound, _LEAST
+        while position < min(limit, self.segment.size):
+            window = self._known_window(known, position, size) or self._window(position, last, limit, size)
+            if window is None:
+                return
+            yield window
+            if window.is_last:
+                return
+            run = window.run
+            position, last = window.base + run.stop, window.base + int(run.starts[-1])
+            size = max(_LEAST, min(_LARGEST, run.size * most_rows // run.starts.size))
+
+    def _known_window(self, known: npt.NDArray[np.int64], position: int, size: int) -> Window | None:
+        """Return the window from a position on if frames are known there; entries have to be compared with others."""
+        first = int(np.searchsorted(known, position))
+        if first == known.size or known[first] != position or self.segment.framing is Framing.ENTRIES:
+            return None
+        count = int(np.searchsorted(known, position + size)) - first
+        stop = int(known[first + count]) if first + count < known.size else self.stop
+        if stop > position + _LARGEST or stop > self.segment.size:
+            return None
+        raw = self.segment.chunk(position, stop)
+        return Window(raw, position, Run(known[first : first + count] - position, raw.size))
+
+    def _window(self, position: int, last: int, limit: int, size: int) -> Window | None:
+        base = last if last >= 0 and self.segment.framing is Framing.ENTRIES else position
+        end = min(position + size, self.segment.size)
+        window = self._window_of(base, position, end, limit)
+        if window is None:
+            end = position + self._proven_size(position)
+            window = self._window_of(base, position, end, position + 1) if end > position + size else None
+        return window if window is None or base == position else replace(window, previous=last - base)
+
+    def _window_of(self, base: int, position: int, end: int, limit: int) -> Window | None:
+        raw = self.segment.chunk(base, end)
+        stop = min(limit - base, raw.size)
+        found = chain(raw, position - base, stop, self.segment.start_offset + base, self.segment.framing)
+        is_cut = found.reason in (StopReason.LIMIT, StopReason.TORN) or raw.size - found.stop < BLANK_SIZE
+        is_last = not is_cut or base + raw.size == self.segment.size
+        return Window(raw, base, Run(found.starts, found.stop), is_last=is_last) if found.starts.size else None
+
+    def _proven_size(self, position: int) -> int:
+        """Return the size of the frame at a position if the lengths of its record's parts add up to it; else 0."""
+        segment = self.segment
+        begin = position + segment.framing.lead
+        if begin + MIN_RECORD_SIZE > segment.size:
+            return 0
+        head = segment.chunk(begin, min(begin + MAX_HEAD_SIZE, segment.size)).data
+        shape = head_shape(read_sys_flag(head, 0))
+        size, magic = read_frame(head, 0)
+        if magic not in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2) or len(head) < shape.size:
+            return 0
+        at = begin + shape.size + max(shape.read_body_length(head, 0)[0], 0)
+        for width in (MagicCode(magic).topic_length_size, _PROPERTIES_LENGTH_SIZE):
+            if at + width > segment.size:
+                return 0
+            at += width + max(int.from_bytes(segment.chunk(at, at + width).tobytes(), signed=True), 0)
+        return at - position if at == begin + size <= segment.size else 0
 
     def starts_before(self, end: int) -> npt.NDArray[np.int64]:
         """Return the starts in the kept part before a position."""
@@ -168,38 +280,23 @@ class Chain:
         Run
             In order; the chain ends where the last one stops.
         """
-        limit = self.segment.size if end is None else min(end, self.segment.size)
-        pages, position, length = self.segment.pages, begin, window or _WINDOW
+        segment = self.segment
+        limit = segment.size if end is None else min(end, segment.size)
+        position, length = begin, window or _WINDOW
         for run in self._kept_from(begin, limit):
-            if self._narrow(int(run.starts[0]), run.stop)[1] != run.stop:
-                pages.load(int(run.starts[0]), run.stop)
+            segment.pages.load(int(run.starts[0]), run.stop)
             yield run
             position = run.stop
         while position < limit:
-            goal = min(position + min(length, pages.step), limit)
-            starts, stop = self._narrow(position, goal)
-            is_whole = not starts.size
-            if is_whole:
-                starts, stop = self._followed_whole(position, goal)
-            if starts.size:
-                yield Run(starts, stop)
-            position, length = stop, min(2 * length, _WINDOW)
-            if is_whole and position < goal:
+            goal = min(position + min(length, segment.pages.step), limit)
+            segment.pages.load(position, min(goal + _BEYOND, segment.size))
+            found = chain(segment.raw, position, goal, segment.start_offset, segment.framing)
+            if found.starts.size:
+                segment.pages.load(goal, found.stop)
+                yield Run(found.starts, found.stop)
+            position, length = found.stop, min(2 * length, _WINDOW)
+            if position < goal:
                 return
-
-    def _narrow(self, begin: int, goal: int) -> Frames:
-        """Follow the chain without loading bodies; no frame if only all of the bytes tell."""
-        found = self.segment.pages.follow(begin, goal, self.segment.size)
-        return (np.empty(0, np.int64), begin) if found is None else found
-
-    def _followed_whole(self, begin: int, goal: int) -> Frames:
-        """Follow the chain with all bytes loaded."""
-        segment = self.segment
-        segment.pages.load(begin, min(goal + _BEYOND, segment.size))
-        found = chain(segment.raw, begin, goal, segment.start_offset, segment.framing)
-        if found.starts.size:
-            segment.pages.load(goal, found.stop)
-        return found.starts, found.stop
 
     def _kept_from(self, begin: int, end: int) -> Iterator[Run]:
         """Yield the kept part of the chain from a position, if a kept record starts there."""
@@ -212,16 +309,3 @@ class Chain:
                 return
             yield part
             position = part.stop
-
-    def sound_part(self) -> Self:
-        """Return the chain with only the kept records before the first that is not sound."""
-        sound: list[Run] = []
-        segment, previous = self.segment, self.begin.last_sound
-        for run in self.kept:
-            count = count_sound(segment.raw, run.starts, segment.start_offset, segment.framing, previous=previous)
-            if count < run.starts.size:
-                part = run.between(0, int(run.starts[count]))
-                return replace(self, kept=(*sound, *([part] if part else [])))
-            sound.append(run)
-            previous = run.place.last_sound
-        return self

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["chain", "count_sound", "count_sound_leads", "find_candidate", "scan"]
 
 _MAX_LANES: Final = 4096
-_LANE_BYTES: Final = 32 << 10
-"""Least bytes of a lane: a walk of 32 MiB in longer ones takes more steps than numpy needs to keep busy."""
+_LANE_BYTES: Final = 16 << 10
+"""Least bytes of a lane: a walk of 8 MiB in longer ones takes more steps than numpy needs to keep busy."""
+
 _PROBE: Final = 1 << 10
 """Bytes after a cut that are searched for all lanes at once, which a short record begins in."""
 
@@ -42,7 +43,7 @@ _FAR_PROBES: Final = (4 << 10, 64 << 10)
 """Bytes that are searched after a cut for one lane, if there is nothing nearer."""
 
 _MOST_FAR: Final = 256
-"""Lanes that are searched far: in a hole, or among large bodies, most would have nothing, and few lanes are enough."""
+"""Lanes that are searched far, unless half begin near: in a hole most would have nothing, and few are enough."""
 
 _TOGETHER_BYTES: Final = 256 << 10
 """Bytes searched in one step: they stay in cache."""
@@ -82,6 +83,7 @@ def scan(  # noqa: PLR0913 -- where to look, and for what
     *,
     lanes: int | None = None,
     previous: int = -1,
+    load: Callable[[int, int], None] | None = None,
 ) -> Scan:
     """Return the frames of a segment that the chain from `begin` leads to.
 
@@ -102,6 +104,8 @@ def scan(  # noqa: PLR0913 -- where to look, and for what
         Position of the last sound frame before `begin`, which an entry has to continue; -1 if there is none.
     lanes : int, optional
         Most cursors to use; affects only speed.
+    load : callable, optional
+        Loads the bytes between two positions, for a segment of which those up to `end` are loaded.
 
     Returns
     -------
@@ -109,6 +113,8 @@ def scan(  # noqa: PLR0913 -- where to look, and for what
         Equal to ``follow_frames(memoryview(raw), begin, end, start_offset, framing)``. Bodies are not read.
     """
     found = chain(raw, begin, end, start_offset, framing, lanes=lanes)
+    if load is not None and end is not None:
+        load(end, found.stop)
     count = count_sound(raw, found.starts, start_offset, framing, previous=previous)
     if count == found.starts.size:
         return found
@@ -212,7 +218,8 @@ def _choose_lanes(
     cuts = begin + length * np.arange(count + 1, dtype=np.int64) // count
     found = _near_candidates(raw, cuts, start_offset)
     others = np.flatnonzero(found < 0)
-    for lane in others[:: -(-others.size // _MOST_FAR) or 1].tolist():
+    is_worthwhile = others.size <= _FEW_LANES or 2 * others.size > count
+    for lane in others[:: -(-others.size // _MOST_FAR) or 1].tolist() if is_worthwhile else ():
         found[lane] = find_candidate(raw, int(cuts[lane]), int(cuts[lane + 1]), start_offset)
     return np.concatenate([[begin], found[found >= 0]])
 

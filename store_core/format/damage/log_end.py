@@ -8,17 +8,15 @@ positions found here has the same result as one from the segment's first byte.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run
-from store_core.format.columnar.lockstep import count_sound
 from store_core.format.damage.salvage import Damage, Salvage
 from store_core.format.record.framing import check_frame, frame_size
 from store_core.format.record.scan import RecordCheck, StopReason
-from store_core.format.segment_view import AllThere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +32,7 @@ def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
     Parameters
     ----------
     chain : Chain
-        Its kept records are measured here as far as needed.
+        Its kept records are sound.
     begins : sequence of int
         The positions.
 
@@ -46,11 +44,7 @@ def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
         is not sound, or the chain's end, is before the position: only a walk from the start finds the way then.
     """
     starts = chain.starts_before(max(begins, default=0))
-    segment = chain.segment
-    sound = starts.size
-    if isinstance(segment.pages, AllThere):  # with pages, only sound records were kept, and their bytes may be gone
-        sound = count_sound(segment.raw, starts, segment.start_offset, segment.framing, previous=chain.begin.last_sound)
-    end = int(starts[sound]) if sound < starts.size else chain.stop
+    end = chain.stop
     numbers = np.searchsorted(starts, begins).tolist()
     return [
         int(starts[number - 1]) if number and begin <= end else None
@@ -68,9 +62,6 @@ _TAIL_CHUNK: Final = 1 << 20
 
 _HEAD: Final = 4 << 10
 """Bytes in which a record tells its size."""
-
-_LAST_RECORDS: Final = 1 << 16
-"""How many of the last records are measured to see if the end can be trusted: more than fit into a 4 MiB body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +114,8 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     RocketMQ 5.3.3 (``CommitLog.recoverNormally``, ``recoverAbnormally``) ends the log at the first record that fails,
     whatever follows, and truncates the rest.
     """
-    chain = Chain(segment, begin=after)
-    has_pages = not isinstance(segment.pages, AllThere)
-    chain = chain.followed_sound() if has_pages else chain.followed()
+    chain = Chain(segment, begin=after).followed_sound()
     rest = _Rest(chain)
-    if not has_pages and not (rest.is_clean and _ends_sound(chain)):
-        sound = chain.sound_part()
-        rest = rest if sound is chain else _Rest(sound)
-        chain = sound
     torn = _torn_tail(segment, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
     is_unfinished = rest.is_unfinished and torn is None
     return LogEnd(
@@ -145,8 +130,6 @@ class _Rest:
     ----------
     parts : deque of (Run or Damage)
         The last stretches, without the damage at the segment's end.
-    is_clean : bool
-        Whether no damage was found.
     stop, reason, stale, is_unfinished, covered
         As in `Salvage`.
     """
@@ -154,15 +137,11 @@ class _Rest:
     def __init__(self, chain: Chain) -> None:
         salvage = Salvage(chain.segment, only_newer=True, is_growing=True)
         self.parts: deque[Run | Damage] = deque(maxlen=_STRETCHES)
-        is_damaged = False
-        chain.segment.pages.load(max(chain.place.last_sound, 0), chain.segment.size)
         for part in salvage.parts(chain.place):
             if isinstance(part, Run) or part.is_followed:
                 self.parts.append(part)
-            is_damaged |= isinstance(part, Damage) and part.is_followed
         self.stop, self.reason, self.stale = salvage.stop, salvage.reason, salvage.stale
         self.is_unfinished, self.covered = salvage.is_unfinished, salvage.covered
-        self.is_clean = not (is_damaged or salvage.reason.is_damage)
 
 
 def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
@@ -184,25 +163,13 @@ def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
     found = position = end.position
     while position < limit:
         position = max(segment.next_data(position), position)
-        chunk = segment.raw[position : min(position + _TAIL_CHUNK, limit)]
+        if position >= limit:
+            break
+        chunk = segment.chunk(position, min(position + _TAIL_CHUNK, limit))
         if chunk.any():
             found = position + chunk.size - int((chunk[::-1] != 0).argmax())
         position += _TAIL_CHUNK
     return found
-
-
-def _ends_sound(chain: Chain) -> bool:
-    """Return whether the last records are sound, so that a chain followed without measuring ends in the right place.
-
-    An earlier record whose parts do not add up has a size that led on to others, so it does not change the end.
-    """
-    if not chain.kept:
-        return True
-    segment, starts = chain.segment, chain.kept[-1].starts
-    first = max(starts.size - _LAST_RECORDS, 0)
-    previous = int(starts[first - 1]) if first else replace(chain, kept=chain.kept[:-1]).place.last_sound
-    last = starts[first:]
-    return count_sound(segment.raw, last, segment.start_offset, segment.framing, previous=previous) == last.size
 
 
 def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:

@@ -16,18 +16,18 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.format.columnar.chain import Place, Run
-from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.lockstep import chain, scan
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
 from store_core.format.record.framing import check_frame, follow_frames, frame_size
 from store_core.format.record.record_head import head_reader, head_shape, read_frame, read_sys_flag, store_timestamp
 from store_core.format.record.scan import RecordCheck, Scan, StopReason
+from store_core.format.segment_view import AllThere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,7 @@ class CandidateFinder:
 
     def __init__(self, segment: SegmentView) -> None:
         self._raw = segment.raw
+        self._load = segment.pages.load
         self._start_offset = segment.start_offset
         self._next_data = segment.next_data
         self._begin = self._end = 0
@@ -86,6 +87,7 @@ class CandidateFinder:
         while position < size:
             position = max(self._next_data(position), position)
             stop = min(position + chunk + _MAGIC_LENGTH - 1, size)
+            self._load(position, stop)
             match = _MAGIC.search(self._raw.data, position, stop)
             if match is not None:
                 start = match.start() - _MAGIC_POSITION
@@ -97,12 +99,15 @@ class CandidateFinder:
     def _look_at(self, begin: int) -> None:
         """Find the candidates of the block that starts at `begin`."""
         self._begin, self._end = begin, min(begin + _BLOCK, self._raw.size - MIN_RECORD_SIZE + 1)
+        self._load(begin, self._end + _HEAD)
         starts = begin + np.flatnonzero(_magics(self._raw[begin + _MAGIC_POSITION : self._end + 2 * _MAGIC_LENGTH - 1]))
         heads = Heads(self._raw, starts)
         sizes = heads.leading("total_size")
         claims = heads.leading("physical_offset") - starts == self._start_offset
         fits = claims & (sizes >= MIN_RECORD_SIZE) & (sizes <= self._raw.size - starts)
-        starts = starts[fits]
+        starts, sizes = starts[fits], sizes[fits]
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+            self._load(start, start + size)
         self._found = starts[measure(Heads(self._raw, starts), self._start_offset).sound]
 
 
@@ -119,6 +124,9 @@ _SEGMENT_START: Final = Place()
 
 _LONGEST_WINDOW: Final = 256 << 20
 """Most bytes walked in one step: only the starts in them are held, 8 bytes per record."""
+
+_HEAD: Final = 4 << 10
+"""Bytes that are loaded of a frame whose size is not known: more than its head, and most frames."""
 
 _SHORTEST_WINDOW: Final = 4 << 10
 """Bytes walked in the first step, doubled each time, so that frequent damage costs no more than its bytes."""
@@ -193,6 +201,9 @@ class Salvage:
         self.is_unfinished = False
         self.covered = -1
         self._raw = segment.raw
+        self._load = segment.pages.load
+        self._has_pages = not isinstance(segment.pages, AllThere)
+        self._longest = min(_LONGEST_WINDOW, segment.pages.step)
         self._file_size = segment.file_size or segment.size
         self._data = segment.raw.data
         self._start_offset = segment.start_offset
@@ -224,7 +235,7 @@ class Salvage:
                 self._last_sound = int(found.starts[-1])
                 yield Run(found.starts, found.stop)
             self.stop, self.reason = found.stop, found.reason
-            window = min(2 * window, _LONGEST_WINDOW)
+            window = min(2 * window, self._longest)
             if found.reason is StopReason.LIMIT:
                 continue
             if self._is_end(found):
@@ -241,9 +252,21 @@ class Salvage:
             self.stop, window = damage.end, _SHORTEST_WINDOW
 
     def _scan(self, begin: int, end: int) -> Scan:
-        is_short = end - begin <= _SHORTEST_WINDOW
-        follow = partial(follow_frames, self._data) if is_short else partial(scan, self._raw)
-        return follow(begin, end, self._start_offset, self._framing, previous=self._last_sound)
+        if self._last_sound >= 0:
+            self._load(self._last_sound, self._last_sound + _HEAD)
+        self._load(begin, end + _HEAD)
+        where = begin, end, self._start_offset, self._framing
+        if end - begin > _SHORTEST_WINDOW:
+            return scan(self._raw, *where, previous=self._last_sound, load=self._load)
+        if self._has_pages:
+            self._load(end, chain(self._raw, *where).stop)
+        return follow_frames(self._data, *where, previous=self._last_sound)
+
+    def _load_frame(self, position: int) -> None:
+        """Load the frame at a position, as long as it says that it is."""
+        self._load(position, position + _HEAD)
+        if self._has_pages and 0 <= position <= self._raw.size - BLANK_SIZE:
+            self._load(position, position + frame_size(self._data, position, self._framing))
 
     def _is_end(self, found: Scan) -> bool:
         """Return whether the segment ends here, with a blank record or with too few zeros for any record.
@@ -256,7 +279,10 @@ class Salvage:
             newer = self._search(found.stop + BLANK_SIZE, only_newer=True)
             self.covered = -1 if newer is None or not self._closes(found.stop) else newer
             return newer is None or self.covered >= 0
-        return found.reason is StopReason.UNWRITTEN and room < self._framing.least and not self._raw[found.stop :].any()
+        if found.reason is not StopReason.UNWRITTEN or room >= self._framing.least:
+            return False
+        self._load(found.stop, self._raw.size)
+        return not self._raw[found.stop :].any()
 
     def _is_unfinished(self, begin: int) -> bool:
         """Return whether the log ends at `begin`, because its writer has not finished a batch there.
@@ -266,6 +292,7 @@ class Salvage:
         and the log has no record of a later time, they are its batch. The size is looked at again at the end: a writer
         that finished the batch meanwhile may have put others since.
         """
+        self._load(begin, begin + _HEAD)
         if self._lead or not self._head_end(begin) or frame_size(self._data, begin, self._framing):
             return False
         position = self._measured_end(begin)
@@ -276,7 +303,7 @@ class Salvage:
             if (store_timestamps(self._raw, found.starts) != time).any():
                 return False
             is_followed |= bool(found.starts.size)
-            position, window = found.stop, min(2 * window, _LONGEST_WINDOW)
+            position, window = found.stop, min(2 * window, self._longest)
             if found.reason is not StopReason.LIMIT:
                 break
         is_last = is_followed and self._search(position + 1, only_newer=True) is None
@@ -301,6 +328,7 @@ class Salvage:
 
     def _check(self, position: int, *, verify_crc: bool = False, previous: int = -1) -> RecordCheck:
         """Check for a frame; after damage it need not continue one before it."""
+        self._load_frame(position)
         return check_frame(
             self._data, position, self._start_offset, self._framing, verify_crc=verify_crc, previous=previous
         )
@@ -352,6 +380,7 @@ class Salvage:
         for length in (_I16 if is_v2 else struct.Struct(">b"), _I16):
             if not position or position + length.size > self._raw.size:
                 return 0
+            self._load(position, position + length.size)
             position += length.size + max(length.unpack_from(self._data, position)[0], 0)
         return position
 
@@ -402,6 +431,7 @@ class Salvage:
         return self._last_sound < 0 or self._time(position) >= self._time(self._last_sound)
 
     def _time(self, position: int) -> int:
+        self._load(position, position + _HEAD)
         return store_timestamp(self._data, position + self._lead)
 
     def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
@@ -414,4 +444,4 @@ class Salvage:
         newer = np.flatnonzero(times[1:] >= times[0])
         if newer.size:
             return int(found.starts[newer[0]]), _SHORTEST_WINDOW
-        return found.stop, min(2 * window, _LONGEST_WINDOW) if found.reason is StopReason.LIMIT else _SHORTEST_WINDOW
+        return found.stop, min(2 * window, self._longest) if found.reason is StopReason.LIMIT else _SHORTEST_WINDOW

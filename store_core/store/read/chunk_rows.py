@@ -12,12 +12,10 @@ import pyarrow as pa
 from store_core.errors import LEFT_OUT
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.faults import is_covered
-from store_core.format.columnar.record_crcs import rows_with_crc
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.counted import agreeing
-from store_core.format.segment_view import ALL_THERE, AllThere
-from store_core.store.read.read_chunk import ReadChunk
+from store_core.store.read.read_chunk import NO_BYTES
 from store_core.store.read.row_filter import RowFilter
 
 if TYPE_CHECKING:
@@ -28,8 +26,7 @@ if TYPE_CHECKING:
     from store_core.errors import CorruptRecordError
     from store_core.files.segment_source import Segment
     from store_core.format.columnar.decode_batch import DecodedBatch, Fault
-    from store_core.format.segment_view import Pages
-    from store_core.store.read.pick_windows import PickWindow
+    from store_core.store.read.read_chunk import ReadChunk, RecordBytes
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch
 
@@ -49,17 +46,6 @@ _DAMAGED_PIECE: Final = 16 << 20
 class ChunkRows:
     """Makes rows of one segment.
 
-    Parameters
-    ----------
-    segment : Segment
-    raw : numpy.ndarray
-        Its bytes, as far as rows can have them.
-    options : ReadOptions
-    watch : TopicWatch, optional
-        Is told the topics that are read.
-    pages : Pages
-        Makes bytes available that were not loaded, as bodies that no column needs.
-
     Attributes
     ----------
     filter : RowFilter
@@ -70,47 +56,27 @@ class ChunkRows:
         Physical offset of the first of them; -1 without any.
     """
 
-    def __init__(
-        self,
-        segment: Segment,
-        raw: npt.NDArray[np.uint8],
-        options: ReadOptions,
-        watch: TopicWatch | None,
-        pages: Pages = ALL_THERE,
-    ) -> None:
+    def __init__(self, segment: Segment, options: ReadOptions, watch: TopicWatch | None) -> None:
         self._segment = segment
-        self._raw = raw
         self._options = options
-        self._pages = pages
-        self._window: PickWindow | None = None
+        self._window: RecordBytes = NO_BYTES
         self.filter = RowFilter(options, watch)
         self.dropped = 0
         self.dropped_bytes = 0
         self.first_dropped = -1
 
-    def window_batches(self, window: PickWindow) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of picked records that lie one after another in memory; errors as of `batches`."""
-        self._window, self._raw = window, window.raw
-        chunk = ReadChunk()
-        chunk.take(self.records(window.positions), window.picks.size)
-        yield from self.batches(chunk)
-
-    def records(self, starts: npt.NDArray[np.int64]) -> Records:
-        """Return the records that start at some positions of the segment, or of the window."""
+    def records(self, window: RecordBytes, starts: npt.NDArray[np.int64]) -> Records:
+        """Return the records that start at some positions of a window."""
         segment, parser = self._segment, self._options.property_parser
-        return Records(self._raw, starts, segment.name, self._start_offsets(starts), parser, segment.entries)
+        return Records(window.raw, starts, segment.name, window.start_offsets(starts), parser, segment.entries)
 
-    def _start_offsets(self, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | int:
-        """Return what to add to starts of records for their physical offsets."""
-        return self._segment.start_offset if self._window is None else self._window.start_offsets(starts)
-
-    def kept(self, damaged: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the damaged ranges that become rows; the others are counted, unless they are an error."""
+    def kept(self, window: RecordBytes, damaged: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the damaged ranges of a window that become rows; the others are counted, unless they are an error."""
         if self._options.is_permissive or self._options.is_failfast:
             return damaged if self._options.is_permissive else []
         if damaged and not self.dropped:
             begin = np.array(damaged[0][:1], np.int64)
-            self.first_dropped = int((begin + self._start_offsets(begin))[0])
+            self.first_dropped = int((begin + window.start_offsets(begin))[0])
         self.dropped += len(damaged)
         self.dropped_bytes += sum(end - begin for begin, end in damaged)
         return []
@@ -123,14 +89,15 @@ class ChunkRows:
         CorruptRecordError
             After the rows before that record.
         """
+        self._window = chunk.window
         records, faults = self._select(self._joined(chunk.records))
         damaged = chunk.damaged
         while len(records) or faults or damaged:
             decoded = self._decode(records, self._options.columns)
-            stop = int(decoded.pending[0]) if decoded.pending.size else self._raw.size
+            stop = int(decoded.pending[0]) if decoded.pending.size else self._window.raw.size
             found = sorted([*decoded.faults, *(fault for fault in faults if fault.position < stop)], key=_position)
             yield from self._finished(decoded, found, [piece for piece in damaged if piece[0] < stop])
-            records, faults = self.records(decoded.pending), [fault for fault in faults if fault.position >= stop]
+            records, faults = self._records(decoded.pending), [fault for fault in faults if fault.position >= stop]
             damaged = [piece for piece in damaged if piece[0] >= stop]
 
     def log_left_out(self, begin: int, end: int) -> None:
@@ -149,10 +116,13 @@ class ChunkRows:
                 extra=LEFT_OUT,
             )
 
+    def _records(self, starts: npt.NDArray[np.int64]) -> Records:
+        return self.records(self._window, starts)
+
     def _joined(self, pieces: list[Records]) -> Records:
         if len(pieces) == 1:
             return pieces[0]
-        return self.records(np.concatenate([np.empty(0, np.int64), *(piece.starts for piece in pieces)]))
+        return self._records(np.concatenate([np.empty(0, np.int64), *(piece.starts for piece in pieces)]))
 
     def _select(self, records: Records) -> tuple[Records, list[Fault]]:
         """Select the requested records, without touching data that this does not need, above all bodies."""
@@ -160,10 +130,10 @@ class ChunkRows:
         if not self.filter.columns:
             return records, []
         decoded = self._decode(records, self.filter.columns)
-        mask = self.filter.select(decoded.batch, decoded.positions + self._start_offsets(decoded.positions))
+        mask = self.filter.select(decoded.batch, decoded.positions + self._window.start_offsets(decoded.positions))
         if decoded.positions.size == len(records):
             return records.only(mask), []
-        return self.records(decoded.positions[mask]), list(decoded.faults)
+        return self._records(decoded.positions[mask]), list(decoded.faults)
 
     def _in_time(self, records: Records) -> npt.NDArray[np.bool_]:
         mask = np.ones(len(records), np.bool_)
@@ -178,15 +148,6 @@ class ChunkRows:
         return mask
 
     def _decode(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
-        self._load_covered(records, columns)
-        decoded = self._decoded(records, columns)
-        if not decoded.faults or isinstance(self._pages, AllThere):
-            return decoded
-        for fault in decoded.faults:  # their errors and rows show all of their bytes
-            self._pages.load(fault.position, fault.position + fault.size)
-        return self._decoded(self.records(records.starts), columns)
-
-    def _decoded(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
         return decode_records(
             records,
             columns,
@@ -202,13 +163,6 @@ class ChunkRows:
         is_checked = columns is not self.filter.columns and is_covered(self.filter.columns)
         return self._options.verify_crc and not is_checked
 
-    def _load_covered(self, records: Records, columns: Sequence[str]) -> None:
-        """Load the bodies of records that carry a checksum over all of them, where bodies were left out."""
-        if not isinstance(self._pages, AllThere) and self._verifies_record(columns) and is_covered(columns):
-            sound = records.only(records.spans.sound)
-            for row in rows_with_crc(self._raw, sound.spans.stops).tolist():
-                self._pages.load(int(sound.starts[row]), int(sound.spans.stops[row]))
-
     def _finished(
         self, decoded: DecodedBatch, faults: list[Fault], damaged: list[tuple[int, int]]
     ) -> Iterator[pa.RecordBatch]:
@@ -219,7 +173,7 @@ class ChunkRows:
             batch = batch.slice(0, int(np.searchsorted(decoded.positions, faults[0].position)))
         else:
             pieces = [piece for fault in faults for piece in pieces_of(fault.position, fault.position + fault.size)]
-            damaged = [*damaged, *self.kept(pieces)]
+            damaged = [*damaged, *self.kept(self._window, pieces)]
             batch = self._merged(batch, decoded.positions, damaged) if damaged else batch
         if batch.num_rows:
             yield batch
@@ -231,7 +185,7 @@ class ChunkRows:
         for name in {*_TIMES} & {*decoded.batch.schema.names}:
             column = decoded.batch[name]
             if column.null_count and name not in self._options.told:
-                record = self.records(decoded.positions[column.is_null().index(True).as_py() :][:1])
+                record = self._records(decoded.positions[column.is_null().index(True).as_py() :][:1])
                 place = f"{self._segment.path}: the record at offset {record.offset(0)}"
                 number = int(record.heads.column(name)[0])
                 tell_null_time(self._options, place, name, number, f"; column {name}_ms has the stored number")
@@ -255,12 +209,12 @@ class ChunkRows:
         """Make the rows of damaged ranges: position, bytes, and nulls."""
         begins = np.array([begin for begin, _ in damaged], np.int64)
         known = {
-            "physical_offset": (begins + self._start_offsets(begins)).tolist(),
+            "physical_offset": (begins + self._window.start_offsets(begins)).tolist(),
             "store_size": [end - begin for begin, end in damaged],
             "segment": [self._segment.name] * len(damaged),
         }
         if CORRUPT_RECORD in schema.names:
-            known[CORRUPT_RECORD] = [self._raw[begin:end].tobytes() for begin, end in damaged]
+            known[CORRUPT_RECORD] = [self._window.raw[begin:end].tobytes() for begin, end in damaged]
         nothing = [None] * len(damaged)
         arrays = [pa.array(known.get(column.name, nothing), column.type) for column in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

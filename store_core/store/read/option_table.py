@@ -207,21 +207,4 @@ READ_OPTIONS: Final = (
         "minPartitions", "(one per segment)", "speed", "split segments until there are at least this many partitions"
     ),
     Option("maxRecordsPerBatch", "16384", "speed", "maximum number of rows in one Arrow batch"),
-    Option(
-        "skipBodies",
-        "auto",
-        "speed",
-        "the size from which bodies in object stores and other file systems are skipped instead of downloaded if no "
-        "column needs them, such as `64k`; each skip costs one more request. `auto` measures what is faster; `never` "
-        "downloads all. The rows are the same",
-    ),
-    Option(
-        "segmentAccess",
-        "auto",
-        "speed",
-        "how segments on a disk of this machine are read. `mapped` maps them, which is fastest; but a file that "
-        "something truncates meanwhile, or a disk that fails, then kills the process that reads it. `read` reads them "
-        "into memory, and has an error for that. `auto` is `read` in Spark and for streams, and `mapped` elsewhere. "
-        "The rows are the same",
-    ),
 )

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
 
 from store_core.errors import InvalidOptionError
-from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columns import resolve_columns
 from store_core.format.filter.message_selector import FILTER_TYPES
@@ -265,12 +264,6 @@ def _bytes(name: str, value: object) -> int:
     return parse_integer(name, number, 1, _LONG, f"a number of bytes from 1 to {_LONG}, such as 134217728 or 128m")
 
 
-def _skip_bodies(name: str, value: object) -> int | None:
-    if isinstance(value, str) and value.strip() in ("auto", "never"):
-        return None if value.strip() == "auto" else ALWAYS_WHOLE
-    return min(_bytes(name, value), ALWAYS_WHOLE)
-
-
 def _count(name: str, value: object) -> int:
     return parse_integer(name, value, 1, _INT, f"a number from 1 to {_INT}")
 
@@ -358,8 +351,6 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "fail_on_data_loss": _boolean,
     "use_consume_queues": _use,
     "use_index_files": _use,
-    "skip_bodies": _skip_bodies,
-    "segment_access": _one_of("auto", "mapped", "read"),
     "release": _one_of(*RELEASES, hint=release_hint),
     "storage": _storage,
     "config": _file_or_directories,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Picked records of a segment that is read by `pread`: loaded window by window, without what lies between them."""
+"""Picked records of a segment: read window by window, without what lies between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.errors import CorruptRecordError
 from store_core.files.packed_ranges import read_packed
-from store_core.files.segment_source import open_file
+from store_core.files.segment_source import open_file, open_picks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.store.read.picks import Picks
 
 __all__ = ["PickWindow", "PickWindows"]
@@ -69,11 +69,12 @@ class PickWindows:
     ----------
     picks : Picks
     segment : Segment
-        A plain file on this machine.
     data_end : int
         Physical offset at which its records end.
     most_rows : int or None
         Records of a window.
+    pages : PagedBytes, optional
+        Of a segment on another machine: what planning has loaded of it, which is there without a request.
 
     Raises
     ------
@@ -81,12 +82,20 @@ class PickWindows:
         As `store_core.files.segment_source.open_segment`, and whenever something is read.
     """
 
-    def __init__(self, picks: Picks, segment: Segment, data_end: int, most_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        picks: Picks,
+        segment: Segment,
+        data_end: int,
+        most_rows: int | None = None,
+        pages: PagedBytes | None = None,
+    ) -> None:
         self._segment = segment
         self._end = data_end
         self._parts = list(picks.windows(_AT_ONCE, most_rows))
         self._kept: list[PickWindow] = []
-        self._file = open_file(segment)
+        self._file = open_file(segment) if segment.is_plain else None
+        self._pages = open_picks(segment) if self._file is None and pages is None else pages
 
     def check(self, *, is_kept: bool = False) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.
@@ -134,7 +143,10 @@ class PickWindows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.file.close()
+        if self._file is not None:
+            self._file.file.close()
+        if self._pages is not None:
+            self._pages.__exit__(kind, error, trace)
 
     def _first_outside(self, part: Picks) -> int | None:
         """Return the physical offset of the first record that does not lie within the records of the segment."""
@@ -146,9 +158,20 @@ class PickWindows:
         """Read records with what precedes them in their frames."""
         lead = self._segment.framing.lead
         sizes = part.sizes + lead
-        raw = read_packed(self._file, part.starts - lead - self._segment.start_offset, sizes)
-        self._file.check_size()  # a hole is also what is behind the end of a file
+        raw = self._packed(part.starts - lead - self._segment.start_offset, sizes)
         return PickWindow(part, self._segment, raw, sizes.cumsum() - part.sizes)
+
+    def _packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bytes of ranges, one after another."""
+        if self._file is not None:
+            raw = read_packed(self._file, begins, sizes)
+            self._file.check_size()  # a hole is also what is behind the end of a file
+            return raw
+        if self._pages is None:
+            raise AssertionError("a segment has a file or pages")
+        places = list(zip(begins.tolist(), (begins + sizes).tolist(), strict=True))
+        self._pages.load_many(places)
+        return np.concatenate([self._pages.raw[begin:end] for begin, end in places])
 
     def _changed(self, offset: int) -> CorruptRecordError:
         return CorruptRecordError(

@@ -106,19 +106,6 @@ class ReadRange:
             end is None or first is None or first - CLOCK_STEP < end
         )
 
-    def checked(self, opened: PagedBytes) -> ReadRange:
-        """Return the range as it is if its picked records are what their units say, else without them, to be scanned.
-
-        Parameters
-        ----------
-        opened : PagedBytes
-            The segment, open.
-        """
-        if self.picks is None:
-            return self
-        wrong = first_wrong(self.picks, opened, self.segment, self.data_end)
-        return self if wrong is None else self.scanned(wrong)
-
     def scanned(self, wrong: int) -> ReadRange:
         """Return the range without its picked records, of which one is not what its unit says, and log that."""
         _log.warning(
@@ -144,8 +131,6 @@ def first_wrong(picks: Picks, opened: PagedBytes, segment: Segment, data_end: in
         Physical offset at which its records end.
     """
     raw = opened.raw[: data_end - segment.start_offset]
-    if segment.is_mapped:
-        return picks.first_wrong(raw, segment)
     is_kept = segment.remote is None or picks.size <= _MOST_KEPT
     for window in picks.windows(_CHECKED_AT_ONCE):
         opened.load_many(window.places(segment))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -13,16 +13,43 @@ if TYPE_CHECKING:
 
     from store_core.format.columnar.records import Records
 
-__all__ = ["ReadChunk"]
+__all__ = ["NO_BYTES", "ReadChunk", "RecordBytes", "SegmentWindow"]
 
 _BATCH_BYTES: Final = 64 << 20
-"""Maximum bytes of records in a batch of more than one; memory used besides the mapping is a few times as much."""
+"""Maximum bytes of records in a batch of more than one; memory used besides them is a few times as much."""
+
+
+class RecordBytes(Protocol):
+    """Bytes of a segment that hold records."""
+
+    @property
+    def raw(self) -> npt.NDArray[np.uint8]:
+        """The bytes, shape (m,)."""
+
+    def start_offsets(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | int:
+        """Return what to add to positions in `raw` for physical offsets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentWindow:
+    """Bytes of a segment as they lie in it, from a physical offset on."""
+
+    raw: npt.NDArray[np.uint8]
+    start_offset: int
+
+    def start_offsets(self, positions: npt.NDArray[np.int64]) -> int:  # noqa: ARG002 -- the protocol's parameter
+        """Return the physical offset of the first byte."""
+        return self.start_offset
+
+
+NO_BYTES: Final = SegmentWindow(np.empty(0, np.uint8), 0)
 
 
 @dataclass(slots=True)
 class ReadChunk:
-    """The content of one batch: records, and damaged ranges between them, as positions in the segment."""
+    """The content of one batch: records, and damaged ranges between them, as positions in the same bytes."""
 
+    window: RecordBytes
     records: list[Records] = field(default_factory=list)
     damaged: list[tuple[int, int]] = field(default_factory=list)
     rows: int = 0

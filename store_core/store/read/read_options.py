@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from store_core.errors import InvalidOptionError
-from store_core.files.remote.narrow_bytes import ALWAYS_WHOLE
 from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
 from store_core.files.store_path import located
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
@@ -115,13 +114,6 @@ class ReadOptions:
         ``"never"`` scans the log, whatever queues hold.
     use_index_files : str
         The same for keys by the index files.
-    skip_bodies : int or None
-        Bytes from which on bodies of remote segments are not downloaded if no column needs them; None to measure what
-        pays. `parse` also takes ``"auto"`` and ``"never"``. The rows are the same.
-    segment_access : str
-        How segments on a disk of this machine are read: ``"mapped"`` maps them, ``"read"`` reads them into memory, so
-        that nothing that is done to the files meanwhile can kill the process. ``"auto"`` reads in Spark and for
-        streams, and maps elsewhere, where that is faster. The rows are the same.
     release : str
         The RocketMQ release that serves the store, one of `RELEASES`; ``"4.3"``, which stands for all up to 4.9.0,
         parses properties differently.
@@ -165,8 +157,6 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     use_consume_queues: str = "auto"
     use_index_files: str = "auto"
-    skip_bodies: int | None = None
-    segment_access: str = "auto"
     release: str = DEFAULT_RELEASE
     storage: StorageSettings = NO_SETTINGS
     config: str | None = None
@@ -247,16 +237,6 @@ class ReadOptions:
         bounds = (*self.start.queues, *self.end.queues)
         by_id = [AskedQueue(self.topic, queue_id) for queue_id in self.queue_id]
         return tuple(dict.fromkeys([*by_id, *(AskedQueue((topic,), queue_id) for topic, queue_id, _ in bounds)]))
-
-    @property
-    def copies_segments(self) -> bool:
-        """Whether segments on this machine are read into memory."""
-        return self.segment_access == "read"
-
-    @property
-    def least_left_out(self) -> int | None:
-        """From how many bytes on bodies of remote segments are left out; None to measure that."""
-        return ALWAYS_WHOLE if "body" in self.columns else self.skip_bodies
 
     @property
     def position(self) -> int | None:

@@ -21,7 +21,7 @@ from store_core.errors import LEFT_OUT, SegmentVanishedError
 from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.segment_source import open_pages, open_segment, size_on_disk
+from store_core.files.segment_source import open_pages, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import located
 from store_core.format.columnar.chain import Place
@@ -177,6 +177,10 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
     return None if first is None else int(first["physical_offset"][0].as_py())
 
 
+def _open_ahead(segment: Segment) -> SegmentBytes:
+    return open_pages(segment, segment.size)
+
+
 class _Planner:
     def __init__(
         self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None, *, by_tail: bool
@@ -189,10 +193,8 @@ class _Planner:
         self._options = options
         self._costs = costs
         self._end_as_of = end_as_of
-        found = Log.of(paths, reads_entries=True, storage=options.storage)
-        copied = tuple(segment.copied() for segment in found.segments)
-        self._listed = replace(found, segments=copied) if options.copies_segments else found
-        self._segments, self._notes = self._listed.segments, list(found.notes)
+        self._listed = Log.of(paths, reads_entries=True, storage=options.storage)
+        self._segments, self._notes = self._listed.segments, list(self._listed.notes)
         self._ends: list[SegmentEnd] = []
         self._is_live = False
         self.walked: dict[Segment, Chain] = {}
@@ -244,9 +246,6 @@ class _Planner:
                 parts[at] = replace(parts[at], walk_start=None if start is None else first + start)
         return parts
 
-    def _open_ahead(self, segment: Segment) -> SegmentBytes:
-        return open_pages(segment, segment.size, self._options.skip_bodies)
-
     def _note(self, text: str, extra: dict[str, bool] | None = None) -> None:
         self._notes.append(text)
         _log.warning(text, extra=extra)
@@ -271,11 +270,10 @@ class _Planner:
             if self._is_behind(last) and has_record(last.segment):
                 self._ends.clear()
                 return parts
-            opening = open_segment if last.segment.is_mapped else self._open_ahead
             # A reader of picked records does not prove the end.
             is_by_tail = self._by_tail and self._look_up.is_scan
-            tail = find_tail_end(last.segment, self._options, opening) if is_by_tail else None
-            end = tail or self._look_up.end_of(last.segment, is_first=not parts, open_bytes=opening)
+            tail = find_tail_end(last.segment, self._options, _open_ahead) if is_by_tail else None
+            end = tail or self._look_up.end_of(last.segment, is_first=not parts, open_bytes=_open_ahead)
             self._ends.append(end)
             if tail is not None:
                 return [*parts, replace(last.up_to(tail), is_by_tail=True), *torn]

@@ -105,8 +105,7 @@ class LogSegments:
         found = Log.of(located_now(paths, storage), storage=storage if compressed else None, told=told)
         if not found.segments:
             raise StoreNotFoundError(f"nothing to read: no segment has any bytes yet: {found.notes[-1]}")
-        segments = tuple(segment.copied() for segment in found.segments)
-        return cls(segments, {} if known_firsts is None else known_firsts)
+        return cls(found.segments, {} if known_firsts is None else known_firsts)
 
     @property
     def earliest(self) -> LogPosition:
@@ -199,7 +198,7 @@ class LogSegments:
 
     def _is_still_there(self, segment: Segment, view: SegmentView, start: int) -> bool:
         """Return whether a record that was read into memory is in the file now: the log may be truncated meanwhile."""
-        if not segment.is_copied:
+        if not segment.is_plain:
             return True
         return self.record_at(segment.start_offset + start) == RecordProof.of(view, start)
 

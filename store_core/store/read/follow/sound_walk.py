@@ -57,6 +57,7 @@ def _chained(segment: SegmentView, place: Place, first_step: int) -> Generator[R
         if sound == run.starts.size:
             yield run
             place = run.place
+            segment.pages.drop(place.last_sound)
             continue
         part = run.between(0, int(run.starts[sound]))
         if part is not None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WINDOW", 300)
+    monkeypatch.setattr(module, "_LEAST", 150)
+    monkeypatch.setattr(module, "_LARGEST", 300)
 
 
 def chain_of(log: Log) -> Chain:
@@ -50,11 +52,26 @@ def damaged_log(at: int, value: int) -> tuple[Log, int]:
 @given(mutated(logs() | layouts()))
 def test_the_sound_part_of_a_chain_is_the_definition(log: Log) -> None:
     expected = follow_chain(memoryview(log.data), start_offset=log.start_offset)
-    sound = chain_of(log).followed().sound_part()
+    sound = chain_of(log).followed_sound()
 
     assert starts_of(sound.kept) == expected.starts.tolist()
     assert sound.stop == expected.stop
     assert sound.place == Place(expected.stop, int(expected.starts[-1]) if expected.starts.size else -1)
+
+
+@given(mutated(logs() | layouts()), st.integers(0, 2000), st.integers(1, 20), st.booleans())
+def test_windows_follow_one_another_and_hold_their_frames(log: Log, limit: int, rows: int, is_kept: bool) -> None:
+    chain = chain_of(log).followed_sound() if is_kept else chain_of(log)
+    position = 0
+    for window in chain.windows(Place(), limit, rows):
+        run = window.placed()
+        assert run is not None
+        assert run.starts[0] == position
+        assert run.starts[-1] < limit
+        assert window.raw.tobytes() == log.data[window.base : window.base + window.raw.size]
+        position = run.stop
+    sound = chain_of(log).followed_sound()
+    assert position >= min(sound.stop, limit)
 
 
 @given(mutated(logs() | layouts()), st.data())
@@ -63,7 +80,7 @@ def test_a_kept_chain_has_the_runs_of_one_that_is_followed(log: Log, data: st.Da
     begin = data.draw(st.sampled_from([0, *log.starts]) | st.integers(0, len(log.data)))
     end = data.draw(st.none() | st.integers(0, len(log.data) + 20))
     window = data.draw(st.none() | st.integers(1, 500))
-    kept, followed = list(chain.followed().runs(begin, end)), list(chain.runs(begin, end, window=window))
+    kept, followed = list(chain.followed_sound().runs(begin, end)), list(chain.runs(begin, end, window=window))
 
     assert starts_of(tuple(kept)) == starts_of(tuple(followed))
     assert [run.stop for run in kept[-1:]] == [run.stop for run in followed[-1:]]
@@ -73,7 +90,7 @@ def test_a_kept_chain_has_the_runs_of_one_that_is_followed(log: Log, data: st.Da
 
 @given(mutated(logs() | layouts()), st.integers(0, 400))
 def test_the_kept_part_before_a_position_is_found(log: Log, end: int) -> None:
-    chain = chain_of(log).followed()
+    chain = chain_of(log).followed_sound()
 
     assert chain.starts_before(end).tolist() == [start for start in starts_of(chain.kept) if start < end]
 
@@ -88,29 +105,21 @@ def test_a_chain_that_may_break_soon_is_followed_in_steps_that_double() -> None:
 
 def test_a_record_whose_parts_do_not_add_up_ends_the_sound_part_and_not_the_chain() -> None:
     log, broken = damaged_log(BODY_LENGTH_AT, 3)
-    chain = chain_of(log).followed()
 
-    assert starts_of(chain.kept) == log.starts
-    assert chain.sound_part().stop == broken
-
-
-def test_a_chain_that_is_sound_is_its_own_sound_part() -> None:
-    log = Segment().append(*[b"body"] * 20)
-    chain = chain_of(Log(bytes(log.data))).followed()
-
-    assert chain.sound_part() is chain
+    assert starts_of(tuple(chain_of(log).runs())) == log.starts
+    assert chain_of(log).followed_sound().stop == broken
 
 
 def test_a_chain_breaks_where_there_is_no_magic_code() -> None:
     log, broken = damaged_log(MAGIC_AT, 1)
 
-    assert chain_of(log).followed().stop == broken
+    assert chain_of(log).followed_sound().stop == broken
 
 
 @pytest.mark.parametrize("at", [BODY_LENGTH_AT, MAGIC_AT])
 def test_a_walk_begins_at_the_record_before_a_position_unless_a_broken_one_is_in_the_way(at: int) -> None:
     log, broken = damaged_log(at, 3)
-    starts = find_walk_starts(chain_of(log).followed(), range(len(log.data)))
+    starts = find_walk_starts(chain_of(log).followed_sound(), range(len(log.data)))
 
     for begin, start in enumerate(starts):
         before = [place for place in log.starts if place < begin]
@@ -118,4 +127,4 @@ def test_a_walk_begins_at_the_record_before_a_position_unless_a_broken_one_is_in
 
 
 def test_no_walk_begins_in_a_segment_without_records() -> None:
-    assert find_walk_starts(chain_of(Log(bytes(200))).followed(), [0, 10, 200]) == [None, None, None]
+    assert find_walk_starts(chain_of(Log(bytes(200))).followed_sound(), [0, 10, 200]) == [None, None, None]

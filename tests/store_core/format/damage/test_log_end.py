@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from store_core.format.columnar.chain import Place
-from store_core.format.damage.log_end import LogEnd, find_log_end
+from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.record.scan import StopReason
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+from tests.paged import paged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,11 @@ def log() -> LogBuilder:
 def log_end(log: LogBuilder, *, verify_crc: bool = True, after: Place = Place()) -> LogEnd:  # noqa: B008 -- frozen
     (data,) = log.segments().values()
     raw = np.frombuffer(data, np.uint8)
-    return find_log_end(SegmentView(raw, START), verify_crc=verify_crc, after=after)
+    found = find_log_end(SegmentView(raw, START), verify_crc=verify_crc, after=after)
+    view = paged(bytes(data), START)
+    assert found == find_log_end(view, verify_crc=verify_crc, after=after)
+    assert find_tail_end(SegmentView(raw, START), found) == find_tail_end(view, found)
+    return found
 
 
 def place(log: LogBuilder, number: int) -> int:

@@ -25,6 +25,7 @@ from tests.builders import (
     LogBuilder,
     Record,
 )
+from tests.paged import paged
 from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
@@ -426,3 +427,23 @@ def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer:
     assert [(part.begin, part.end) for part in rest if isinstance(part, Damage)] == [
         damage for damage in whole.damage if damage[0] >= place.position
     ]
+
+
+@given(mutated(logs() | layouts()), st.booleans(), st.booleans())
+def test_a_walk_loads_what_it_reads(log: Log, only_newer: bool, is_growing: bool) -> None:
+    expected = Walked(log.data, log.start_offset, only_newer=only_newer, is_growing=is_growing)
+    view = paged(log.data, log.start_offset)
+    walk = Salvage(view, only_newer=only_newer, is_growing=is_growing)
+    starts: list[int] = []
+    damage: list[Damage] = []
+    for part in walk.parts():
+        if isinstance(part, Damage):
+            damage.append(part)
+        else:
+            starts += part.starts.tolist()
+            view.pages.drop(starts[-1])
+
+    assert expected.starts == starts
+    assert [part for part in expected.parts if isinstance(part, Damage)] == damage
+    for name in ("stop", "reason", "stale", "is_unfinished", "covered"):
+        assert getattr(walk, name) == getattr(expected.walk, name)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tests.builders import Record
 
 __all__ = [
-    "ACCESSES",
     "ALWAYS",
     "OPTIONS",
     "ROLLBACK",
@@ -50,9 +49,6 @@ __all__ = [
 
 ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_database=0, per_stored_unit=0, per_record=1, most_share=1e9)
 """Look-ups are worth everything, so that they are used wherever they can be."""
-
-ACCESSES: Final = ("mapped", "read")
-"""Ways to get at the bytes of a segment."""
 
 UNIT: Final = struct.Struct(">qiq")
 ROLLBACK: Final = 0x0C

@@ -63,7 +63,7 @@ def check_through_faults(
     server.faults = faults = Faults(every=10)
     caplog.clear()
     with caplog.at_level(logging.WARNING, "store_core"):
-        for options in ({"mode": "PERMISSIVE"}, {"mode": "FAILFAST"}, {"columns": NARROW, "skip_bodies": "1"}):
+        for options in ({"mode": "PERMISSIVE"}, {"mode": "FAILFAST"}, {"columns": NARROW}):
             given = {"release": store.release, **options}
             assert outcome(root, **given) == outcome(url, storage=server.settings, **given), options
     told = sum(" of 8 follows" in line for line in caplog.messages)

@@ -19,7 +19,6 @@ from store_core.store.state.store_checkpoint import RECOVERY_MARGIN_MS
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.store_core.store.read.lookup_stores import (
-    ACCESSES,
     ALWAYS,
     OPTIONS,
     UNIT,
@@ -147,7 +146,7 @@ def test_lying_queues_give_sound_rows_and_lack_none_without_a_finding(
         lie_in_queues(root, drawn)
 
     for options in drawn.sample(OPTIONS, 3):
-        keeps_the_promise(root, segment_access=drawn.choice(ACCESSES), **options)
+        keeps_the_promise(root, **options)
 
 
 def test_a_log_that_grows_is_looked_up_and_its_last_records_are_scanned(tmp_path: Path) -> None:
@@ -213,8 +212,7 @@ def test_golden_stores_are_looked_up_as_they_are_scanned(golden_store: UnpackedS
     drawn = random.Random(golden_store.golden.name)  # noqa: S311 -- reproducible
 
     for options in _questions(golden_store.root, drawn):
-        access = drawn.choice(ACCESSES)
-        keeps_the_promise(golden_store.root, release=golden_store.golden.release, segment_access=access, **options)
+        keeps_the_promise(golden_store.root, release=golden_store.golden.release, **options)
 
 
 def test_a_message_id_is_checked_and_found_in_any_case(tmp_path: Path) -> None:

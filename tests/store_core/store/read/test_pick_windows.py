@@ -30,7 +30,7 @@ def part(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     log = LogBuilder(1 << 13)
     log.fill(2)
     log.write(tmp_path)
-    whole = plan_ranges(tmp_path, ReadOptions(segment_access="read")).ranges[0]
+    whole = plan_ranges(tmp_path, ReadOptions()).ranges[0]
     records = [record for record in log.records if record.physical_offset < whole.segment.end_offset][::3]
     starts = np.array([record.physical_offset for record in records], np.int64)
     sizes = np.array([record.size for record in records], np.int64)

@@ -105,7 +105,7 @@ def test_the_end_is_not_searched_for_from_the_segment_s_start_again(
     begins: list[int] = []
 
     def watched(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing) -> Scan:
-        begins.append(begin)
+        begins.append((start_offset + begin) % SIZE)
         return lockstep.chain(raw, begin, end, start_offset, framing)
 
     monkeypatch.setattr("store_core.format.columnar.chain.chain", watched)

@@ -16,7 +16,6 @@ from tests.budgets import budget
 from tests.dledger_logs import BODY_LENGTH_AT, HEAD_SIZE, INDEX_AT, MAGIC_AT, POSITION_AT, SIZE_AT, TERM_AT, DLedgerLog
 from tests.golden_stores import stores_of_kind, unpack
 from tests.store_core.store.read.lookup_stores import (
-    ACCESSES,
     OPTIONS,
     ROLLBACK,
     UNIT,
@@ -93,11 +92,10 @@ def test_a_log_ends_before_a_last_entry_that_does_not_continue_the_one_before(
     write_queues(tmp_path, log.records)
 
     assert same_as_scan(tmp_path, physical_offset=last.physical_offset).ranges == ()
-    for access in ACCESSES:
-        plan = same_as_scan(tmp_path, topic="t0", segment_access=access)
-        assert plan.explanation.plan == "queues"
-        assert plan.end is not None
-        assert plan.end.end_offset == log.entries[-1]
+    plan = same_as_scan(tmp_path, topic="t0")
+    assert plan.explanation.plan == "queues"
+    assert plan.end is not None
+    assert plan.end.end_offset == log.entries[-1]
 
 
 def _lie(root: Path, drawn: random.Random) -> None:
@@ -137,7 +135,7 @@ def test_lying_queues_and_heads_give_sound_rows(
         _lie(root, drawn)
 
     for options in drawn.sample(OPTIONS, 3):
-        keeps_the_promise(root, segment_access=drawn.choice(ACCESSES), **options)
+        keeps_the_promise(root, **options)
 
 
 @pytest.mark.golden
@@ -151,8 +149,7 @@ def test_golden_stores_are_looked_up_as_they_are_scanned(golden: GoldenStore, go
         {"topic": [row["topic"]], "queue_id": row["queue_id"], "starting_offsets": at},
         {"topic": [row["topic"]], "ending_timestamp": row["store_timestamp"]},
     ):
-        for access in ACCESSES:
-            assert same_as_scan(store.root, segment_access=access, **options).explanation.plan == "queues"
+        assert same_as_scan(store.root, **options).explanation.plan == "queues"
     assert "has a unit" in same_as_scan(store.root, physical_offset=row["physical_offset"]).explanation.why
     if row["unique_key"]:
         plan = same_as_scan(store.root, unique_key=row["unique_key"], topic=[row["topic"]])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments that are read into memory have the rows of mapped ones, and what happens to their files is an error."""
+"""Rows do not depend on the windows in which a segment is read, and what happens to its file is an error."""
 
 from __future__ import annotations
 
@@ -8,31 +8,27 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from store_core import read_messages
-from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError
+from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files import read_bytes
-from store_core.files.segment_source import Segment, open_pages, open_segment
+from store_core.files.segment_source import Segment, open_pages
+from store_core.format.columnar import chain
 from tests.builders import LogBuilder
-from tests.store_core.store.read.lookup_stores import OPTIONS, same_as_scan, small_store
-from tests.store_core.store.read.test_narrow_reads import MODES, damaged, outcome
+from tests.store_core.store.read.test_remote_reads import MODES, damaged, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
+    import numpy as np
+    import numpy.typing as npt
 
     from tests.golden_stores import UnpackedStore
 
 SEGMENT = 1 << 16
 STORES = ("4.3.0/tx", "4.9.7/basic", "5.3.3/compressed", "5.3.3/v2topic", "5.5.0/bcq")
-
-
-@pytest.fixture(autouse=True)
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Load little at a time, so that what is looked at before it is loaded is zeros."""
-    monkeypatch.setattr(read_bytes.ReadBytes, "step", 1 << 13)
 
 
 def small_log(root: Path) -> Path:
@@ -46,41 +42,73 @@ def small_log(root: Path) -> Path:
 
 def begun(root: Path) -> pa.RecordBatchReader:
     """Begin to read in small batches."""
-    reader = read_messages(root, columns=["body"], max_records_per_batch=20, segment_access="read")
+    reader = read_messages(root, columns=["body"], max_records_per_batch=20)
     assert reader.read_next_batch().num_rows
     return reader
 
 
-def check_equal(root: Path, **options: Any) -> None:  # noqa: ANN401 -- any option
-    """Check that rows, batches and errors are those of mapped files."""
+def check_equal(root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:  # noqa: ANN401 -- any option
+    """Check that rows and errors are the same in one window and in many, of which few begin at a batch."""
     for more in ({}, {"columns": ["topic", "tags"]}, {"max_records_per_batch": 17}, {"max_partition_bytes": 50_000}):
         given = {**options, **more}
-        assert outcome(root, segment_access="mapped", **given) == outcome(root, segment_access="read", **given)
+        expected = outcome(root, **given)
+        with monkeypatch.context() as patch:
+            patch.setattr(chain, "_LEAST", 1 << 11)
+            patch.setattr(chain, "_LARGEST", 1 << 13)
+            assert whole(expected) == whole(outcome(root, **given))
+
+
+def whole(found: list[pa.RecordBatch | str]) -> tuple[pa.Table | None, list[str]]:
+    """Return all rows, and the error."""
+    batches = [each for each in found if not isinstance(each, str)]
+    return pa.Table.from_batches(batches) if batches else None, [each for each in found if isinstance(each, str)]
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", STORES)
-def test_golden_store_has_the_rows_of_mapped_segments(
-    name: str, mode: str, golden: Callable[[str], UnpackedStore]
+def test_golden_store_has_the_same_rows_in_small_windows(
+    name: str, mode: str, golden: Callable[[str], UnpackedStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = golden(name)
-    check_equal(store.root, release=store.golden.release, mode=mode)
+    check_equal(store.root, monkeypatch, release=store.golden.release, mode=mode)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_damaged_store_has_the_rows_and_errors_of_mapped_segments(
-    seed: int, golden: Callable[[str], UnpackedStore], tmp_path: Path
+def test_damaged_store_has_the_same_rows_and_errors_in_small_windows(
+    seed: int, golden: Callable[[str], UnpackedStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_equal(damaged(golden("5.3.3/tx").root, tmp_path, seed), mode=MODES[seed % 3])
+    check_equal(damaged(golden("5.3.3/tx").root, tmp_path, seed), monkeypatch, mode=MODES[seed % 3])
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_look_up_has_the_rows_of_a_scan(options: dict[str, Any], tmp_path: Path) -> None:
-    small_store(tmp_path)
-    plan = same_as_scan(tmp_path, segment_access="read", **options)
+def test_a_record_larger_than_a_window_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "_LEAST", 1 << 11)
+    monkeypatch.setattr(chain, "_LARGEST", 1 << 12)
+    log = LogBuilder(SEGMENT)
+    bodies = [b"a", b"b" * 20_000, b"c", b"d" * 5000]
+    for body in bodies:
+        log.append(body)
+    log.write(tmp_path)
 
-    assert plan.explanation.plan == "queues"
-    assert all(part.segment.is_copied for part in plan.ranges)
+    assert bodies == read_messages(tmp_path, columns=["body"]).read_all().column(0).to_pylist()
+
+
+def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    largest: list[int] = []
+    chunk = read_bytes.ReadBytes.chunk
+
+    def noted(self: read_bytes.ReadBytes, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        largest.append(end - begin)
+        return chunk(self, begin, end)
+
+    monkeypatch.setattr(chain, "_LEAST", 1 << 11)
+    monkeypatch.setattr(chain, "_LARGEST", 1 << 12)
+    monkeypatch.setattr(read_bytes.ReadBytes, "chunk", noted)
+    path = small_log(tmp_path)
+    with path.open("r+b") as file:
+        file.write((60_000).to_bytes(4, "big"))
+    read_messages(tmp_path, columns=["topic"], mode="DROPMALFORMED").read_all()
+
+    assert max(largest) <= 1 << 12
 
 
 @pytest.mark.parametrize("size", [0, 1000, SEGMENT - 1])
@@ -95,7 +123,7 @@ def test_truncation_is_a_named_error(size: int, tmp_path: Path) -> None:
 
 def test_bytes_behind_the_new_end_of_a_file_are_no_hole(tmp_path: Path) -> None:
     path = small_log(tmp_path)
-    with open_pages(Segment(str(path), 0, SEGMENT).copied()) as opened:
+    with open_pages(Segment(str(path), 0, SEGMENT)) as opened:
         opened.load(0, 1 << 12)
         os.truncate(path, 1 << 13)
         with pytest.raises(SegmentVanishedError, match="truncated"):
@@ -104,7 +132,8 @@ def test_bytes_behind_the_new_end_of_a_file_are_no_hole(tmp_path: Path) -> None:
 
 def test_what_was_loaded_stays_as_it_was(tmp_path: Path) -> None:
     path = small_log(tmp_path)
-    with open_segment(Segment(str(path), 0, SEGMENT).copied()) as opened:
+    with open_pages(Segment(str(path), 0, SEGMENT)) as opened:
+        opened.load(0, SEGMENT)
         expected = path.read_bytes()
         path.write_bytes(b"x" * SEGMENT)
         os.truncate(path, 0)
@@ -119,7 +148,7 @@ def test_failing_disk_is_a_named_error(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "preadv", fails)
     with pytest.raises(StoreAccessError, match=rf"{path.parent}/\d+: expected to read byte \d+, found: Input"):
-        read_messages(tmp_path, segment_access="read").read_all()
+        read_messages(tmp_path).read_all()
 
 
 def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +160,7 @@ def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return whole(descriptor, [buffers[0][:1000]], offset)
 
     monkeypatch.setattr(os, "preadv", short)
-    assert expected == read_messages(tmp_path, segment_access="read").read_all()
+    assert expected == read_messages(tmp_path).read_all()
 
 
 @pytest.mark.parametrize("is_sparse", [True, False], ids=["hole", "zeros"])
@@ -143,7 +172,8 @@ def test_zeros_take_no_memory(is_sparse: bool, tmp_path: Path) -> None:
             file.truncate(size)
         else:
             file.write(bytes(size - 1))
-    with open_segment(Segment(str(path), 0, size).copied()) as opened:
+    with open_pages(Segment(str(path), 0, size)) as opened:
+        opened.load(0, size)
         held = sum(int(line.split()[1]) for line in _mapping_of(opened.raw.ctypes.data) if line.startswith("Rss:"))
         assert held <= 8 << 10
         assert opened.raw[0] == ord("x")
@@ -165,15 +195,10 @@ def _mapping_of(address: int) -> list[str]:
 def test_dropped_bytes_are_read_again(tmp_path: Path) -> None:
     path, size = tmp_path / f"{0:020d}", 9 << 20
     path.write_bytes(bytes(range(1, 256)) * (size // 255) + bytes([7]) * (size % 255))
-    with open_pages(Segment(str(path), 0, size).copied()) as opened:
+    with open_pages(Segment(str(path), 0, size)) as opened:
         opened.load(0, size)
         opened.drop(size)
         assert not opened.raw[: 8 << 20].any()
         opened.load(100, 1 << 20)
         opened.load(0, size)
         assert path.read_bytes() == opened.raw.tobytes()
-
-
-def test_other_values_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="option segmentAccess"):
-        read_messages(tmp_path, segment_access="pread")  # type: ignore[arg-type]  # what is tested
