@@ -25,7 +25,7 @@ from store_core.files.store_path import nothing_at, places_of
 from store_core.format.iso_time import iso_time
 from store_core.format.table_time import table_time
 from store_core.format.utc_day import DAY_MS
-from store_core.snapshot.log_records import first_store_timestamp, has_record
+from store_core.snapshot.log import first_store_timestamp, has_record
 from store_core.store.clean.disk_space import DiskLimits
 from store_core.store.configured_store import config_of, configured_paths
 from store_core.store.read.read_messages import read_messages

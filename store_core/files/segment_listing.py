@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from store_core.errors import SegmentLayoutError
 from store_core.files.packed_name import TO_EXPAND, is_compressed_segment
 from store_core.files.segment_file import offset_of
+from store_core.files.segment_names import twin_note
 from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileStatus, FileSystem
 
-__all__ = ["LoadList", "list_for_loading", "twin_note"]
+__all__ = ["LoadList", "list_for_loading"]
 
 _CHUNK: Final = 1 << 20
 
@@ -113,14 +114,6 @@ def list_for_loading(
                 f"move what does not belong there elsewhere"
             )
     return LoadList(tuple(paths), tuple(notes), None, twins)
-
-
-def twin_note(zeros: object, data: object) -> str:
-    """Return what is said of a file of zeros whose twin in another directory has the data."""
-    return (
-        f"{zeros} is all zeros, and {data} of the same offset has the data, which is read. RocketMQ loads both: "
-        f"move the file of zeros elsewhere"
-    )
 
 
 def _told_apart(one: Path, other: Path, file_system: FileSystem, *, takes_twins: bool) -> tuple[Path, Path]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["LAST_OFFSET", "NAME_RULE", "advice_on_name", "start_offset_of", "why_no_segment"]
+__all__ = ["LAST_OFFSET", "NAME_RULE", "advice_on_name", "start_offset_of", "twin_note", "why_no_segment"]
 
 NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 LAST_OFFSET: Final = 2**63 - 1
@@ -32,3 +32,11 @@ def advice_on_name(name: str) -> str:
     """Return a warning for names that RocketMQ still takes for start offsets (``MappedFile``: ``Long.parseLong``)."""
     is_short = re.fullmatch("[0-9]{1,19}", name) is not None
     return f" RocketMQ would load it: if it is a segment, rename it to {int(name):020d}." if is_short else ""
+
+
+def twin_note(zeros: object, data: object) -> str:
+    """Return what is said of a file of zeros whose twin in another directory has the data."""
+    return (
+        f"{zeros} is all zeros, and {data} of the same offset has the data, which is read. RocketMQ loads both: "
+        f"move the file of zeros elsewhere"
+    )

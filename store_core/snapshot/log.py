@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
+
+import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.access import explained_access
@@ -32,29 +34,34 @@ from store_core.files.local_listing import segments_in, single_file
 from store_core.files.other_file import refuse_other_file
 from store_core.files.packed_name import archive_error, compressed_error
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.segment_listing import twin_note
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_names import twin_note
+from store_core.files.segment_source import load_record, open_pages, open_picks
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.files.store_path import located, nothing_at, places_of
 from store_core.format.columnar.entries import EntryLog
-from store_core.snapshot.log_records import record_in
+from store_core.format.damage.salvage import store_timestamps
+from store_core.format.properties import decode_text
+from store_core.format.record.framing import check_frame, frame_size
+from store_core.format.record.record_head import store_timestamp
+from store_core.format.record.scan import StopReason, check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from store_core.files.remote.storage_settings import StorageSettings
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.files.store_path import StorePaths
-    from store_core.snapshot.log_records import NamedRecord
 
-__all__ = ["Log", "check_plain"]
+__all__ = ["Log", "NamedRecord", "check_plain", "first_store_timestamp", "has_record", "load_first_frame", "load_frame"]
 
 _Compressed: TypeAlias = Literal["left out", "read", "refused"]
 
 _log: Final = logging.getLogger("store_core")
 
 _CHUNK: Final = 1 << 20
+_HEAD: Final = 4 << 10
+"""Bytes that are loaded first: more than a record's head, and most records."""
 
 _WAY_ON: Final = "To read what is there: failOnDataLoss=false, or mode=DROPMALFORMED or PERMISSIVE."
 _MEMBER_UNKNOWN: Final = (
@@ -216,12 +223,15 @@ class Log:
             If its segment was deleted since it was listed.
         """
         segment = self.segment_at(offset)
-        return None if segment is None else record_in(segment, offset)
+        return None if segment is None else _record_in(segment, offset)
 
     def time_at(self, offset: int, size: int | None = None) -> int | None:
         """Return the store time of a record, of some bytes if they are given, ms; else as of `record_at`."""
         found = self.record_at(offset)
         return None if found is None or size not in (None, found.size) else found.store_timestamp
+
+
+# ---- listing
 
 
 def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
@@ -414,3 +424,70 @@ def _shown(segment: Segment) -> str:
 
 def _error(problem: str) -> SegmentLayoutError:
     return SegmentLayoutError(problem).advised(_WAY_ON)
+
+
+# ---- single records
+
+
+def has_record(segment: Segment) -> bool:
+    """Return whether a segment begins with a record; one that is preallocated does not."""
+    with open_pages(segment) as opened:
+        return _begins_with_record(segment, opened)
+
+
+def load_first_frame(segment: Segment, opened: PagedBytes) -> None:
+    """Load the first record, or entry, of a segment, as long as it says that it is."""
+    load_frame(segment, opened, 0)
+
+
+def load_frame(segment: Segment, opened: PagedBytes, position: int) -> None:
+    """Load the record, or entry, at a position of a segment, as long as it says that it is, if it looks like one."""
+    opened.load(position, min(position + _HEAD, segment.size))
+    if segment.size - position < _HEAD:
+        return
+    check = check_frame(opened.raw.data, position, segment.start_offset, segment.framing)
+    if check.reason is not StopReason.BAD_MAGIC:
+        opened.load(position + _HEAD, position + frame_size(opened.raw.data, position, segment.framing))
+
+
+def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:
+    load_first_frame(segment, opened)
+    return check_frame(opened.raw.data, 0, segment.start_offset, segment.framing).reason is None
+
+
+def first_store_timestamp(segment: Segment) -> int | None:
+    """Return the store time of a segment's first record, in ms; None if unknown."""
+    with open_pages(segment) as opened:
+        if not _begins_with_record(segment, opened):
+            return None
+        time = int(store_timestamps(opened.raw, np.array([segment.framing.lead]))[0])
+    return time if time > 0 else None
+
+
+class NamedRecord(NamedTuple):
+    """A sound record: its size, store time in ms, topic, and properties as they are stored."""
+
+    size: int
+    store_timestamp: int
+    topic: str
+    properties: bytes
+
+
+def _record_in(segment: Segment, offset: int) -> NamedRecord | None:
+    """Return the record of a segment at a physical offset; None if there is no sound one.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If the segment was deleted since it was listed.
+    """
+    position = offset - segment.start_offset
+    with open_picks(segment) as opened:
+        load_record(opened, position)
+        data = opened.raw.data
+        check = check_record(data, position, segment.start_offset)
+        if check.spans is None:
+            return None
+        topic = bytes(data[check.spans.topic_start : check.spans.topic_stop])
+        properties = bytes(data[check.spans.properties_start : check.spans.properties_stop])
+        return NamedRecord(check.size, store_timestamp(data, position), decode_text(topic), properties)

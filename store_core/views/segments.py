@@ -15,9 +15,8 @@ from store_core.format.columnar.lockstep import scan
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
-from store_core.snapshot.log import Log
+from store_core.snapshot.log import Log, load_first_frame
 from store_core.snapshot.log_end import segment_end
-from store_core.snapshot.log_records import load_first_frame
 from store_core.views.view_part import name_text, row_batches, timestamps
 
 if TYPE_CHECKING:

@@ -26,9 +26,8 @@ from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import located
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
-from store_core.snapshot.log import Log
+from store_core.snapshot.log import Log, first_store_timestamp, has_record
 from store_core.snapshot.log_end import FoundEnd
-from store_core.snapshot.log_records import first_store_timestamp, has_record
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note
 from store_core.store.read.lookup.costs import DEFAULT_COSTS

@@ -15,8 +15,8 @@ from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.record.scan import StopReason
+from store_core.snapshot.log import has_record
 from store_core.snapshot.log_end import segment_end
-from store_core.snapshot.log_records import has_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,7 @@ from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.damage.log_end import find_log_end
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import StopReason, check_record
-from store_core.snapshot.log import Log
-from store_core.snapshot.log_records import first_store_timestamp
+from store_core.snapshot.log import Log, first_store_timestamp
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.record_proof import RecordProof, load_record
 from store_core.store.read.follow.sound_walk import FIRST_STEP, sound_parts

@@ -15,7 +15,7 @@ from store_core.files.store_lock import is_lock_held
 from store_core.format.columnar.chain import Place
 from store_core.format.record.framing import Framing, check_frame
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.snapshot.log_records import first_store_timestamp, load_frame
+from store_core.snapshot.log import first_store_timestamp, load_frame
 from store_core.store.read.picks import NO_QUEUE, Picks
 from store_core.store.read.ranges import first_wrong
 from store_core.store.state.store_checkpoint import StoreCheckpoint

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import head_reader
 from store_core.queue.queue_path import refusal_of
-from store_core.snapshot.log_records import load_frame
+from store_core.snapshot.log import load_frame
 from store_core.snapshot.queues import QueueDoubtError, Queues
 from store_core.store.read.lookup.index import last_entry_record
 from store_core.store.read.lookup.looked_up import LookedUp, Proven, one_pick

@@ -189,7 +189,7 @@ def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monke
         first.unlink(missing_ok=True)
         return open_pages(segment)
 
-    monkeypatch.setattr("store_core.snapshot.log_records.open_pages", delete_and_open)
+    monkeypatch.setattr("store_core.snapshot.log.open_pages", delete_and_open)
 
     assert spans(root, starting_timestamp=0) == [(2048, 3072), (3072, 4096), (4096, log.end)]
 
