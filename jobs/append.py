@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appends rows, or messages of another store, to a RocketMQ store: all of them, or none.
-
-Usage: spark-submit [OPTIONS OF SPARK] append.py STORE (--parquet|--json|--csv|--from-store) PATH [--help]
-"""
+"""`commitlog append` on Spark: spark-submit [OPTIONS OF SPARK] append.py STORE ... [--help]."""
 
 import sys
 
-from pyspark_commitlog.append_cli import append
+from pyspark_commitlog.command import main
 
 if __name__ == "__main__":
-    sys.exit(append())
+    sys.exit(main(["append", *sys.argv[1:]]))

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds the key index of a RocketMQ store from its commit log.
-
-Usage: spark-submit [OPTIONS OF SPARK] rebuild_index.py STORE [--replace] [--verify] [--help]
-"""
+"""`commitlog rebuild index` on Spark: spark-submit [OPTIONS OF SPARK] rebuild_index.py STORE ... [--help]."""
 
 import sys
 
-from pyspark_commitlog.rebuild.cli import rebuild_index
+from pyspark_commitlog.command import main
 
 if __name__ == "__main__":
-    sys.exit(rebuild_index())
+    sys.exit(main(["rebuild", "index", *sys.argv[1:]]))

@@ -27,6 +27,7 @@ METADATA: Final = frozenset({"METADATA", "RECORD", "WHEEL", "entry_points.txt", 
 # Installed names of the jobs, by their names in the tree.
 JOBS: Final = {
     "append.py": "pyspark-commitlog-append.py",
+    "commitlog.py": "pyspark-commitlog.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
     "bill.py": "pyspark-commitlog-bill.py",

@@ -81,9 +81,9 @@ needs only PySpark.
 |---|---|
 | `spark.read`, its options, schemas, SQL | as in a classic session |
 | `df.write`, `spark.readStream`, `df.writeStream` | as in a classic session |
-| `commitlog-append` | as in a classic session, on the machine of the server |
+| `commitlog append --spark` | as in a classic session, on the machine of the server |
 | `spark_progress` | shows what the server reports, every two seconds (`spark.connect.progress.reportInterval`) |
-| rebuilding queues and index | refused immediately, because it needs RDDs, which Spark Connect does not have |
+| `commitlog rebuild --spark`, answers on Spark | refused at once: they need RDDs, which Spark Connect does not have |
 
 Paths are paths on the server. Use absolute ones: a session has its own working directory there.
 """

@@ -8,7 +8,7 @@ error, and so is a limit that was lower in an earlier commit. With --lower the f
 are lower; afterwards `make docs`.
 
 Journeys run in an interpreter each, on the sample store: which modules a user's call enters (a function of theirs is
-called, in any thread) and which it imports. `df.write` is run by the writer's own classes, as `commitlog-append` does
+called, in any thread) and which it imports. `df.write` is run by the writer's own classes, as `commitlog append` does
 it in one process, so none of them starts a JVM.
 """
 
@@ -69,8 +69,7 @@ def write(store: Path) -> None:
     """Stage and commit rows as `df.write` does whose DataFrame has one partition."""
     import pyarrow as pa
 
-    from pyspark_commitlog.jobs.local_append import append_here
-    from pyspark_commitlog.jobs.local_rows import LocalRows
+    from pyspark_commitlog.append import LocalRows, append_here
     from pyspark_commitlog.write.options import WriteOptions
 
     batch = pa.RecordBatch.from_pydict({"topic": ["orders"] * 3, "body": [b"a", b"b", b"c"], "keys": ["1", "2", "3"]})

@@ -19,23 +19,12 @@ import pyspark_commitlog
 import store_core
 from pyspark_commitlog.sample import orders_store
 
-COMMANDS: Final = ("commitlog-append", "commitlog-rebuild-consume-queue", "commitlog-rebuild-index")
 PROGRAMS: Final = Path(sys.executable).parent
 FAILED: Final = 3
 
 
 class CoreError(Exception):
     """The installed package does not work as it should without PySpark."""
-
-
-def commands(store: Path) -> dict[str, tuple[list[str | Path], list[str | Path]]]:
-    """Return how each command is called, with arguments for which it needs Spark."""
-    scripts: dict[str, tuple[list[str | Path], list[str | Path]]] = {
-        name: ([PROGRAMS / name], [store, "--engine", "spark"]) for name in COMMANDS
-    }
-    scripts["commitlog-append"][1].extend(["--from-store", store])
-    scripts["demo"] = ([sys.executable, "-m", "pyspark_commitlog.demo"], [])
-    return scripts
 
 
 def said(command: list[str | Path], code: int) -> str:
@@ -46,15 +35,16 @@ def said(command: list[str | Path], code: int) -> str:
     return done.stdout + done.stderr
 
 
-def check_command(name: str, command: list[str | Path], arguments: list[str | Path], release: str) -> None:
-    """Check that a command prints its help, its version, and what to install."""
+def check_demo(release: str) -> None:
+    """Check that the demo prints its help, its version, and what to install."""
+    command: list[str | Path] = [sys.executable, "-m", "pyspark_commitlog.demo"]
     if "usage:" not in said([*command, "--help"], 0):
-        raise CoreError(f"{name} --help shows no usage")
+        raise CoreError("the demo's --help shows no usage")
     if not said([*command, "--version"], 0).strip().endswith(f" {release}"):
-        raise CoreError(f"{name} --version does not say {release}")
-    text = said([*command, *arguments], FAILED)
+        raise CoreError(f"the demo's --version does not say {release}")
+    text = said(command, FAILED)
     if "pip install 'pyspark>=" not in text or "Traceback" in text:
-        raise CoreError(f"{name} does not say what to install: {text}")
+        raise CoreError(f"the demo does not say what to install: {text}")
 
 
 def check_library() -> None:
@@ -76,8 +66,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="commitlog-core-") as directory:
         store = orders_store(directory)
         check_library()
-        for name, (command, arguments) in commands(store).items():
-            check_command(name, command, arguments, release)
+        check_demo(release)
         print(store_core.read_messages(store).read_all().num_rows)
     return 0
 

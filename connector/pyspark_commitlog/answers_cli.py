@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.answer_job import STORE, add_storage, answer_parser, run_answer, store_parser
-from pyspark_commitlog.jobs.job_output import write_json
 from store_core.answers.limits import MOST_MESSAGES, ONLY_DRY, RELEASE_CHOICES
+from store_core.command.output.report_file import write_json
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from store_core.store.diff.diff_options import DiffBy, DiffOptions
 from store_core.store.salvage.salvage_format import SalvageFormat

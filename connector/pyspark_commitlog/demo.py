@@ -18,6 +18,7 @@ from pyspark_commitlog.jobs.command import add_version, run_command
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
+from pyspark_commitlog.stored_messages import check_asked_for
 from store_core.command.exit_code import ExitCode, exit_code_help
 from store_core.errors import InvalidOptionError
 from store_core.store.read.read_plan import plan_ranges
@@ -67,22 +68,13 @@ def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
         _say(f"Looking into {given or _SHIPPED}")
         store = given or str(orders_store(scratch))
         head, notes = _plan(store, options)
+        check_asked_for(store, options)
         with quiet_start(notes):
             spark = _start_spark()
         stack.callback(spark.stop)
-        _check(spark, store, options)
         _show(spark, store, options, head)
         _say(_NEXT_STEPS.format(store=given or "/path/to/store"))
     return ExitCode.DONE
-
-
-def _check(spark: SparkSession, store: str, options: dict[str, str]) -> None:
-    from pyspark_commitlog.jobs.asked_for import (  # noqa: PLC0415 -- PySpark need not be installed
-        SparkMessages,
-        check_asked_for,
-    )
-
-    check_asked_for(SparkMessages(spark, store), store, options)
 
 
 def _parser() -> argparse.ArgumentParser:

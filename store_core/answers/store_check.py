@@ -87,7 +87,7 @@ _NO_INDEX: Final = "the index is not checked: by its configuration (messageIndex
 _NO_INDEX_FILE: Final = (
     "the index is not checked: the store has no index file, as with messageIndexEnable=false, so a search by key finds "
     "nothing. If its broker keeps an index, give the broker's configuration to have each key reported; "
-    "commitlog-rebuild-index makes an index from the log"
+    "commitlog rebuild index makes an index from the log"
 )
 
 

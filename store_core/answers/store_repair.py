@@ -211,7 +211,7 @@ def _refuse_light_in_rocksdb(store: Path, deeds: Deeds) -> None:
             f"{store} has its light queues in the RocksDB {database} (combineCQUseRocksdbForLmq), which is read and "
             f"never written: expected wrong queues among the files of {store / CONSUME_QUEUE}, found {wrong.topic}. "
             f"Nothing was changed. For a broker that goes back to files for all queues, make them from the log: "
-            f"commitlog-rebuild-consume-queue {store} --to files --replace, or with --output DIRECTORY anywhere else"
+            f"commitlog rebuild queues {store} --to files --replace, or with --output DIRECTORY anywhere else"
         )
 
 
@@ -230,7 +230,7 @@ def _refuse_damage(checked: CheckedStore) -> None:
             raise RepairRefusedError(
                 f"the log is damaged ({where}: {finding.found}), and queues and index follow from it. commitlog "
                 f"recover {checked.plan.store} --dry-run says what a restart would cut off, commitlog salvage takes "
-                f"what is sound into a new store, and commitlog-rebuild-consume-queue --accept-damage rebuilds across "
+                f"what is sound into a new store, and commitlog rebuild queues --accept-damage rebuilds across "
                 f"the damage"
             )
 
@@ -243,7 +243,7 @@ def _refuse_other_devices(store: Path) -> None:
         if path.exists() and path.stat().st_dev != device:
             raise RepairRefusedError(
                 f"{path} is on another file system than {store}, so new files can't be renamed into place: rebuild "
-                f"with commitlog-rebuild-consume-queue --output"
+                f"with commitlog rebuild queues --output"
             )
 
 

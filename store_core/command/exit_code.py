@@ -20,6 +20,11 @@ _WRONG_USAGE: Final = (
     "asked about, no such message"
 )
 
+_REFUSED: Final = (
+    "refused: the store is open elsewhere, is of an unsupported kind, has more of something than is safe, or data "
+    "would be lost"
+)
+
 
 class ExitCode(IntEnum):
     """The exit codes of commands.
@@ -43,7 +48,7 @@ class ExitCode(IntEnum):
     FINDINGS = 1, "findings: something differs, or rows were left out; the report names them"
     USAGE = 2, _WRONG_USAGE
     FAILED = 3, "failed: something can't be read or written, there is no suitable Java, or Spark failed"
-    REFUSED = 4, "refused: the store is open elsewhere, is of an unsupported kind, or data would be lost"
+    REFUSED = 4, _REFUSED
     DAMAGED = 5, "done, but the log is damaged"
 
     @classmethod
@@ -84,8 +89,7 @@ _INTRODUCTION: Final = (
     "<!-- Generated from the table of exit codes by `make docs`; do not edit. -->",
     "# Exit codes",
     "",
-    "`commitlog`, `commitlog-append`, `commitlog-rebuild-consume-queue`, `commitlog-rebuild-index`,",
-    "`python -m pyspark_commitlog.demo` and the jobs for `spark-submit`, in `jobs/` or installed as",
+    "`commitlog`, `python -m pyspark_commitlog.demo` and the jobs for `spark-submit`, in `jobs/` or installed as",
     "`pyspark-commitlog-check.py` and so on, end with the same codes:",
     "",
     "| code | meaning |",

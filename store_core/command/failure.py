@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import re
 import traceback
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from store_core.command.exit_code import ExitCode
@@ -16,6 +17,7 @@ from store_core.errors import (
     StoreError,
     StoreLockedError,
     StoreNotFoundError,
+    UnsafeSizeError,
     UnsupportedStoreError,
 )
 
@@ -27,7 +29,6 @@ __all__ = [
     "FREE_SPACE",
     "INTERRUPTED",
     "NO_READER",
-    "EndedError",
     "bug_words",
     "failure_of",
     "system_words",
@@ -46,8 +47,12 @@ ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
     UnsupportedStoreError: ExitCode.REFUSED,
     StoreLockedError: ExitCode.REFUSED,
     RepairRefusedError: ExitCode.REFUSED,
+    UnsafeSizeError: ExitCode.REFUSED,
 }
 """Exit codes by error; all other errors mean that the command could not read the store."""
+
+_SPARK: Final = ("pyspark", "py4j")
+_OF_SPARK: Final = ("PySparkException", "Py4JError")
 
 _NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
 FREE_SPACE: Final = "Free some space, and run this again"
@@ -65,30 +70,16 @@ _WAYS_ON: Final = {
 }
 
 
-class EndedError(Exception):
-    """An error whose exit code and message are known, such as one that Spark raised.
-
-    Attributes
-    ----------
-    code : ExitCode
-    text : str
-    """
-
-    def __init__(self, code: ExitCode, text: str) -> None:
-        super().__init__(code, text)
-        self.code = code
-        self.text = text
-
-
 def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, str]:
-    """Choose the exit code and the message for an error of a command that does not use Spark.
+    """Choose the exit code and the message for an error of a command.
 
     Any error that is neither raised on purpose nor by the system is a bug: it is `ExitCode.FAILED` with its traceback,
     because Python's own exit code, 1, stands for findings. But among `words`, the arguments, may be one with bytes that
     are no UTF-8, which only a path or a topic may have: that is wrong usage.
     """
-    if isinstance(error, EndedError):
-        return error.code, error.text
+    if _is_of_spark(error):
+        end: tuple[ExitCode, str] = import_module("pyspark_commitlog.spark_errors").end_of(error)
+        return end
     is_deliberate = isinstance(error, StoreError | OSError)
     if not is_deliberate or isinstance(error.__cause__, UnicodeEncodeError):
         odd = [word for word in words if word != word.encode("utf-8", "ignore").decode()]
@@ -98,6 +89,11 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
         return ExitCode.FAILED, bug_words(error)
     code = next((code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), ExitCode.FAILED)
     return code, system_words(str(error))
+
+
+def _is_of_spark(error: Exception) -> bool:
+    """Return whether an error comes from PySpark or Py4J, which need not be installed."""
+    return any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__)
 
 
 def bug_words(error: Exception) -> str:

@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = ["main"]
+__all__ = ["WithoutPandas", "main"]
 
 _LIBRARY: Final = "click"
 _MINIMUM: Final = "8.2"
 
 
-class _WithoutPandas(MetaPathFinder):
+class WithoutPandas(MetaPathFinder):
     """Finds no pandas: PyArrow imports it with the first array, if it can, and that takes longer than all the rest."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Refuse pandas, and leave all else to others."""
         del path, target  # the name alone decides
         if fullname == "pandas":
             raise ModuleNotFoundError("commitlog does not use pandas", name=fullname)
@@ -37,7 +38,7 @@ class _WithoutPandas(MetaPathFinder):
 
 def main() -> int:
     """Run the program, and return its exit code."""
-    sys.meta_path.insert(0, _WithoutPandas())
+    sys.meta_path.insert(0, WithoutPandas())
     if find_spec(_LIBRARY) is None:
         where = f"the package {_LIBRARY} is not installed for {sys.executable}"
         sys.stderr.write(f"commitlog: {where}: pip install '{_LIBRARY}>={_MINIMUM}'\n")

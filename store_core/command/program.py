@@ -46,6 +46,7 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "delays", "life", "tell when delayed messages are due, and which are late"),
     _Entry(_MESSAGES, "deadletters", "life", "tell what consumers gave up, and why"),
     _Entry(_MESSAGES, "replay", "life", "append messages again, such as dead letters, once"),
+    _Entry(_MESSAGES, "append", "appending", "append rows, or messages of another store, all or none"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
     _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
     _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),
@@ -57,6 +58,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "diff", "differences", "compare the logs of two stores"),
     _Entry(_STORE, "export", "exporting", "write messages as Parquet, each once, and prove it"),
     _Entry(_STORE, "producers", "store_producers:Producers", "say what a broker can't tell of producers"),
+    _Entry(_STORE, "rebuild", "rebuilding", "make queues, index, or both from the log"),
     _Entry(_STORE, "redact", "redacting", "copy the store without what must not be in it"),
     _Entry(_STORE, "repair", "repairing", "make wrong queues and index files again from the log"),
     _Entry(_STORE, "salvage", "salvaging", "take what is sound out of a damaged log"),
@@ -156,6 +158,6 @@ class _Program(click.Group):
 def program() -> None:
     """Look into the store of an Apache RocketMQ broker: a copy, a snapshot, or the disk of one that is running.
 
-    Nothing is written to a store, and no lock is taken, except by `repair --apply` and `replay`. These two,
-    `repair --plan` and `redact` need a store that no broker holds. Each command has a --help with examples.
+    Nothing is written to a store, and no lock is taken, except by `append`, `replay`, `rebuild` and `repair --apply`.
+    These, `repair --plan` and `redact` need a store that no broker holds. Each command has a --help with examples.
     """

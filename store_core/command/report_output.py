@@ -17,6 +17,7 @@ from store_core.answers.text.terminal_line import clear_line
 from store_core.command.choices import NearChoice
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
+from store_core.command.spark import is_on_spark, spark_engine, with_spark
 from store_core.command.surroundings import Surroundings, shown_zone
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
 
@@ -107,9 +108,10 @@ def with_report(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
 
 def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option that says how many processes work; it gets the argument `processes`."""
+    """Give a command the options that say who works, processes or Spark; it gets the argument `processes`."""
     help_text = "How many processes read the store.  [default: 1]"
-    return click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help=help_text)(command)
+    processes = click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help=help_text)
+    return processes(with_spark(command))
 
 
 @contextmanager
@@ -120,8 +122,8 @@ def shown_engine(processes: int) -> Iterator[Engine]:
 
     context = click.get_current_context()
     around, name = Surroundings.of(context), context.info_name or ""
-    if around.engine is not None:
-        with around.engine(name) as engine:
+    if is_on_spark():
+        with spark_engine(f"commitlog-{name}") as engine:
             yield engine
         return
     progress = PartsProgress(name, around.progress, around.clock)

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from datetime import tzinfo
     from typing import Self, TextIO
 
     import click
 
     from store_core.files.clock import Clock
-    from store_core.store.parts import Engine
 
 __all__ = ["Surroundings", "shown_zone"]
 
@@ -38,15 +35,15 @@ class Surroundings:
         Where to show how far a command is: standard error, if it is a terminal.
     clock : Clock
         What waits between two looks at a store that is followed.
-    engine : callable or None
-        Provides, by the name of a command, what runs the parts of its answer; None for processes of this machine.
+    is_on_spark : bool
+        Whether commands run on Spark without ``--spark``, as below ``spark-submit``.
     """
 
     width: int | None = None
     columns: int | None = None
     progress: TextIO | None = None
     clock: Clock = field(default_factory=SystemClock)
-    engine: Callable[[str], AbstractContextManager[Engine]] | None = None
+    is_on_spark: bool = False
 
     @classmethod
     def of(cls, context: click.Context) -> Self:

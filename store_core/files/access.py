@@ -5,17 +5,28 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import StoreAccessError, StoreError
+from store_core.errors import InvalidOptionError, StoreAccessError, StoreError
+from store_core.files.packed_name import archive_codec, archive_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["access_error", "explained_access", "in_words", "is_access_error", "kind_of_file", "naming"]
+__all__ = [
+    "WAY_ON",
+    "access_error",
+    "check_writable",
+    "explained_access",
+    "in_words",
+    "is_access_error",
+    "kind_of_file",
+    "naming",
+]
 
 _KINDS: Final = (
     (stat.S_ISREG, "a file"),
@@ -34,6 +45,43 @@ _EXPECTED: Final = {
     errno.ELOOP: "a path without a loop of links",
     errno.ENXIO: "a file",
 }
+
+_OF_SESSION: Final = re.compile(r"/spark-[0-9a-f-]{36}/userFiles-[0-9a-f-]{36}/")
+"""In the path of the directory in which Python processes of a session of Spark Connect work, and which goes with it."""
+
+WAY_ON: Final = "Run this as a user with permission, change the permissions, or give another path"
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a directory that can't be written or created, or that Spark Connect deletes with its session.
+
+    Parameters
+    ----------
+    path : Path
+        Absolute; it need not exist.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it, or the parent in which it would be created, is not a directory, or it is in a directory of a session.
+    UnsupportedStoreError
+        If it is an archive, or in one.
+    StoreError
+        If there is no permission, or the file system is read-only.
+    """
+    if _OF_SESSION.search(str(path)):
+        raise InvalidOptionError(
+            f"{path} is in a directory of this session of Spark Connect, and goes with it: expected an absolute path, "
+            f"since a relative one begins there"
+        )
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    made = "" if there == path else f"{path} can't be created: "
+    if archive_codec(there.name) is not None and there.is_file():
+        raise archive_error(there)
+    if not there.is_dir():
+        raise InvalidOptionError(f"{made}{there} is not a directory. Give another path")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise StoreError(f"{made}{there} can't be written to: permission denied, or a read-only disk. {WAY_ON}")
 
 
 def kind_of_file(mode: int) -> str:

@@ -346,5 +346,5 @@ def _damaged(directory: Path, expected_and_found: str) -> CorruptDatabaseError:
     return CorruptDatabaseError(
         f"the RocksDB {directory} is damaged, or not all of it was copied: expected {expected_and_found}. Nothing was "
         f"changed. Copy all of its files again while no broker writes it; or do without it: the log alone can be read, "
-        f"and queues can be made from it (commitlog-rebuild-consume-queue STORE --output DIRECTORY)"
+        f"and queues can be made from it (commitlog rebuild queues STORE --output DIRECTORY)"
     )

@@ -178,7 +178,7 @@ def _rocksdb_error(root: Path, database: Path) -> UnsupportedStoreError:
         f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is read and "
         f"never written: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
         f"{database}. Nothing was changed. The store can be read, also opened read-only; "
-        f"for a broker that goes back to files, make them from the log: commitlog-rebuild-consume-queue {root} --to "
+        f"for a broker that goes back to files, make them from the log: commitlog rebuild queues {root} --to "
         f"files --replace, or with --output DIRECTORY anywhere else"
     )
 

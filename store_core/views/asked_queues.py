@@ -52,7 +52,7 @@ def missing_queues(root: Path) -> StoreNotFoundError:
     """Return the error that a store has no queues at all."""
     places = " nor ".join(str(root / name) for name in DIRECTORIES.values())
     can_make = any(any(log.glob("*")) for log in log_directories(root)) and not any(dledger_logs(root, OsFileSystem()))
-    make = f", or make queues from the log: commitlog-rebuild-consume-queue {root} --output DIRECTORY" * can_make
+    make = f", or make queues from the log: commitlog rebuild queues {root} --output DIRECTORY" * can_make
     return StoreNotFoundError(
         f"no consume queues: expected directories TOPIC/NUMBER, found neither {places}. Give the root of a whole "
         f"store{make}. With failOnDataLoss=false there are no rows"

@@ -159,7 +159,7 @@ def _hashes(read: ReadOptions) -> npt.NDArray[np.int32] | None:
 def _no_index(directory: Path) -> StoreNotFoundError:
     return StoreNotFoundError(
         f"no key index: expected a directory {directory}. Give the root of a whole store, or make an index from the "
-        f"log: commitlog-rebuild-index {directory.parent} --output DIRECTORY. With failOnDataLoss=false "
+        f"log: commitlog rebuild index {directory.parent} --output DIRECTORY. With failOnDataLoss=false "
         f"there are no rows"
     )
 
@@ -172,6 +172,6 @@ def _not_an_index(file: KeyFile) -> CorruptRecordError:
         "slots that lead to the entries that the header counts",
         f"{file.size} bytes, and a header that counts {file.header.index_count - 1} entries",
         b"",
-        "Move the file elsewhere, or make an index from the log with commitlog-rebuild-index; "
+        "Move the file elsewhere, or make an index from the log with commitlog rebuild index; "
         "failOnDataLoss=false leaves it out",
     )

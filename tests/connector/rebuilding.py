@@ -8,8 +8,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql import SparkSession
-
 from store_core.store.rebuild.passes import rebuild_by
 
 if TYPE_CHECKING:
@@ -17,14 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    import pytest
-
     from store_core.store.parts import GroupedJob, Job
     from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.rebuild.rules import RebuildRules
 
-__all__ = ["LocalRunner", "differing", "rebuild_here", "run_without_spark"]
+__all__ = ["LocalRunner", "differing", "rebuild_here"]
 
 Part = TypeVar("Part")
 Partial = TypeVar("Partial")
@@ -90,22 +86,3 @@ def differing(report: RebuildReport) -> dict[tuple[str, int], dict[str, int]]:
         for each in report.judged
         if each.counts
     }
-
-
-def run_without_spark(patch: pytest.MonkeyPatch) -> None:
-    """Have commands run their tasks in this process."""
-
-    class Context:
-        defaultParallelism = 2  # noqa: N815 -- Spark's name
-
-        def statusTracker(self) -> None:  # noqa: N802 -- Spark's name
-            pass
-
-    class Session:
-        sparkContext = Context()  # noqa: N815 -- Spark's name
-
-        def stop(self) -> None:
-            pass
-
-    patch.setattr("pyspark_commitlog.rebuild.engines.SparkEngine", lambda *_: LocalRunner())
-    patch.setattr(SparkSession, "getActiveSession", Session)

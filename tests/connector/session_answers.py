@@ -115,19 +115,20 @@ class Questions:
         return [self.spark.read.format("commitlog").load(root).count(), refusal]
 
     def rebuilt(self) -> list[Any]:
-        from pyspark_commitlog.rebuild.cli import rebuild_consume_queue  # noqa: PLC0415 -- as a user's session would
+        from pyspark_commitlog.command import main  # noqa: PLC0415 -- as a user's session would
 
-        arguments = [self.store, "--output", str(self.directory / "rebuilt"), "--with-index", "--hash-slot-num", "100"]
-        code, _, errors = self._command(lambda: rebuild_consume_queue([*arguments, "--index-num", "400"]))
+        arguments = [self.store, "--output", str(self.directory / "rebuilt"), "--hash-slot-num", "100"]
+        code, _, errors = self._command(lambda: main(["rebuild", "both", *arguments, "--index-num", "400"]))
         queues = (self.directory / "rebuilt" / "consumequeue").glob("*/*")
         return [code, errors, sorted(f"{queue.parent.name}/{queue.name}" for queue in queues)]
 
     def command_appended(self) -> list[Any]:
-        from pyspark_commitlog.append_cli import append  # noqa: PLC0415
+        from pyspark_commitlog.command import main  # noqa: PLC0415
 
         options = [f"--write-option={name}={value}" for name, value in SMALL.items()]
         target = str(self.directory / "commanded")
-        return self._command(lambda: append([target, "--from-store", self.store, "--to-topic", "copied", *options]))
+        arguments = [target, "--from-store", self.store, "--to-topic", "copied", *options]
+        return self._command(lambda: main(["append", *arguments]))
 
     def progress(self) -> list[Any]:
         """Hold back the last of four tasks until the others are shown as done."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``commitlog-append``: its sources, its report, its exit codes."""
+"""`commitlog append --spark`: its sources, its report, its exit codes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from pyspark_commitlog.append_cli import append
-from pyspark_commitlog.jobs.append_source import zone_of
-from pyspark_commitlog.jobs.command import error_end
+from pyspark_commitlog.append import zone_of
+from pyspark_commitlog.spark_errors import end_of
 from store_core import DefaultMessageStore
 from store_core.format.iso_time import iso_time
 from tests.builders import LogBuilder
+from tests.connector.called import append
 from tests.connector.written import SMALL, Writer, rows_of
 from tests.store_core.files.store_kinds import add_dledger, every_file, ordinary_store
 
@@ -41,7 +41,7 @@ class Job:
     def run(self, *arguments: str) -> int:
         """Run the job, and return the exit code."""
         self._capsys.readouterr()
-        code = append([str(self.store), *OPTIONS, f"--report={self.directory / 'report'}", *arguments])
+        code = append([str(self.store), "--spark", *OPTIONS, f"--report={self.directory / 'report'}", *arguments])
         self.words, self.errors = self._capsys.readouterr()
         return code
 
@@ -281,7 +281,7 @@ def test_an_error_that_spark_hides_behind_its_own_is_told() -> None:
     hidden = PySparkException("Writing job aborted")
     hidden._cause = Exception("...: store_core.errors.StoreLockedError: somebody has it")  # type: ignore[attr-defined]
 
-    assert error_end(hidden) == (4, "somebody has it")
+    assert end_of(hidden) == (4, "somebody has it")
 
 
 def test_a_store_of_another_kind_is_refused_and_stays_as_it_is(job: Job) -> None:

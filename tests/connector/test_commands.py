@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog import demo
-from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.java import JavaNotFoundError, require_java
-from pyspark_commitlog.jobs.command import error_end, run_command
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
+from pyspark_commitlog.jobs.command import run_command
+from pyspark_commitlog.spark_errors import end_of
 from store_core.command.exit_code import ExitCode, markdown_document
 from store_core.errors import (
     CorruptRecordError,
@@ -29,41 +28,14 @@ from store_core.errors import (
     UnsafeSizeError,
     UnsupportedStoreError,
 )
-from store_core.store.rebuild.options import OUTPUT
 from tests.builders import LogBuilder
+from tests.connector.called import append, rebuild_consume_queue, rebuild_index
 from tests.fresh_python import run_python
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
-COMMANDS: Final = (append, rebuild_consume_queue, rebuild_index, demo.main)
-
-
-def test_help_imports_nothing_that_work_needs(tmp_path: Path) -> None:
-    told = run_python(
-        "import sys\n"
-        "from pyspark_commitlog.append_cli import append\n"
-        "from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index\n"
-        "for command in (append, rebuild_consume_queue, rebuild_index):\n"
-        "    for arguments in (['--help'], ['--nonsense']):\n"
-        "        try:\n"
-        "            command(arguments)\n"
-        "        except SystemExit:\n"
-        "            pass\n"
-        "print(sorted({'numpy', 'pyarrow', 'pyspark'} & sys.modules.keys()))\n",
-        tmp_path,
-    )
-
-    assert "[]" == told.splitlines()[-1]
-    assert f"(default STORE/{OUTPUT})" in told
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_lists_all_exit_codes_in_its_help(
-    command: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_demo_lists_all_exit_codes_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command(["--help"])
+        demo.main(["--help"])
     told = " ".join(capsys.readouterr().out.split())
 
     assert [True] * 6 == [f"{code.value} {code.meaning}" in told for code in ExitCode]
@@ -100,7 +72,7 @@ def test_the_document_lists_all_exit_codes() -> None:
         (UnsupportedStoreError("x"), 4),
         (StoreLockedError("x"), 4),
         (CorruptRecordError("x", "file", 0, "a", "b"), 3),
-        (UnsafeSizeError("x", "file", 0, "a", "b"), 3),
+        (UnsafeSizeError("x", "file", 0, "a", "b"), 4),
         (SegmentLayoutError("x"), 3),
         (SegmentVanishedError("x"), 3),
         (JavaNotFoundError("x"), 3),
@@ -116,11 +88,7 @@ def test_an_error_has_one_exit_code_in_all_commands_and_through_spark(error: Exc
 
     assert code == run_command("name", failing)
     if type(error).__module__ == StoreError.__module__:
-        assert (code, str(error)) == error_end(quoting)
-
-
-def test_a_command_may_refuse_where_others_fail() -> None:
-    assert 4 == error_end(UnsafeSizeError("x", "file", 0, "a", "b"), UnsafeSizeError)[0]
+        assert (code, str(error)) == end_of(quoting)
 
 
 TASK: Final = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure:
@@ -156,7 +124,7 @@ Driver stacktrace:
     ],
 )
 def test_an_error_in_a_task_is_told_without_sparks_stack(last: str, code: int, words: str) -> None:
-    assert (code, words) == error_end(PySparkException(TASK.format(last=last)))
+    assert (code, words) == end_of(PySparkException(TASK.format(last=last)))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +140,7 @@ def test_an_error_in_a_task_is_told_without_sparks_stack(last: str, code: int, w
     ],
 )
 def test_an_error_of_the_system_begins_with_the_path(error: OSError, words: str) -> None:
-    assert error_end(error)[1].startswith(words)
+    assert end_of(error)[1].startswith(words)
 
 
 def test_a_bug_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,9 +176,9 @@ def test_without_java_every_command_that_needs_spark_says_so_and_does_nothing(
         "/no/such/jdk/bin/java does not exist. Spark needs Java 17 or later; install a JDK, or set JAVA_HOME to one\n"
     )
     runs = [
-        functools.partial(append, [str(tmp_path / "new"), "--json", str(rows), "--engine", "spark"]),
-        functools.partial(rebuild_consume_queue, [str(store), "--replace", "--engine", "spark"]),
-        functools.partial(rebuild_index, [str(store), "--verify", "--engine", "spark"]),
+        functools.partial(append, [str(tmp_path / "new"), "--json", str(rows), "--spark"]),
+        functools.partial(rebuild_consume_queue, [str(store), "--replace", "--spark"]),
+        functools.partial(rebuild_index, [str(store), "--verify", "--spark"]),
         functools.partial(demo.main, [str(store)]),
     ]
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_commitlog import answers
-from pyspark_commitlog.append_cli import append
 from store_core.answers import ReplayOptions
 from store_core.command.exit_code import ExitCode
+from tests.connector.called import append
 from tests.golden_stores import find_golden_store, unpack
 from tests.store_core.files.store_kinds import every_file
 
@@ -95,13 +95,13 @@ def test_no_write_takes_another_log_than_the_stores_own(
         frame.write.format("commitlog").mode("append").option("config", conf).save(str(copy))
     with pytest.raises(Exception, match="option storePathCommitLog"):
         answers.replay(spark, copy, copy, ReplayOptions(replay_id="T-1"), topic=TOPIC, config=conf)
-    assert ExitCode.USAGE == append([str(copy), "--parquet", str(rows), "--config", conf, "--engine", "local"])
+    assert ExitCode.USAGE == append([str(copy), "--parquet", str(rows), "--config", conf])
     assert "option storePathCommitLog" in capsys.readouterr().err
     assert before == (every_file(copy), every_file(tmp_path / "disks"))
 
     own = str(copy / "commitlog")
     frame.write.format("commitlog").mode("append").options(config=conf, storePathCommitLog=own).save(str(copy))
-    asked = [str(copy), "--parquet", str(rows), "--config", conf, "--store-path-commit-log", own, "--engine", "local"]
+    asked = [str(copy), "--parquet", str(rows), "--config", conf, "--store-path-commit-log", own]
     assert ExitCode.DONE == append(asked)
     assert before[1] == every_file(tmp_path / "disks")
     assert RECORDS + 2 == spark.read.format("commitlog").load(str(copy)).count()
@@ -109,7 +109,7 @@ def test_no_write_takes_another_log_than_the_stores_own(
 
 def test_an_append_goes_to_the_log_on_other_disks(apart: Path, tmp_path: Path) -> None:
     rows = rows_in(tmp_path)
-    asked = [str(apart), "--parquet", str(rows), "--config", str(tmp_path / "broker.conf"), "--engine", "local"]
+    asked = [str(apart), "--parquet", str(rows), "--config", str(tmp_path / "broker.conf")]
 
     assert ExitCode.DONE == append(asked)
     assert not (apart / "commitlog").exists()

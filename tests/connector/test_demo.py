@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import demo
-from pyspark_commitlog.jobs.command import error_end
 from pyspark_commitlog.sample import orders_store
+from pyspark_commitlog.spark_errors import end_of
 from store_core import read_messages
 from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder
@@ -98,7 +98,7 @@ def test_damage_is_told_in_the_words_of_the_reader(spark: SparkSession, tmp_path
     log.flip(log.records[1].physical_offset + 4)
     with pytest.raises(Exception, match="bad magic code") as caught:
         demo._show(spark, str(log.write(tmp_path)), {}, {})
-    code, paragraph = error_end(caught.value)
+    code, paragraph = end_of(caught.value)
 
     assert code is ExitCode.FAILED
     assert paragraph.startswith(f"bad magic code at offset {log.records[1].physical_offset} of {tmp_path}")

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_commitlog.append_cli import append
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder, Record
+from tests.connector.called import append, rebuild_consume_queue, rebuild_index
 from tests.store_core.command.calls import call
 from tests.store_core.files.store_kinds import every_file
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SIZES = ["--engine", "local", "--consume-queue-file-size", "40000", "--hash-slot-num", "100", "--index-num", "4000"]
+SIZES = ["--consume-queue-file-size", "40000", "--hash-slot-num", "100", "--index-num", "4000"]
 JOBS: dict[str, Callable[[list[str]], int]] = {
     "append": append,
     "rebuild_consume_queue": rebuild_consume_queue,
@@ -39,8 +38,8 @@ CALLS = {
     "redact": ["redact", "STORE", "--into", "NEW/x", "--text", "order"],
     "export": ["export", "STORE", "--into", "NEW"],
     "replay": ["replay", "STORE", "--topic", "orders", "--id", "x", "--into", "NEW"],
-    "append": ["append", "NEW", "--parquet", "ROWS", "--engine", "local"],
-    "append into a store": ["append", "STORE", "--parquet", "ROWS", "--engine", "local"],
+    "append": ["append", "NEW", "--parquet", "ROWS"],
+    "append into a store": ["append", "STORE", "--parquet", "ROWS"],
     "rebuild": ["rebuild_consume_queue", "STORE", "--output", "NEW/x", *SIZES],
     "rebuild in place": ["rebuild_consume_queue", "STORE", "--replace", *SIZES],
     "index": ["rebuild_index", "STORE", "--output", "NEW/x", *SIZES],

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``commitlog-append`` without Spark: the same messages as with it, and what is left to it."""
+"""`commitlog append` without Spark: the same messages as with it, and what is left to it."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import tarfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_commitlog.append_cli import append
-from pyspark_commitlog.jobs.append_source import AppendSource
-from pyspark_commitlog.jobs.local_rows import LocalRows, is_small
+from pyspark_commitlog.append import AppendSource, LocalRows
 from pyspark_commitlog.write.writer import CommitLogWriter
-from store_core import DefaultMessageStore
+from store_core import DefaultMessageStore, InvalidOptionError
 from store_core.command.failure import INTERRUPTED
 from tests.builders import LogBuilder
+from tests.connector.called import append
 from tests.connector.written import SMALL, rows_of
 from tests.fresh_python import run_python
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyspark_commitlog.jobs.append_source import SourceFormat
+    from pyspark_commitlog.append import SourceFormat
     from tests.golden_stores import UnpackedStore
 
 OPTIONS = [f"--write-option={name}={value}" for name, value in {**SMALL, "mappedFileSizeCommitLog": "1m"}.items()]
@@ -39,7 +38,8 @@ TIMES = ("born_timestamp", "store_timestamp")
 def appended(root: Path, engine: str, *arguments: str) -> dict[str, Any]:
     """Append into a new store, and return the report."""
     report = root.with_name(f"{root.name}.json")
-    code = append([str(root), *OPTIONS, "--engine", engine, "--report", str(report), *arguments])
+    chosen = ["--spark"] if engine == "spark" else []
+    code = append([str(root), *OPTIONS, *chosen, "--report", str(report), *arguments])
     found: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
     return {**found, "code": code}
 
@@ -120,14 +120,20 @@ def test_rows_of_parquet_files_are_the_same_as_by_spark(spark: SparkSession, tmp
     assert rows_of(tmp_path / "spark", *columns) == rows_of(tmp_path / "local", *columns)
 
 
+def is_left_to_spark(source: AppendSource) -> bool:
+    try:
+        LocalRows.of(source)
+    except InvalidOptionError as error:
+        return "give --spark as well" in str(error)
+    return False
+
+
 @pytest.mark.parametrize("kind", ["json", "csv"])
 def test_texts_are_left_to_spark(kind: SourceFormat, tmp_path: Path) -> None:
     path = tmp_path / "rows"
     path.write_text('{"topic": "t", "body": "x"}\n' if kind == "json" else "topic,body\nt,x\n")
-    source = AppendSource(kind, str(path), {})
 
-    assert not is_small(source)
-    assert LocalRows.of(source) is None
+    assert is_left_to_spark(AppendSource(kind, str(path), {}))
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.uint8(), pa.timestamp("ns"), pa.dictionary(pa.int32(), pa.string())])
@@ -135,7 +141,7 @@ def test_columns_of_other_types_than_messages_have_are_left_to_spark(kind: pa.Da
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"topic": ["t"], "body": ["x"], "flag": pa.array([None], kind)}), path)
 
-    assert LocalRows.of(AppendSource("parquet", str(path), {})) is None
+    assert is_left_to_spark(AppendSource("parquet", str(path), {}))
 
 
 def test_directories_of_partitions_patterns_and_options_are_left_to_spark(tmp_path: Path) -> None:
@@ -144,11 +150,11 @@ def test_directories_of_partitions_patterns_and_options_are_left_to_spark(tmp_pa
     pq.write_table(pa.table({"body": ["x"]}), rows / "topic=t" / "part-0.parquet")
     (tmp_path / "wrong.parquet").write_bytes(b"PAR1")
 
-    assert LocalRows.of(AppendSource("parquet", str(rows), {})) is None
-    assert LocalRows.of(AppendSource("parquet", str(rows / "*"), {})) is None
-    assert LocalRows.of(AppendSource("parquet", str(rows / "topic=t"), {"mergeSchema": "true"})) is None
-    assert LocalRows.of(AppendSource("parquet", str(tmp_path / "wrong.parquet"), {})) is None
-    assert LocalRows.of(AppendSource("parquet", str(rows / "topic=t"), {})) is not None
+    assert is_left_to_spark(AppendSource("parquet", str(rows), {}))
+    assert is_left_to_spark(AppendSource("parquet", str(rows / "*"), {}))
+    assert is_left_to_spark(AppendSource("parquet", str(rows / "topic=t"), {"mergeSchema": "true"}))
+    assert is_left_to_spark(AppendSource("parquet", str(tmp_path / "wrong.parquet"), {}))
+    assert not is_left_to_spark(AppendSource("parquet", str(rows / "topic=t"), {}))
 
 
 def test_the_engine_that_can_not_say_what_rows_are_is_refused(
@@ -176,20 +182,28 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
     assert 1 == len(rows_of(store, "body"))
 
 
+RUN: Final = """
+import sys
+from store_core.command.program import program
+def run(*words):
+    try: program(list(words))
+    except SystemExit as ended: return ended.code
+"""
+
+
 @pytest.mark.parametrize("source", ["--parquet", "--from-store"])
-def test_small_sources_are_appended_where_pyspark_is_not_installed(source: str, tmp_path: Path) -> None:
+def test_stores_and_parquet_are_appended_where_pyspark_is_not_installed(source: str, tmp_path: Path) -> None:
     given = {"--parquet": one_row(tmp_path / "rows.parquet"), "--from-store": str(tmp_path / "other")}
     log = LogBuilder(segment_size=4096)
     log.append(b"x")
     log.write(tmp_path / "other")
     printed = run_python(
-        "import sys\n"
+        f"{RUN}"
         "sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "from pyspark_commitlog.append_cli import append\n"
-        f"for more in ([], ['--to-topic', 'again'], ['--to-topic', 'again', '--engine', 'local']):\n"
+        f"for more in ([], ['--to-topic', 'again'], ['--to-topic', 'once-more']):\n"
         f"    if not more or {source!r} == '--from-store':\n"
-        f"        assert append([{str(tmp_path / 'store')!r}, {source!r}, {given[source]!r}, *more]) == 0\n"
-        f"print(append([{str(tmp_path / 'store')!r}, '--json', {given['--parquet']!r}]))\n",
+        f"        assert run('append', {str(tmp_path / 'store')!r}, {source!r}, {given[source]!r}, *more) == 0\n"
+        f"print(run('append', {str(tmp_path / 'store')!r}, '--json', {given['--parquet']!r}, '--spark'))\n",
         tmp_path,
     )
 
@@ -201,19 +215,6 @@ def test_a_store_that_is_open_is_refused_before_anything_is_staged(tmp_path: Pat
     path = one_row(tmp_path / "rows.parquet")
     with DefaultMessageStore.open(tmp_path / "store"):
         assert 4 == appended(tmp_path / "store", "local", "--parquet", path)["code"]
-
-
-def test_a_large_store_is_not_small(tmp_path: Path) -> None:
-    log = LogBuilder(segment_size=1 << 14)
-    log.append(b"x")
-    root = log.write(tmp_path / "store")
-    source = AppendSource("store", str(root), {})
-
-    assert is_small(source)
-    with (root / "commitlog" / f"{1 << 14:020d}").open("wb") as segment:
-        segment.truncate(1 << 30)
-    assert not is_small(source)
-    assert not is_small(AppendSource("store", "s3://bucket/store", {}))
 
 
 def test_an_archive_and_a_compressed_log_are_appended_as_the_store_is(tmp_path: Path) -> None:
@@ -228,18 +229,17 @@ def test_an_archive_and_a_compressed_log_are_appended_as_the_store_is(tmp_path: 
 
     for source in (root, tmp_path / "backup.tar"):
         into = tmp_path / f"into-{source.name}"
-        assert 2 == appended(into, "auto", "--from-store", str(source))["records"]
+        assert 2 == appended(into, "local", "--from-store", str(source))["records"]
 
 
-def test_small_work_starts_no_spark(tmp_path: Path) -> None:
+def test_what_is_not_asked_of_spark_starts_none(tmp_path: Path) -> None:
     path = one_row(tmp_path / "rows.parquet")
     run_python(
-        "import subprocess, sys\n"
-        "from pyspark_commitlog.append_cli import append\n"
-        "from pyspark_commitlog.rebuild.cli import rebuild_consume_queue\n"
+        f"{RUN}"
+        "import subprocess\n"
         "subprocess.Popen = None\n"
-        f"assert append([{str(tmp_path / 'store')!r}, '--parquet', {path!r}]) == 0\n"
-        f"assert rebuild_consume_queue([{str(tmp_path / 'store')!r}, '--verify', '--with-index']) == 0\n",
+        f"assert run('append', {str(tmp_path / 'store')!r}, '--parquet', {path!r}) == 0\n"
+        f"assert run('rebuild', 'both', {str(tmp_path / 'store')!r}, '--verify') == 0\n",
         tmp_path,
     )
 

@@ -113,21 +113,21 @@ def test_both_packages_say_the_version_of_the_distribution() -> None:
 COMMANDS = """
 import contextlib, io, json, sys
 sys.modules |= {"pyspark": None, "py4j": None}
-from pyspark_commitlog import append_cli, demo
-from pyspark_commitlog.rebuild import cli
+from pyspark_commitlog import demo
+from store_core.command.program import program
 
-store, *flags = sys.argv[1:]
+store = sys.argv[1]
 runs = {
-    "commitlog-append": (append_cli.append, [store, "--from-store", store, "--engine", "spark"]),
-    "commitlog-rebuild-consume-queue": (cli.rebuild_consume_queue, [store, "--engine", "spark"]),
-    "commitlog-rebuild-index": (cli.rebuild_index, [store, "--engine", "spark"]),
-    "python -m pyspark_commitlog.demo": (demo.main, [store]),
+    "append": (program, ["append", store, "--from-store", store, "--spark"]),
+    "rebuild": (program, ["rebuild", "both", store, "--spark"]),
+    "check": (program, ["check", store, "--spark"]),
+    "demo": (demo.main, [store]),
 }
 ends = {}
 for name, (command, arguments) in runs.items():
     with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:
         try:
-            code = command(flags or arguments)
+            code = command(arguments)
         except SystemExit as ended:
             code = ended.code
     ends[name] = code, out.getvalue(), err.getvalue()
@@ -135,39 +135,25 @@ print(json.dumps(ends))
 """
 
 
-def run_commands_without_pyspark(directory: Path, *flags: str) -> dict[str, tuple[int, str, str]]:
-    """Run all commands as if there were no PySpark; return exit codes and output."""
-    arguments = f"import sys; sys.argv[1:] = {[str(orders_store(directory)), *flags]!r}\n"
-    ends = json.loads(run_python(arguments + COMMANDS, directory))
-    assert len(ends) == len(("append", "consume queue", "index", "demo"))
-    return {name: tuple(end) for name, end in ends.items()}
-
-
 def test_without_pyspark_a_command_says_in_one_sentence_what_to_install(tmp_path: Path) -> None:
-    for code, _, err in run_commands_without_pyspark(tmp_path).values():
+    arguments = f"import sys; sys.argv[1:] = {[str(orders_store(tmp_path))]!r}\n"
+    ends = json.loads(run_python(arguments + COMMANDS, tmp_path))
+
+    assert ["append", "check", "demo", "rebuild"] == sorted(ends)
+    for code, _, err in ends.values():
         assert code == ExitCode.FAILED
         assert err.count("\n") == 1
         assert f"PySpark is not installed for {sys.executable}: pip install 'pyspark>=4.1'" in err
 
 
-def test_without_pyspark_a_rebuild_of_a_small_log_works(tmp_path: Path) -> None:
+def test_without_pyspark_a_rebuild_works(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules |= {'pyspark': None, 'py4j': None}\n"
-        "from pyspark_commitlog.rebuild import cli\n"
-        f"sys.exit(cli.rebuild_consume_queue([{str(orders_store(tmp_path))!r}, '--with-index']))"
+        "from store_core.command.program import program\n"
+        f"program(['rebuild', 'both', {str(orders_store(tmp_path))!r}])"
     )
 
     assert "no damage in what was checked" in run_python(code, tmp_path)
-
-
-def test_without_pyspark_a_command_says_its_version(tmp_path: Path) -> None:
-    for name, end in run_commands_without_pyspark(tmp_path, "--version").items():
-        assert end == (0, f"{name} {store_core.__version__}\n", "")
-
-
-def test_without_pyspark_a_command_explains_itself(tmp_path: Path) -> None:
-    for name, (code, out, _) in run_commands_without_pyspark(tmp_path, "--help").items():
-        assert (code, out.startswith(f"usage: {name}")) == (0, True)
 
 
 def test_without_pyspark_the_session_helper_says_what_is_needed(tmp_path: Path) -> None:

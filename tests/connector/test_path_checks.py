@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.append_cli import append
-from pyspark_commitlog.path_checks import check_report, check_source, check_writable
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
+from pyspark_commitlog.append import check_source
+from store_core.command.output.report_file import check_report
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from store_core.files.access import check_writable
 from tests.builders import LogBuilder
+from tests.connector.called import append, rebuild_consume_queue
 
 if TYPE_CHECKING:
     from pathlib import Path

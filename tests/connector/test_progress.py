@@ -25,7 +25,6 @@ from pyspark_commitlog.progress.display import (
     progress_line,
 )
 from pyspark_commitlog.progress.stages import ConnectStages, StageTasks
-from pyspark_commitlog.rebuild.engines import RebuildStages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -173,26 +172,6 @@ def test_failed_tasks_are_told() -> None:
 
 def test_between_stages_the_last_one_stays() -> None:
     assert 1 == len(watched([StageTasks(1, 4)], [], [], seconds=[0.0]))
-
-
-def test_a_rebuild_reads_and_writes_in_turns() -> None:
-    describe = RebuildStages(1 << 30)
-    views = [
-        describe(StageTasks(7, 8), 0, 0.0),
-        describe(StageTasks(7, 8, 2), 0, 1.0),
-        describe(StageTasks(8, 4, 2), 0, 1.0),
-        describe(StageTasks(9, 8, 2), 0, 1.0),
-    ]
-
-    assert [
-        "reading: 0 of 8 tasks",
-        "reading: 2 of 8 tasks, 128 MiB/s, 6 s left",
-        "writing: 2 of 4 tasks, 2 s left",
-        "reading: 2 of 8 tasks, 128 MiB/s, 6 s left",
-    ] == [progress_line(view) for view in views]
-
-
-# ---- where it is shown
 
 
 def test_a_file_or_a_pipe_gets_nothing() -> None:

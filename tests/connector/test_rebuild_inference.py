@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.builders import LogBuilder
-from tests.connector.rebuilding import LocalRunner, rebuild_here, run_without_spark
+from tests.connector.called import rebuild_consume_queue
+from tests.connector.rebuilding import LocalRunner, rebuild_here
 from tests.store_core.rebuilt import golden_rules, queue_files
 
 if TYPE_CHECKING:
@@ -30,11 +30,6 @@ BATCH_CONF = "mappedFileSizeConsumeQueue=800\nmapperFileSizeBatchConsumeQueue=46
 INNER = {"INNER_NUM": "2", "INNER_BASE": "0"}
 LISTS = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
 INNER_BATCH_FLAG = 0x80
-
-
-@pytest.fixture
-def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_without_spark(monkeypatch)
 
 
 def bare(store: UnpackedStore, directory: Path) -> Path:
@@ -53,7 +48,6 @@ def run(store: Path, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.golden
-@pytest.mark.usefixtures("without_spark")
 @pytest.mark.parametrize("name", ["4.9.7/lmq", "5.3.3/lmq"])
 def test_light_queues_are_rebuilt_because_records_name_them(
     name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
@@ -86,7 +80,6 @@ def test_spark_rebuilds_the_kinds_of_queues_that_records_tell(
 
 
 @pytest.mark.golden
-@pytest.mark.usefixtures("without_spark")
 def test_light_queues_can_be_left_out(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
     store = golden("4.9.7/lmq")
     report = run(bare(store, tmp_path), "--consume-queue-file-size", "800", "--release", "4.9", "--no-light")
@@ -97,7 +90,6 @@ def test_light_queues_can_be_left_out(golden: Callable[[str], UnpackedStore], tm
 
 
 @pytest.mark.golden
-@pytest.mark.usefixtures("without_spark")
 def test_the_brokers_configuration_decides_unless_an_option_does(
     golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
@@ -113,7 +105,6 @@ def test_the_brokers_configuration_decides_unless_an_option_does(
 
 
 @pytest.mark.golden
-@pytest.mark.usefixtures("without_spark")
 def test_a_verify_finds_light_queues_that_are_lost(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
     store = Path(shutil.copytree(golden("4.9.7/lmq").root, tmp_path / "store"))
     for path in (store / "consumequeue").glob("%LMQ%*"):
@@ -124,7 +115,6 @@ def test_a_verify_finds_light_queues_that_are_lost(golden: Callable[[str], Unpac
 
 
 @pytest.mark.golden
-@pytest.mark.usefixtures("without_spark")
 def test_batch_topics_are_told_by_their_inner_batches(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
     store = golden("5.3.3/bcq")
     (tmp_path / "broker.conf").write_text(BATCH_CONF)
@@ -137,7 +127,6 @@ def test_batch_topics_are_told_by_their_inner_batches(golden: Callable[[str], Un
 
 
 @pytest.mark.golden
-@pytest.mark.usefixtures("without_spark")
 def test_batch_topics_are_not_inferred_if_that_is_not_wanted(
     golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
@@ -149,7 +138,6 @@ def test_batch_topics_are_not_inferred_if_that_is_not_wanted(
 
 
 @pytest.mark.golden
-@pytest.mark.usefixtures("without_spark")
 def test_what_nothing_tells_is_named_only_where_nothing_tells_it(
     golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:

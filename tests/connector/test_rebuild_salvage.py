@@ -16,7 +16,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.engine import SparkEngine
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import read_messages
 from store_core.queue.queue_rules import QueueRules
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
@@ -28,7 +27,8 @@ from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.rules import RebuildRules
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
-from tests.connector.rebuilding import LocalRunner, differing, rebuild_here, run_without_spark
+from tests.connector.called import rebuild_consume_queue
+from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def is_still_a_log(store: Path) -> bool:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_salvage_depends_neither_on_order_nor_on_repetition(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     log = log_of(200)
     for number in (20, 21, 90, 150):
@@ -373,10 +373,7 @@ def places(report: dict[str, Any]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.golden
-def test_accepted_damage_costs_one_record_and_is_listed(
-    damaged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_without_spark(monkeypatch)
+def test_accepted_damage_costs_one_record_and_is_listed(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = run(damaged)[1]
     words = capsys.readouterr().out
     code, report = run(damaged, "--replace", "--accept-damage", "--with-index", "--discard-old")
@@ -395,8 +392,7 @@ def test_accepted_damage_costs_one_record_and_is_listed(
 
 
 @pytest.mark.golden
-def test_a_verify_compares_across_damage_and_names_it(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_without_spark(monkeypatch)
+def test_a_verify_compares_across_damage_and_names_it(damaged: Path) -> None:
     before = run(damaged, "--verify")[1]
     run(damaged, "--replace", "--accept-damage", "--with-index")
     code, report = run(damaged, "--verify", "--with-index")
@@ -408,10 +404,7 @@ def test_a_verify_compares_across_damage_and_names_it(damaged: Path, monkeypatch
 
 @pytest.mark.golden
 @pytest.mark.parametrize("after", [False, True])
-def test_since_an_offset_gives_what_the_whole_damaged_log_gives(
-    after: bool, damaged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_without_spark(monkeypatch)
+def test_since_an_offset_gives_what_the_whole_damaged_log_gives(after: bool, damaged: Path) -> None:
     options = ("--replace", "--accept-damage", "--with-index")
     ((begin, end),) = {
         (lost["begin_offset"], lost["end_offset"]) for lost in run(damaged, *options)[1]["damaged_ranges"]

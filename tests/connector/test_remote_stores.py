@@ -15,8 +15,8 @@ from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.answers_cli import check, diff
-from pyspark_commitlog.append_cli import append
 from store_core import read_messages
+from tests.connector.called import append
 from tests.connector.submitting import SECONDS, environment
 from tests.object_store import SECRET, Faults
 

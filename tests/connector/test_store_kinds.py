@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import demo
-from pyspark_commitlog.append_cli import append
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.stream_writer import plan_stream
 from pyspark_commitlog.write.writer import plan_write
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from tests.connector.called import append, rebuild_consume_queue
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file, ordinary_store
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def test_append_refuses_a_directory_of_others_files_before_spark_is_started(
 ) -> None:
     before = every_file(root.parent)
 
-    assert 2 == append([str(root.parent), "--from-store", str(root), "--engine", "spark"])
+    assert 2 == append([str(root.parent), "--from-store", str(root), "--spark"])
     assert f"A store may be at {root}" in capsys.readouterr().err
     assert before == every_file(root.parent)
 

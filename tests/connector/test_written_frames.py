@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from chispa import assert_df_equality
 
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import DefaultMessageStore
+from tests.connector.called import rebuild_consume_queue
 from tests.connector.written import SMALL, SMALL_CONFIG, Writer
 
 if TYPE_CHECKING:

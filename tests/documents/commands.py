@@ -17,11 +17,10 @@ import pyspark
 from click.testing import CliRunner
 
 from pyspark_commitlog.answers_cli import check, diff
-from pyspark_commitlog.append_cli import append
 from pyspark_commitlog.command import main
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue, rebuild_index
 from store_core.command.program import program
 from store_core.command.surroundings import Surroundings
+from tests.connector.called import append, rebuild_consume_queue, rebuild_index
 from tests.documents.blocks import ROOT
 from tests.sample_demo import sample_demo
 
@@ -59,9 +58,6 @@ EXCEPTIONS: Final = (
 )
 
 _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
-    "commitlog-append": append,
-    "commitlog-rebuild-consume-queue": rebuild_consume_queue,
-    "commitlog-rebuild-index": rebuild_index,
     "pyspark-commitlog-rebuild-consume-queue.py": rebuild_consume_queue,
     "append.py": append,
     "check.py": check,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import DefaultMessageStore
 from store_core.command.exit_code import ExitCode
+from tests.connector.called import rebuild_consume_queue
 from tests.golden_stores import newer_store, unpack
 from tests.interop.handed import DERIVED, close_ours, derived_files, golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer

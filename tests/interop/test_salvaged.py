@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pyspark_commitlog.rebuild.cli import rebuild_consume_queue
 from store_core import DefaultMessageStore
 from tests.builders import MAGIC_AT, LogBuilder
-from tests.connector.rebuilding import run_without_spark
+from tests.connector.called import rebuild_consume_queue
 from tests.interop.handed import hand_over, role
 from tests.interop.judge import our_small_config
 from tests.interop.questions import our_answer
@@ -24,16 +23,9 @@ if TYPE_CHECKING:
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
-
 _SEGMENT: Final = 8192
 _DONE_DAMAGED: Final = 5
 _SETTINGS: Final[dict[str, Any]] = {"mappedFileSizeCommitLog": _SEGMENT, "batch_topics": []}
-
-
-@pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_without_spark(monkeypatch)
 
 
 def _log(release: str, start_offset: int) -> LogBuilder:

@@ -9,9 +9,8 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
-from pyspark_commitlog.jobs.job_output import words_beside, write_json, write_text
-from pyspark_commitlog.path_checks import check_report
 from store_core.command.exit_code import ExitCode, exit_code_help
+from store_core.command.output.report_file import check_report, words_beside, write_json, write_text
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:

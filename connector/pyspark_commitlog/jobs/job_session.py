@@ -10,12 +10,29 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.classic_session import no_context_error, require_classic
+from pyspark_commitlog.engine import SparkEngine
+from pyspark_commitlog.java import require_java
+from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.session import spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["job_session"]
+__all__ = ["job_engine", "job_session"]
+
+
+@contextmanager
+def job_engine(name: str) -> Iterator[SparkEngine]:
+    """Provide an engine on the running session, or on a new one, with a progress bar.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If the session is a Spark Connect session.
+    """
+    require_java()
+    with job_session(name, needs_context=True) as spark, spark_progress(spark):
+        yield SparkEngine(spark, name)
 
 
 @contextmanager

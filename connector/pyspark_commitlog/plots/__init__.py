@@ -302,7 +302,7 @@ def queue_depth(store: str | os.PathLike[str], config: MessageStoreConfig | None
     """
     found = read_queues(store, config)
     if not found.queues:
-        raise InvalidOptionError(f"there is no consume queue in {store}; commitlog-rebuild-consume-queue creates them")
+        raise InvalidOptionError(f"there is no consume queue in {store}; commitlog rebuild queues creates them")
     topics = _by_topic(found.queues)
     lags = [lag for lag in found.lags[: _MOST_ROWS - 1] if lag.messages]
     height = 1.0 + 0.3 * max(len(topics), len(lags), 3)

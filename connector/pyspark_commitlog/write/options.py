@@ -107,7 +107,7 @@ WRITE_OPTIONS: Final = (
         "all",
         "commit",
         "`all` brings queues and index up to date, `queues` only the queues: the rows' keys are then in the index only "
-        "when `commitlog-rebuild-index` has made it again; `none` leaves that to the next "
+        "when `commitlog rebuild index` has made it again; `none` leaves that to the next "
         "program that opens the store, and leaves a file `abort`, so that a broker of any release does "
         "it",
     ),

@@ -141,7 +141,7 @@ def _missing(name: str, kinds: Mapping[str, str]) -> InvalidOptionError:
         "body": f'create it, for example with selectExpr("CAST({given} AS BINARY) AS body", ...)',
         "topic": "create it, for example with withColumn('topic', lit('orders')), or name one topic for all "
         "rows by option 'topic' "
-        "(--to-topic of commitlog-append)",
+        "(--to-topic of commitlog append)",
         STORE_TIMESTAMP: "create it, or leave out option 'preserveStoreTimestamp'",
     }
     found = ", ".join(f"{other} {kind}" for other, kind in kinds.items())
@@ -160,7 +160,7 @@ def _read(kinds: Mapping[str, str], unknown: list[str], options: WriteOptions) -
     return InvalidOptionError(
         f"these rows were read from a store, and a message to be written can't have the columns {shown}: "
         f"drop them with "
-        f"df.drop({shown}), or copy messages with commitlog-append --from-store, which keeps all that can be kept"
+        f"df.drop({shown}), or copy messages with commitlog append --from-store, which keeps all that can be kept"
     )
 
 

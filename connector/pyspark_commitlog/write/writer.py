@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.path_checks import check_writable
 from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.spark_bases import DataSourceArrowWriter
 from pyspark_commitlog.write.staging_task import StagedPartition, StagingTask
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.files.access import explained_access, naming
+from store_core.files.access import check_writable, explained_access, naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.process_stat import ProcessStat

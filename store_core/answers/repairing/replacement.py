@@ -144,7 +144,7 @@ class Replacement:
         if wrong:
             raise RepairRefusedError(
                 f"the new files in {self._output} differ from the log in {len(wrong)} places, first {wrong[0]}. "
-                f"Nothing was replaced. Please report this, and rebuild with commitlog-rebuild-consume-queue --replace"
+                f"Nothing was replaced. Please report this, and rebuild with commitlog rebuild queues --replace"
             )
 
     def _broken_chains(self, rules: RebuildRules) -> Iterator[str]:

@@ -242,7 +242,7 @@ class ConsumeQueueTable:
                 f"{self._root} has its light queues in the RocksDB {database} (combineCQUseRocksdbForLmq), which is "
                 f"read and never written: expected files of {names[0][0]} in {self._root / CONSUME_QUEUE}, found none. "
                 f"Nothing was changed. The store can be read, also opened read-only; for a broker that goes back to "
-                f"files, make them from the log: commitlog-rebuild-consume-queue {self._root} --to files --replace"
+                f"files, make them from the log: commitlog rebuild queues {self._root} --to files --replace"
             )
         for topic, queue_id in names:
             queue = self.obtain(topic, queue_id)

@@ -213,7 +213,7 @@ class RocksdbQueues:
         return CorruptDatabaseError(
             f"the RocksDB {self._reader.directory} is not one of consume queues: key {key[:300].hex()} of column "
             f"family {family!r}: expected {expected}, found {found[:300]}. Nothing was changed. Queues can be made "
-            f"from the log: commitlog-rebuild-consume-queue STORE --output DIRECTORY"
+            f"from the log: commitlog rebuild queues STORE --output DIRECTORY"
         )
 
     # ---- queues

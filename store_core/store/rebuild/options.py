@@ -25,7 +25,7 @@ _LARGEST: Final = 2**31 - 1
 class RebuildOptions:
     """What to rebuild, by which rules, and what to do with the result.
 
-    The command ``commitlog-rebuild-consume-queue`` has the same options, and errors and reports use its names:
+    The command ``commitlog rebuild`` has the same options, and errors and reports use its names:
     ``--accept-damage`` is `accept_damage`.
 
     Attributes

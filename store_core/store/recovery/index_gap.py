@@ -43,7 +43,7 @@ def close_index_gap(
         f"left keys of records from {begin} to {min(end, stop)} out",
         str(index.directory),
         f"files that had them were deleted after the abnormal exit, and the log is indexed again only from {stop} on. "
-        f"commitlog-rebuild-index STORE --since-offset {begin} --replace adds them",
+        f"commitlog rebuild index STORE --since-offset {begin} --replace adds them",
     )
 
 

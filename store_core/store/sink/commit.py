@@ -232,7 +232,7 @@ class SinkCommit:
         if leaves_index and appended.records:
             _LOG.warning(
                 "%s: the keys of the %d records from offset %d to %d are not in the index, as rebuild=queues says. The "
-                "next append with rebuild=all adds them, or commitlog-rebuild-index %s --replace",
+                "next append with rebuild=all adds them, or commitlog rebuild index %s --replace",
                 *(root, appended.records, appended.begin_offset, appended.end_offset, root),
             )
         if left_before is not None and is_whole:
@@ -240,7 +240,7 @@ class SinkCommit:
         elif left_before is not None:
             _LOG.warning(
                 "%s: keys of records from offset %d on are not in the index: an append with rebuild=queues left them "
-                "out, and another writer has indexed later ones since. commitlog-rebuild-index %s --replace adds them",
+                "out, and another writer has indexed later ones since. commitlog rebuild index %s --replace adds them",
                 *(root, left_before, root),
             )
         self.file_system.remove_directory(sink.segments / self.job)

@@ -41,6 +41,7 @@ CALLS: Final[dict[str, list[str]]] = {
     "diff": ["STORE", "STORE", "--json"],
     "export": ["STORE", "--into", "OUT/lake", "--json"],
     "producers": ["STORE", "--json"],
+    "rebuild": ["both", "STORE", "--verify", "--json"],
     "redact": ["STORE", "--into", "OUT/clean", "--topic", "TOPIC", "--json"],
     "repair": ["STORE", "--json"],
     "salvage": ["STORE", "--into", "OUT/saved", "--json"],
@@ -99,7 +100,7 @@ def test_every_command_about_a_store_is_asked() -> None:
     commands = {name: program.get_command(context, name) for name in program.list_commands(context)}
     stores = {"store", "stores", "a"}
     with_store = {name for name, each in commands.items() if each and stores & {param.name for param in each.params}}
-    assert with_store == {name.split()[0] for name in CALLS}
+    assert with_store - {"append"} == {name.split()[0] for name in CALLS}  # tests/connector has that
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -37,7 +37,7 @@ def test_a_damaged_log_ends_with_5_and_the_rest_is_in_a_new_store(tmp_path: Path
     assert ("commitlog-salvage/1", "damaged", 8) == (report["schema"], report["verdict"], report["records"])
     assert 8 == call("count", tmp_path / "new", "--format", "jsonl").rows[0]["messages"]
     (note,) = report["notes"]
-    assert f"commitlog-rebuild-consume-queue {tmp_path / 'new'} --with-index --replace" in note
+    assert f"commitlog rebuild both {tmp_path / 'new'} --replace" in note
 
 
 def test_a_target_that_exists_is_wrong_usage(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_store_without_queues_is_an_error_unless_tolerated(store: Path, caplog
 
     refused = refusal(store, "consumequeue")
     assert isinstance(refused, StoreNotFoundError)
-    assert ("commitlog-rebuild-consume-queue" in str(refused)) is any((store / "commitlog").glob("*"))
+    assert ("commitlog rebuild queues" in str(refused)) is any((store / "commitlog").glob("*"))
     assert [] == offsets(store, fail_on_data_loss=False)
     assert "no consume queues" in caplog.text
 

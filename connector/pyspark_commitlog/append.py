@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Appends rows of files, or messages of another store: by ``df.write`` on Spark, or by the same writer in this process.
+
+In this process are read stores and files of Parquet, whose columns have types. What a text means is what Spark's
+readers say, so JSON and CSV are left to them, as are a pattern of paths, a directory of directories, an option of a
+reader, and a column of another type than messages have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_commitlog.options import CommitLogOptions, GivenOptions
+from pyspark_commitlog.running_spark import is_spark_running
+from pyspark_commitlog.session_zone import SESSION_ZONE
+from pyspark_commitlog.stored_messages import check_asked_for
+from pyspark_commitlog.write.options import WriteOptions
+from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
+from pyspark_commitlog.write.writer import CommitLogWriter, plan_write
+from store_core.answers.life.replay_rows import copied_batch, undelivered
+from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
+from store_core.files.access import WAY_ON, check_writable
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem
+from store_core.snapshot.log import Log
+from store_core.store.read.read_messages import read_messages
+from store_core.store.sink.job_owner import owner_text
+from store_core.store.store_layout import check_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["AppendSource", "LocalRows", "SourceFormat", "append", "append_here", "check_source", "zone_of"]
+
+SourceFormat: TypeAlias = Literal["parquet", "json", "csv", "store"]
+
+_STORED: Final = "_ms"
+"""How the names of columns with times as stored end: any number may be one."""
+
+_REPLAYED: Final = ("body", "flag", "sys_flag", "born_timestamp_ms", "born_host", "properties")
+"""Columns that a message keeps in another topic: it has not been delivered there, and has no queue yet."""
+
+_COPIED: Final = (*_REPLAYED, "topic", "queue_id", "store_host", "reconsume_times")
+"""Columns that it keeps in the same topic."""
+
+_SAME: Final = (
+    "topic",
+    "queue_id",
+    "body",
+    "flag",
+    "sys_flag",
+    "born_timestamp_ms",
+    "born_host",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "properties_string",
+    f"{STORE_TIMESTAMP}{_STORED}",
+)
+"""Columns from which the same record can be made again."""
+
+_PLAIN: Final = {
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+}
+_HIDDEN: Final = (".", "_")
+"""What names of files begin with that Spark does not read."""
+
+_NOT_LOCAL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
+_PATTERN: Final = re.compile(r"[*?\[{,\\]")
+"""Characters that make a path a pattern for Hadoop's file systems, or several paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSource:
+    """Rows to append.
+
+    Attributes
+    ----------
+    format : str
+        ``parquet``, ``json`` (one object per line), ``csv`` (with a header) or ``store``.
+    path : str
+    read_options : mapping
+        For the reader of the format.
+    to_topic : str or None
+        From a store: append them as new messages of this topic.
+    keeps_store_timestamp : bool
+        From a store: whether messages keep their store times, and so are the same records.
+    is_base64 : bool
+        From JSON and CSV: whether bodies are in base64.
+    """
+
+    format: SourceFormat
+    path: str
+    read_options: Mapping[str, str]
+    to_topic: str | None = None
+    keeps_store_timestamp: bool = False
+    is_base64: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of messages that go to the same topics, as they are or as new ones, or to another."""
+        if self.to_topic is not None:
+            return _REPLAYED + (f"{STORE_TIMESTAMP}{_STORED}",) * self.keeps_store_timestamp
+        return _SAME if self.keeps_store_timestamp else _COPIED
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names under which these columns are written."""
+        return [name.removesuffix(_STORED) for name in self.columns]
+
+    def check(self) -> None:
+        """Refuse a source that can't be read, before the seconds that starting Spark takes.
+
+        Raises
+        ------
+        StoreError
+            If there is no such path, or the other store can't be read.
+        """
+        if self.format != "store":
+            check_source(f"--{self.format}", self.path)
+            return
+        asked = CommitLogOptions.from_spark({**self.read_options, "path": self.path})
+        Log.of(asked.read.located(asked.paths), reads_entries=True, storage=asked.read.storage)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return the rows with the columns and types of messages; those of Parquet files as they are.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the other store has no such topic, queue or key.
+        """
+        if self.format == "store":
+            return self._of_store(spark)
+        from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows  # noqa: PLC0415 -- as in `_with_lists`
+
+        reader = spark.read.options(**self.read_options)
+        if self.format == "parquet":
+            return reader.parquet(self.path)
+        if self.format == "json":
+            texts = reader.option("primitivesAsString", "true").option("mode", "PERMISSIVE")
+            lines = texts.option("columnNameOfCorruptRecord", WRONG_LINE).json(self.path)
+            return typed_rows(_with_lists(lines), self.path, is_base64=self.is_base64)
+        quoted = reader.option("header", "true").option("escape", '"').option("mode", "FAILFAST")
+        return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
+
+    def _of_store(self, spark: SparkSession) -> DataFrame:
+        from pyspark_commitlog.write.undelivered import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
+
+        given = {**zone_of(spark, self.read_options), **self.read_options}
+        check_asked_for(self.path, given)
+        frame = spark.read.format("commitlog").options(**given, columns=",".join(self.columns)).load(self.path)
+        frame = frame.toDF(*self.input_names)
+        if self.to_topic is not None:
+            return undelivered(frame)
+        return frame if self.keeps_store_timestamp else copied(frame)
+
+
+def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) -> dict[str, Any]:
+    """Append the rows of a source with options of ``df.write``, ``path`` among them; return the report.
+
+    Raises
+    ------
+    StoreError, OSError
+        If something can't be read or written; nothing was appended then, unless the error says otherwise.
+    """
+    with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
+        report = Path(directory) / "report.json"
+        reported = {**given, "report": str(report)}
+        writes = WriteOptions.from_spark(reported)
+        _check_paths(source, writes)
+        if on_spark:
+            _append_by_spark(source, reported)
+        else:
+            append_here(LocalRows.of(source), writes)
+        made: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        return made
+
+
+def _check_paths(source: AppendSource, writes: WriteOptions) -> None:
+    source.check()
+    if not writes.dry_run:
+        check_writable(writes.root)
+    check_root(writes.root, writes.config, OsFileSystem())
+    if writes.staging is not None:
+        check_writable(writes.staging)
+
+
+def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:
+    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415 -- as above
+    from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415 -- as above
+
+    require_java()
+    with job_session(f"append to {given['path']}") as spark, spark_progress(spark):
+        source.frame(spark).write.format("commitlog").mode("append").options(**given).save()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRows:
+    """Rows to append, read in this process: those that Spark's own readers would return.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    batches : iterator of pyarrow.RecordBatch
+        Read as they are taken. In log order from a store, else in the order of the files' names.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+    @classmethod
+    def of(cls, source: AppendSource) -> Self:
+        """Return the rows of a source.
+
+        Raises
+        ------
+        InvalidOptionError
+            If only Spark can say which they are, or the other store has no such topic, queue or key.
+        StoreError
+            If the other store can't be read.
+        """
+        if source.format == "store":
+            return cls._of_store(source)
+        rows = None if source.read_options or source.format != "parquet" else cls._of_parquet(source.path)
+        if rows is None:
+            raise InvalidOptionError(
+                f"only Spark's readers can say which rows are in {source.path}: give --spark as well, or the rows as "
+                f"Parquet"
+            )
+        return rows
+
+    @classmethod
+    def _of_store(cls, source: AppendSource) -> Self:
+        given = GivenOptions.of({**source.read_options, "path": source.path})
+        check_asked_for(source.path, source.read_options)
+        options: dict[str, Any] = {**given.texts, "columns": source.columns}
+        reader = read_messages(given.paths, **options)
+        names = source.input_names
+        batches = (batch.rename_columns(names) for batch in reader)
+        schema = reader.schema.empty_table().rename_columns(names).schema
+        if source.to_topic is not None:
+            return cls(schema, map(undelivered, batches))
+        return cls(schema, batches if source.keeps_store_timestamp else map(copied_batch, batches))
+
+    @classmethod
+    def _of_parquet(cls, given: str) -> Self | None:
+        files = _files(Path(given))
+        if not files:
+            return None
+        try:
+            schemas = [_schema(file) for file in files]
+        except (pa.ArrowException, OSError):
+            return None  # Spark says what is wrong with it
+        if any(schema != schemas[0] for schema in schemas) or not all(map(_is_of_messages, schemas[0].types)):
+            return None
+        return cls(schemas[0], _parquet_batches(files))
+
+
+def append_here(rows: LocalRows, options: WriteOptions) -> None:
+    """Append rows as ``df.write`` does whose DataFrame has one partition; what was done is in the report.
+
+    Raises
+    ------
+    StoreError, OSError
+        As `pyspark_commitlog.write.writer.plan_write`, `StagingTask.stage` and `SinkCommit.run`. Nothing is left then
+        of what was staged.
+    """
+    planned = plan_write(options, rows.schema, overwrite=False)
+    task = replace(planned, owner=owner_text(SystemClock()))
+    writer = CommitLogWriter(task, overwrite=False)
+    try:
+        task.claim()
+        writer.commit([task.stage(rows.batches)])
+    except BaseException:
+        writer.abort([])
+        raise
+
+
+def check_source(option: str, path: str) -> None:
+    """Refuse a source for Spark's own readers that does not exist, if it appears to be on this machine.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If it does not exist.
+    StoreError
+        If there is no permission to read it.
+    """
+    if _NOT_LOCAL.match(path) or _PATTERN.search(path) or "HADOOP_CONF_DIR" in os.environ or is_spark_running():
+        return
+    local = Path(re.sub("^file:(//)?(?=/)", "", path)).absolute()
+    if not local.exists():
+        raise StoreNotFoundError(
+            f"{option}: no such path: {path!r}. Give the file, or the directory of files, with the rows"
+        )
+    if not os.access(local, os.R_OK):
+        raise StoreError(f"{option}: {local} can't be read: permission denied. {WAY_ON}")
+
+
+def _with_lists(lines: DataFrame) -> DataFrame:
+    """Return lines of JSON in which a key is a list of keys, where it is text in some lines and a list in others.
+
+    Spark's reader then makes text of all, of a list its JSON.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- options are read without Spark, too
+    from pyspark.sql.types import StringType  # noqa: PLC0415 -- as above
+
+    if "keys" not in lines.columns or not isinstance(lines.schema["keys"].dataType, StringType):
+        return lines
+    keys = F.col("keys")
+    listed = F.when(keys.startswith("["), F.from_json(keys, "array<string>"))
+    return lines.withColumn("keys", F.coalesce(listed, F.when(keys.isNotNull(), F.array(keys))))
+
+
+def zone_of(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the session's time zone as an option if options have times: here it is known even if it is not set."""
+    zone = spark.conf.get(SESSION_ZONE)
+    has_times = any(name.lower() in ("startingtimestamp", "endingtimestamp") for name in options)
+    return {"timeZone": zone} if has_times and zone is not None else {}
+
+
+def _files(path: Path) -> Sequence[Path]:
+    """Return the files of rows; none if Spark would look for partitions or a pattern."""
+    if path.is_file():
+        return (path,)
+    if not path.is_dir():
+        return ()
+    entries = [entry for entry in path.iterdir() if not entry.name.startswith(_HIDDEN)]
+    return sorted(entries) if all(entry.is_file() for entry in entries) else ()
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+    """Open a file whose times may have 96 bits, as Spark writes them: microseconds are what it reads of them."""
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+
+
+def _schema(file: Path) -> pa.Schema:
+    with _opened(file) as rows:
+        return rows.schema_arrow
+
+
+def _is_of_messages(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return bool(pa.types.is_string(kind.value_type))
+    if pa.types.is_map(kind):
+        return bool(pa.types.is_string(kind.key_type) and pa.types.is_string(kind.item_type))
+    is_time = pa.types.is_timestamp(kind) and kind.unit in ("ms", "us")
+    return is_time or kind in _PLAIN
+
+
+def _parquet_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        try:
+            with _opened(file) as rows:
+                yield from rows.iter_batches()
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(f"{file}: its rows can't be read: {error}. Nothing was appended") from error

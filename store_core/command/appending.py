@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that appends rows, or messages of another store, to a store: append."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from store_core.command.examples import examples
+from store_core.command.exit_code import ExitCode
+from store_core.command.output.report_file import check_report, words_beside, write_json
+from store_core.command.spark import connector, is_on_spark, with_spark
+from store_core.command.storage_arguments import LOG_HELP
+from store_core.command.surroundings import Surroundings
+from store_core.errors import InvalidOptionError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["append"]
+
+_SOURCES: Final = ("parquet", "json", "csv", "from_store")
+_ONE: Final = "expected exactly one of --parquet, --json, --csv and --from-store"
+
+
+@click.command(
+    epilog=examples(
+        "commitlog append /data/store --parquet rows.parquet",
+        "commitlog append /data/new --from-store /data/store --topic orders",
+        "commitlog append /data/store --json rows.json --dry-run --spark",
+    )
+)
+@click.argument("store", metavar="STORE")
+@click.option("--parquet", metavar="PATH", help="Rows with the columns of messages.")
+@click.option(
+    "--json", metavar="PATH", help="The same, with one JSON object per line; properties are an object. Needs --spark."
+)
+@click.option("--csv", metavar="PATH", help="The same, with a header; properties are JSON. Needs --spark.")
+@click.option("--from-store", metavar="PATH", help="Messages of another store (or its URL), or of this one.")
+@click.option("--base64", "is_base64", is_flag=True, help="Bodies in JSON or CSV are in base64.")
+@click.option("--topic", help="From a store: only messages of this topic; separate several with commas.")
+@click.option(
+    "--where", metavar="SQL92", help="From a store: only messages that a consumer with this filter would get."
+)
+@click.option("--to-topic", metavar="TOPIC", help="Append them as new messages of this topic.")
+@click.option("--preserve-store-timestamp", "keeps_times", is_flag=True, help="Keep the store times of messages.")
+@click.option("--config", metavar="FILE", help="Of the store's broker: where its log is, sizes, delays.")
+@click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)
+@click.option(
+    "--read-option", multiple=True, metavar="NAME=VALUE", help="Any read option of the data source; can be repeated."
+)
+@click.option("--write-option", multiple=True, metavar="NAME=VALUE", help="Any option of writing; can be repeated.")
+@click.option("--commit-id", metavar="NAME", help="Append nothing if a job of this name has already been appended.")
+@click.option("--dry-run", is_flag=True, help="Encode and count all rows, and append nothing.")
+@click.option("--report", metavar="FILE", help="Write a JSON report to this file (- is standard output).")
+@with_spark
+def append(store: str, *, report: str | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- of `_source` and `_write_options`
+    """Append rows, or messages of another store, to a store: all of them, or none.
+
+    STORE is created if nothing is there, or an empty directory. The exit code is 1 if all rows are in the store except
+    those left out (badRows=skip), which are listed in STORE/commitlog-sink/refused. With 2 or more, nothing was
+    appended unless the error says otherwise.
+    """
+    read = _pairs("--read-option", given["read_option"])
+    writes = _write_options(given) | {"path": store}
+    source = _source(given, read)
+    check_report("--report", report)
+    spark = is_on_spark()
+    appending = connector("append") if spark else import_module("pyspark_commitlog.append")
+    clock = Surroundings.of(click.get_current_context()).clock
+    began = clock.monotonic()
+    made = appending.append(writes, appending.AppendSource(**source), on_spark=spark)
+    made |= {"source": source["path"], "seconds": round(clock.monotonic() - began, 3)}
+    try:
+        click.echo(f"{_in_words(made)}; {made['seconds']} s", file=words_beside(report))
+        write_json(made, report)
+    except OSError as error:
+        raise StoreError(f"the messages were appended, but the report can't be written: {error}") from error
+    return ExitCode.FINDINGS if made["left_out"] else ExitCode.DONE
+
+
+def _source(given: Mapping[str, Any], read: dict[str, str]) -> dict[str, Any]:
+    """Return the arguments of `pyspark_commitlog.append.AppendSource`."""
+    named = [name for name in _SOURCES if given[name] is not None]
+    if len(named) != 1:
+        raise InvalidOptionError(_ONE)
+    source = {"path": given[named[0]], "read_options": read}
+    if given["from_store"] is None:
+        if given["topic"] or given["where"]:
+            raise InvalidOptionError("--topic and --where select messages of a store: use them with --from-store")
+        return source | {"format": named[0], "is_base64": given["is_base64"]}
+    if given["topic"]:
+        read["topic"] = given["topic"]
+    if given["where"]:
+        read |= {"filter": given["where"], "filterType": "SQL92"}
+    return source | {"format": "store", "to_topic": given["to_topic"], "keeps_store_timestamp": given["keeps_times"]}
+
+
+def _write_options(given: Mapping[str, Any]) -> dict[str, str]:
+    named = {
+        "topic": given["to_topic"],
+        "commitId": given["commit_id"],
+        "config": given["config"],
+        "storePathCommitLog": given["store_path_commit_log"],
+        "preserveStoreTimestamp": "true" if given["keeps_times"] else None,
+        "dryRun": "true" if given["dry_run"] else None,
+    }
+    pairs = _pairs("--write-option", given["write_option"])
+    return pairs | {name: value for name, value in named.items() if value is not None}
+
+
+def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the values of an option by their names.
+
+    Raises
+    ------
+    InvalidOptionError
+        If one is not ``NAME=VALUE``.
+    """
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise InvalidOptionError(f"{name}: expected NAME=VALUE, found {key!r}")
+    return {key: value for key, _, value in pairs}
+
+
+def _in_words(report: Mapping[str, Any]) -> str:
+    messages = f"{report['records']} message{'s' * (report['records'] != 1)} of {report['bytes']} bytes"
+    if report["is_repeat"]:
+        was = "would be" if report["dry_run"] else "was"
+        return f"nothing {was} appended to {report['store']}: a job of this commit id is there already, with {messages}"
+    would = "would be " if report["dry_run"] else ""
+    left_out = f"{report['left_out']} row{'s' * (report['left_out'] != 1)} {would}left out"
+    return f"{messages} {would}appended to {report['store']}, {left_out}"
