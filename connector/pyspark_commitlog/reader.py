@@ -84,6 +84,7 @@ class CommitLogReader(DataSourceReader):
         StoreError
             If there is nothing at the paths that can be read.
         """
+        keep_old_objects()
         try:
             plan = plan_ranges(self._paths, self._options, by_tail=True)
             TopicWatch.of(self._options.configured(self._paths), self._options).warn_before_read()

@@ -52,7 +52,9 @@ class CommitLogDataSource(DataSource):
             If an option is unknown or invalid.
         """
         from pyspark_commitlog.schema import dataframe_schema  # noqa: PLC0415
+        from pyspark_commitlog.worker_objects import keep_old_objects  # noqa: PLC0415
 
+        keep_old_objects()
         if self._has_view():
             from pyspark_commitlog.views import ViewRead  # noqa: PLC0415
 
