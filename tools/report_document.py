@@ -9,7 +9,7 @@ from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.exporting.export_report import EXPORT_SCHEMA
 from store_core.answers.exporting.proof_report import PROOF_SCHEMA
-from store_core.answers.lagging.lag_report import LAG_SCHEMA
+from store_core.answers.lag_report import LAG_SCHEMA
 from store_core.answers.life.dead_letter_report import DEAD_LETTERS_SCHEMA
 from store_core.answers.life.delay_report import DELAYS_SCHEMA
 from store_core.answers.life.replay_report import REPLAY_SCHEMA

@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
-    from store_core.answers.lagging.lag_options import LagOptions
-    from store_core.answers.lagging.lag_report import LagReport
+    from store_core.answers.lag_report import LagReport
     from store_core.answers.life.dead_letter_report import DeadLettersReport
     from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.replay_report import ReplayReport
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_dead_letters import DeadLettersOptions
+    from store_core.answers.store_lag import LagOptions
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.store_transactions import TransactionsOptions
     from store_core.answers.verdict import Verdict

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from store_core.answers.lagging.lag_options import LagOptions
     from store_core.answers.retaining.retention_options import RetentionOptions
+    from store_core.answers.store_lag import LagOptions
 
 __all__ = ["lag", "retention"]
 
@@ -38,7 +38,7 @@ def lag(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(given: argparse.Namespace) -> LagOptions:
-    from store_core.answers.lagging.lag_options import LagOptions
+    from store_core.answers.store_lag import LagOptions
 
     return LagOptions.of(
         group=given.group,

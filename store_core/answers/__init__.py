@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
-    from store_core.answers.lagging.lag_options import LagOptions
-    from store_core.answers.lagging.lag_report import LagReport
+    from store_core.answers.lag_report import LagReport
     from store_core.answers.life.dead_letter_report import DeadLettersReport
     from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.replay_report import ReplayReport
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters
     from store_core.answers.store_delays import DelaysOptions, delays
     from store_core.answers.store_export import export, prove
-    from store_core.answers.store_lag import lag
+    from store_core.answers.store_lag import LagOptions, lag
     from store_core.answers.store_producers import Producers, ProducersReport, producers
     from store_core.answers.store_recover import recover
     from store_core.answers.store_redact import redact
@@ -118,8 +117,8 @@ _HOMES: Final = {
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
     "ExportReport": "store_core.answers.exporting.export_report",
-    "LagOptions": "store_core.answers.lagging.lag_options",
-    "LagReport": "store_core.answers.lagging.lag_report",
+    "LagOptions": "store_core.answers.store_lag",
+    "LagReport": "store_core.answers.lag_report",
     "ProducersReport": "store_core.answers.store_producers",
     "ProofReport": "store_core.answers.exporting.proof_report",
     "RecoverReport": "store_core.answers.recover_report",

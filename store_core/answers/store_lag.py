@@ -7,15 +7,28 @@ import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from store_core.answers.lagging.asked_queues import BrokerGroups, asked_queues
-from store_core.answers.lagging.group_kind import GroupKind, is_system_group
-from store_core.answers.lagging.lag_options import LagOptions
-from store_core.answers.lagging.lag_report import LagFacts, LagReport
-from store_core.answers.lagging.lag_rows import WRONG_STATES, group_rows, largest_first, queue_row, summed_rows
-from store_core.answers.lagging.queue_lag import NO_OFFSET, AskedQueue, queue_lags
-from store_core.answers.lagging.unconsumed import unconsumed
+import numpy as np
+
+from store_core.answers.lag_queues import (
+    NO_OFFSET,
+    BrokerGroups,
+    ConsumedQueue,
+    GroupKind,
+    consumed_queues,
+    is_system_group,
+    queue_lags,
+)
+from store_core.answers.lag_report import (
+    WRONG_STATES,
+    LagFacts,
+    LagReport,
+    group_rows,
+    largest_first,
+    queue_row,
+    summed_rows,
+)
 from store_core.answers.local_engine import local_engine
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.errors import SegmentVanishedError
@@ -24,20 +37,22 @@ from store_core.format.iso_time import iso_time
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter
 from store_core.store.configured_store import configured_paths
+from store_core.store.least_value import check_least
 from store_core.store.read.queued_log import LogBesideQueues
-from store_core.store.read.read_plan import log_end_at
+from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
 from store_core.views.store_root import root_of, whole_log
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from datetime import date, tzinfo
 
-    from store_core.answers.lagging.queue_lag import QueueLag
+    from store_core.answers.lag_queues import QueueLag
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine, ProgressSink
 
-__all__ = ["LagJob", "LagPart", "LagPartial", "lag", "lag_by"]
+__all__ = ["LagJob", "LagOptions", "LagPart", "LagPartial", "lag", "lag_by"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -49,10 +64,70 @@ _PART_QUEUES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
+class LagOptions:
+    """Which groups' lag is measured, and as of when; made by `of`.
+
+    Attributes
+    ----------
+    group, topic : tuple of str
+        Names; empty for all. A retry topic is that of its group: it goes with no other topic.
+    as_of : int or None
+        Store time, ms: queues are taken as they were then; None for now.
+    now : int or None
+        The present, ms, from which ages are counted; None for `as_of`. Without both there are no ages.
+    most_messages : int
+        How many of the messages that were not consumed are listed; with 0 none is read.
+    """
+
+    group: tuple[str, ...] = ()
+    topic: tuple[str, ...] = ()
+    as_of: int | None = None
+    now: int | None = None
+    most_messages: int = 0
+
+    @classmethod
+    def of(  # noqa: PLR0913 -- an argument for each option
+        cls,
+        *,
+        group: Collection[str] = (),
+        topic: Collection[str] = (),
+        as_of: int | str | date | None = None,
+        now: int | str | date | None = None,
+        most_messages: int = 0,
+        time_zone: str | tzinfo | None = None,
+    ) -> Self:
+        """Make options of what a user gives; times may be text, as for `store_core.read_messages`.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a value is invalid.
+        """
+        zone = None if time_zone is None else parse_zone("time_zone", time_zone)
+        times = {
+            name: None if value is None else store_time(name, value, zone)
+            for name, value in (("as_of", as_of), ("now", now))
+        }
+        for name, time in times.items():
+            check_calendar_time(name, time)
+        check_least(0, most_messages=most_messages)
+        return cls(_names(group), _names(topic), times["as_of"], times["now"], most_messages)
+
+    @property
+    def age_from(self) -> int | None:
+        """The time from which ages are counted, ms."""
+        return self.as_of if self.now is None else self.now
+
+
+def _names(given: Collection[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+@dataclass(frozen=True, slots=True)
 class LagPart:
     """Queues that are looked at together."""
 
-    queues: tuple[AskedQueue, ...]
+    queues: tuple[ConsumedQueue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +163,17 @@ class LagJob:
         self.root = root
         self.groups = BrokerGroups.of(root)
         self.segments: tuple[Segment, ...] = whole_log(root, store, compressed=True)
-        self.log_end = None if options.as_of is None else log_end_at(store, options.as_of)
+        self.log_end = None if options.as_of is None else _log_end_at(store, options.as_of)
         self.queues = Queues(root, LogBesideQueues(root, self.segments))
         self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
 
     def plan(self) -> Sequence[LagPart]:
         """Return the parts: queues that groups consume, then those with their dead letters."""
-        asked = asked_queues(self.queues, self.groups, self.options)
+        asked = consumed_queues(self.queues, self.groups, self.options.group, self.options.topic)
         names = {each.group for queue in asked for each in queue.groups}
         dead = tuple(f"{DEAD_LETTER_PREFIX}{name}" for name in sorted(names))
         found = self.queues.names(TopicFilter(dead)) if dead else ()
-        queues = [*asked, *(AskedQueue(*name, ()) for name in found)]
+        queues = [*asked, *(ConsumedQueue(*name, ()) for name in found)]
         return [LagPart(tuple(queues[at : at + _PART_QUEUES])) for at in range(0, len(queues), _PART_QUEUES)]
 
     def run(self, part: LagPart) -> LagPartial:
@@ -113,10 +188,10 @@ class LagJob:
                     bounds = queues.bounds(asked.topic, asked.queue_id)
                     dead.append((asked.topic, 0 if bounds is None else bounds.max_offset - bounds.min_offset))
             most = self.options.most_messages
-            listed = unconsumed(rows, most, queues, self.segments) if most else []
+            listed = _unconsumed(rows, most, queues, self.segments) if most else []
         return LagPartial(tuple(rows), tuple(dead), tuple(listed))
 
-    def _rows(self, asked: AskedQueue) -> list[QueueLag]:
+    def _rows(self, asked: ConsumedQueue) -> list[QueueLag]:
         name = asked.topic, asked.queue_id
         try:
             bounds = self.queues.bounds(*name)
@@ -196,6 +271,12 @@ class LagJob:
             )
 
 
+def _log_end_at(store: StorePaths, time: int) -> int | None:
+    from store_core.store.read.read_plan import log_end_at  # plans reads, too, of which most lags need nothing
+
+    return log_end_at(store, time)
+
+
 def lag_by(engine: Engine, store: StorePaths, options: LagOptions | None = None) -> LagReport:
     """Measure the lag of groups on an engine; see `lag`."""
     return engine.run(LagJob(store, options or LagOptions()))
@@ -252,3 +333,82 @@ def lag(
     store = configured_paths(store, config)
     with local_engine(processes, on_progress) as engine:
         return lag_by(engine, store, options)
+
+
+# ---- messages that are not consumed
+
+_LISTED_COLUMNS: Final = ("physical_offset", "store_timestamp", "tags", "keys", "unique_key", "born_host")
+
+
+class _Listed(NamedTuple):
+    """A message of a group that it has not consumed."""
+
+    row: QueueLag
+    queue_offset: int
+    position: int
+    size: int
+
+
+def _unconsumed(
+    rows: Iterable[QueueLag], most: int, queues: Queues, segments: Sequence[Segment]
+) -> list[dict[str, Any]]:
+    """Return the first messages that are not consumed, queue by queue; only their records are read.
+
+    Parameters
+    ----------
+    rows : iterable of QueueLag
+    most : int
+        How many.
+    queues : Queues
+    segments : sequence of Segment
+        Of the log, in order.
+
+    Returns
+    -------
+    list of dict
+        Rows of the report's table; what a record would tell is null if the log does not have it.
+    """
+    listed = list(_listed(rows, most, queues))
+    if not listed:
+        return []
+    # Decoding records is a large part of the code, and needed only here.
+    from store_core.store.read.read_options import ReadOptions
+    from store_core.store.read.records_at import records_at
+
+    starts, sizes = (np.array(values, np.int64) for values in zip(*(each[2:] for each in listed), strict=True))
+    read = ReadOptions(columns=_LISTED_COLUMNS, verify_crc=False, fail_on_data_loss=False, nearest_times=True)
+    found = {row["physical_offset"]: row for batch in records_at(segments, starts, sizes, read) for row in _rows(batch)}
+    return [_row(each) | found.get(each.position, {}) for each in listed]
+
+
+def _listed(rows: Iterable[QueueLag], most: int, queues: Queues) -> Iterator[_Listed]:
+    left = most
+    for row in rows:
+        if row.first is None or left <= 0:
+            continue
+        begin, end = row.first[0], row.max_offset or 0
+        for run in queues.units(row.topic, row.queue_id, begin, min(end, begin + left)):
+            some = zip(run.offsets.tolist(), run.starts.tolist(), run.sizes.tolist(), strict=True)
+            for each in some:
+                if left > 0:
+                    left -= 1
+                    yield _Listed(row, *each)
+
+
+def _rows(batch: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 -- of Arrow
+    columns = [
+        (batch.column(name).cast("int64") if name == "store_timestamp" else batch.column(name)).to_pylist()
+        for name in _LISTED_COLUMNS
+    ]
+    return (dict(zip(_LISTED_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _row(each: _Listed) -> dict[str, Any]:
+    return {
+        "consumer_group": each.row.asked.group,
+        "topic": each.row.topic,
+        "queue_id": each.row.queue_id,
+        "queue_offset": each.queue_offset,
+        "physical_offset": each.position,
+        "store_size": each.size,
+    }

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from store_core.answers.lagging.lag_options import LagOptions
 from store_core.answers.local_engine import local_engine
 from store_core.answers.retaining.disk_forecast import DiskForecast, DiskState, LogFile
 from store_core.answers.retaining.losses import losses
 from store_core.answers.retaining.pointing_files import pointing_files
 from store_core.answers.retaining.retention_report import RetentionFacts, RetentionReport
 from store_core.answers.retaining.strange_settings import strange_settings
-from store_core.answers.store_lag import LagJob
+from store_core.answers.store_lag import LagJob, LagOptions
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem, disk_bytes
 from store_core.files.remote.url_path import UrlPath

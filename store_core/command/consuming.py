@@ -68,8 +68,7 @@ def lag(  # noqa: PLR0913 -- the command's own options
     lists. The exit code is 1 if an offset is below its queue's minimum, beyond its end, or of no queue: how far a group
     is behind is then not what a difference would say.
     """
-    from store_core.answers.lagging.lag_options import LagOptions
-    from store_core.answers.store_lag import lag_by
+    from store_core.answers.store_lag import LagOptions, lag_by
 
     present = Surroundings.of(context).clock.now_ms() if now is None and as_of is None else now
     options = LagOptions.of(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY_QUEUE",
+    "Comparison",
     "Queue",
     "QueueBounds",
     "QueueDoubtError",
@@ -30,6 +31,7 @@ __all__ = [
     "TopicFilter",
     "UnitRange",
     "Units",
+    "compare",
 ]
 
 QueueName: TypeAlias = tuple[str, int]
@@ -113,6 +115,49 @@ class QueueBounds(NamedTuple):
     max_offset: int
     first: tuple[int, int] | None = None
     last: tuple[int, int] | None = None
+
+
+class Comparison(NamedTuple):
+    """A committed offset beside its queue: columns of the view ``consumer_offsets``, and of the answer `lag`."""
+
+    min_offset: int | None
+    max_offset: int | None
+    behind: int | None
+    state: str
+
+
+def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None = None) -> Comparison:
+    """Compare a committed offset with its queue; without a queue the rest is unknown.
+
+    Parameters
+    ----------
+    committed : int
+        Below 0 it counts as 0: a broker answers that nothing is committed
+        (``ConsumerManageProcessor.queryConsumerOffset``).
+    bounds : QueueBounds or None
+        The queue now.
+    then : QueueBounds or None
+        The queue as it was; None for now. What was committed since counts as consumed.
+
+    Examples
+    --------
+    >>> from store_core.snapshot.units import QueueBounds
+    >>> compare(7, QueueBounds(5, 9))
+    Comparison(min_offset=5, max_offset=9, behind=2, state='ok')
+    >>> compare(2, QueueBounds(5, 9)).behind, compare(12, QueueBounds(5, 9)).behind
+    (4, None)
+    >>> compare(7, QueueBounds(5, 9), QueueBounds(5, 6)).behind
+    0
+    >>> compare(-1, QueueBounds(0, 9))
+    Comparison(min_offset=0, max_offset=9, behind=9, state='ok')
+    """
+    if bounds is None:
+        return Comparison(None, None, None, "no_queue")
+    first, end = bounds.min_offset, bounds.max_offset
+    head = end if then is None else then.max_offset
+    state = "beyond_end" if committed > end else "below_min" if max(committed, 0) < first else "ok"
+    behind = None if committed > end else max(head - max(committed, first), 0)
+    return Comparison(first, head, behind, state)
 
 
 class UnitRange(NamedTuple):

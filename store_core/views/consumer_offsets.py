@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS
 from store_core.snapshot.queues import Queues
+from store_core.snapshot.units import compare
 from store_core.store.read.queued_log import LogBesideQueues
 from store_core.views.asked_queues import topic_filter
 from store_core.views.config_table import read_table
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.units import QueueBounds, QueueName
     from store_core.views.view_options import ViewOptions
 
-__all__ = ["Comparison", "OffsetsPart", "compare", "plan"]
+__all__ = ["OffsetsPart", "plan"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -114,46 +115,3 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
     queues = Queues(root, LogBesideQueues(root, whole_log(root, paths))) if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(group, queues, found.file) for group in groups]
-
-
-class Comparison(NamedTuple):
-    """A committed offset beside its queue: the columns of the view that are about both."""
-
-    min_offset: int | None
-    max_offset: int | None
-    behind: int | None
-    state: str
-
-
-def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None = None) -> Comparison:
-    """Compare a committed offset with its queue; without a queue the rest is unknown.
-
-    Parameters
-    ----------
-    committed : int
-        Below 0 it counts as 0: a broker answers that nothing is committed
-        (``ConsumerManageProcessor.queryConsumerOffset``).
-    bounds : QueueBounds or None
-        The queue now.
-    then : QueueBounds or None
-        The queue as it was; None for now. What was committed since counts as consumed.
-
-    Examples
-    --------
-    >>> from store_core.snapshot.queues import QueueBounds
-    >>> compare(7, QueueBounds(5, 9))
-    Comparison(min_offset=5, max_offset=9, behind=2, state='ok')
-    >>> compare(2, QueueBounds(5, 9)).behind, compare(12, QueueBounds(5, 9)).behind
-    (4, None)
-    >>> compare(7, QueueBounds(5, 9), QueueBounds(5, 6)).behind
-    0
-    >>> compare(-1, QueueBounds(0, 9))
-    Comparison(min_offset=0, max_offset=9, behind=9, state='ok')
-    """
-    if bounds is None:
-        return Comparison(None, None, None, "no_queue")
-    first, end = bounds.min_offset, bounds.max_offset
-    head = end if then is None else then.max_offset
-    state = "beyond_end" if committed > end else "below_min" if max(committed, 0) < first else "ok"
-    behind = None if committed > end else max(head - max(committed, first), 0)
-    return Comparison(first, head, behind, state)

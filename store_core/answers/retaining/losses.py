@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from store_core.answers.lagging.group_kind import GroupKind
+from store_core.answers.lag_queues import GroupKind
 from store_core.format.table_time import table_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from store_core.answers.lagging.queue_lag import QueueLag
+    from store_core.answers.lag_queues import QueueLag
     from store_core.answers.retaining.disk_forecast import DiskForecast
     from store_core.snapshot.queues import Queues
 

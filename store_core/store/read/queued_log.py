@@ -20,7 +20,6 @@ from store_core.format.sys_flag import TransactionType
 from store_core.snapshot.database_queues import QUEUED_COLUMNS
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end
-from store_core.store.read.read_messages import read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +64,8 @@ class LogBesideQueues:
 
     def queued(self, begin: int, name: QueueName | None = None) -> pa.Table:
         """Return `QUEUED_COLUMNS` of the records from a physical offset on that belong in queues, or in one queue."""
+        from store_core.store.read.read_messages import read_messages  # noqa: PLC0415 -- for a RocksDB alone
+
         topic, queue_id = (None, None) if name is None else ([name[0]], name[1])
         columns = [*QUEUED_COLUMNS, "transaction_type"]
         if not self._paths:

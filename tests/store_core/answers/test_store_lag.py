@@ -13,11 +13,11 @@ import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError, read_messages, read_view
 from store_core.answers import LagOptions, LagReport, lag
-from store_core.answers.lagging.group_kind import GroupKind
+from store_core.answers.lag_queues import GroupKind
 from store_core.answers.store_lag import lag_by
 from store_core.answers.verdict import Verdict
+from store_core.files import segment_source
 from store_core.files.file_system import OsFileSystem
-from store_core.files.segment_source import MappedSegment, Segment
 from store_core.format.iso_time import iso_time
 from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.store_core.files.store_kinds import every_file
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import OpenFile
+    from store_core.files.local_file import LocalFile
+    from store_core.files.segment_source import Segment
     from store_core.store.process_pool import ProcessPool
 
 NAMES = ["4.9.7/ipv6", "5.3.3/propcrc", "5.3.3/bcq", "5.3.3/lmq", "5.5.0/rocksdb-crash"]
@@ -268,13 +270,13 @@ def test_kinds_of_groups_are_named(store: Path) -> None:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the paths of the log's segments that are opened from now on."""
     paths: list[str] = []
-    original = MappedSegment.__init__
+    original = segment_source.open_file
 
-    def recorded(self: MappedSegment, segment: Segment) -> None:
+    def recorded(segment: Segment) -> LocalFile:
         paths.extend([segment.path] * ("commitlog" in segment.path))
-        original(self, segment)
+        return original(segment)
 
-    monkeypatch.setattr(MappedSegment, "__init__", recorded)
+    monkeypatch.setattr(segment_source, "open_file", recorded)
     return paths
 
 

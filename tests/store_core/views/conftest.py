@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store_core.files import segment_source
 from store_core.files.file_system import OsFileSystem
-from store_core.files.segment_source import MappedSegment, Segment
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import OpenFile
+    from store_core.files.local_file import LocalFile
+    from store_core.files.segment_source import Segment
 
 
 @pytest.fixture(scope="session")
@@ -34,16 +36,16 @@ def store(pristine: Path, tmp_path: Path) -> Path:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the paths of the segments and queue files that are opened from now on."""
     paths: list[str] = []
-    original, open_file = MappedSegment.__init__, OsFileSystem.open
+    open_segment, open_file = segment_source.open_file, OsFileSystem.open
 
-    def recorded(self: MappedSegment, segment: Segment) -> None:
+    def recorded(segment: Segment) -> LocalFile:
         paths.append(segment.path)
-        original(self, segment)
+        return open_segment(segment)
 
     def opened_queue(self: OsFileSystem, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         paths.extend([str(path)] * ("consumequeue" in str(path)))
         return open_file(self, path, create=create, writable=writable)
 
-    monkeypatch.setattr(MappedSegment, "__init__", recorded)
+    monkeypatch.setattr(segment_source, "open_file", recorded)
     monkeypatch.setattr(OsFileSystem, "open", opened_queue)
     return paths

@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which queues the groups of a broker consume, and how far a group is behind in a queue."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from store_core.broker.topic_kind import TopicKind, kind_of_topic
+from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.format.near_name import did_you_mean
+from store_core.format.record.delayed import RETRY_PREFIX
+from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
+from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
+from store_core.snapshot.queues import TopicFilter
+from store_core.snapshot.units import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.snapshot.config_tables import Committed, ConsumerOffsets
+    from store_core.snapshot.log import Log
+    from store_core.snapshot.queues import Queues
+    from store_core.snapshot.units import QueueBounds, Units
+
+__all__ = [
+    "EMPTY",
+    "NO_OFFSET",
+    "BrokerGroups",
+    "ConsumedQueue",
+    "Consumer",
+    "GroupKind",
+    "QueueLag",
+    "consumed_queues",
+    "is_system_group",
+    "kind_of",
+    "queue_lags",
+]
+
+_REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+_SYSTEM_GROUPS: Final = frozenset(
+    (
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_PULL",
+    )
+)
+"""Groups that every broker configures (RocketMQ: ``SubscriptionGroupManager.init``)."""
+
+_SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
+_POP_SEPARATORS: Final = ("_", "+")
+"""Between group and topic in the name of a retry topic of POP consumers (RocketMQ: ``KeyBuilder``)."""
+
+
+class GroupKind(Enum):
+    """How a group consumes a topic; its value is the kind in words."""
+
+    NORMAL = "each message goes to one consumer of the group"
+    POP = "the broker hands out messages, and takes an acknowledgement for each (5.x)"
+    RETRY = "messages that the group could not process, to be delivered again"
+    POP_RETRY = "the same, of consumers that pop"
+    DEAD_LETTER = "messages whose deliveries all failed, consumed by a group"
+    LIGHT = "a light message queue (%LMQ%)"
+    BROADCAST = "each consumer gets every message; the offset is that of the slowest consumer behind a proxy (5.x)"
+    REVIVE = "the broker itself, which puts popped messages again that nobody acknowledged"
+    SYSTEM = "the broker itself, or its tools"
+
+
+def is_system_group(group: str) -> bool:
+    """Return whether a group is the broker's own."""
+    return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_PREFIX)
+
+
+def kind_of(topic: str, group: str, pop: Collection[tuple[str, str]] = ()) -> GroupKind:
+    """Return how a group consumes a topic.
+
+    Parameters
+    ----------
+    topic, group : str
+    pop : collection of (str, str)
+        Topics and groups whose consumers pop, as the broker's configuration says.
+
+    Examples
+    --------
+    >>> [kind_of(topic, "g").name for topic in ("t", "%RETRY%g", "%RETRY%g+t", "%DLQ%g", "%LMQ%x")]
+    ['NORMAL', 'RETRY', 'POP_RETRY', 'DEAD_LETTER', 'LIGHT']
+    """
+    if topic.startswith(_REVIVE_PREFIX):
+        return GroupKind.REVIVE
+    if topic.startswith(LMQ_PREFIX) or group.startswith(LMQ_PREFIX):
+        return GroupKind.LIGHT
+    named = kind_of_topic(topic)
+    if named is TopicKind.RETRY:
+        rest = topic.removeprefix(RETRY_PREFIX).removeprefix(group)
+        return GroupKind.POP_RETRY if rest.startswith(_POP_SEPARATORS) else GroupKind.RETRY
+    if named is TopicKind.DEAD_LETTER:
+        return GroupKind.DEAD_LETTER
+    if is_system_group(group) or named not in (TopicKind.APPLICATION, TopicKind.TRACE):
+        return GroupKind.SYSTEM
+    return GroupKind.POP if (topic, group) in pop else GroupKind.NORMAL
+
+
+NO_OFFSET = "no_offset"
+"""The state of a group that has committed nothing for a queue of a topic that it consumes."""
+
+
+EMPTY = "empty"
+"""The state where nothing was consumed of a queue that is not there, as it has never had a message."""
+
+
+class Consumer(NamedTuple):
+    """A group that consumes a queue.
+
+    Attributes
+    ----------
+    group : str
+    kind : GroupKind
+    committed : int or None
+        Its offset; None if it has committed nothing for this queue.
+    """
+
+    group: str
+    kind: GroupKind
+    committed: int | None
+
+
+class ConsumedQueue(NamedTuple):
+    """A queue, and the groups whose lag is asked for."""
+
+    topic: str
+    queue_id: int
+    groups: tuple[Consumer, ...]
+
+
+# ---- which queues groups consume
+
+_DATABASES: Final = ("consumerOffsets", "metadata")
+"""Directories with a RocksDB that a broker of 5.x may keep its configuration in."""
+
+
+class BrokerGroups(NamedTuple):
+    """What the files of a broker say of consumer groups.
+
+    Attributes
+    ----------
+    committed : tuple of Committed
+    broadcast : tuple of Committed
+        The least offsets of broadcasting groups' clients.
+    configured : frozenset of str
+        Groups that are configured.
+    pop : frozenset of (str, str)
+        Topics and groups whose consumers pop.
+    files : tuple of Path
+        Those with offsets.
+    notes : tuple of str
+    """
+
+    committed: tuple[Committed, ...]
+    broadcast: tuple[Committed, ...]
+    configured: frozenset[str]
+    pop: frozenset[tuple[str, str]]
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, root: Path) -> BrokerGroups:
+        """Read the files of a store's broker.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If there is no file with committed offsets.
+        UnsupportedStoreError
+            If they are in a RocksDB alone.
+        CorruptRecordError
+            If a file and its backup are broken.
+        """
+        config = Config(root)
+        plain, light = config.read(CONSUMER_OFFSETS), config.read(LIGHT_OFFSETS)
+        found = [each for each in (plain, light) if each is not None]
+        if not found:
+            raise _no_offsets(root)
+        newest = max((each.value for each in found), key=_written_at)
+        backups = (note for each in found for note in each.notes)
+        configured, group_notes = config.known(SUBSCRIPTION_GROUPS, "which groups there are")
+        popped, mode_notes = config.known(REQUEST_MODES, "which groups pop")
+        return cls(
+            (*newest.committed, *(light.value.light if light is not None else ())),
+            tuple(newest.broadcast),
+            frozenset(configured or ()),
+            popped or frozenset(),
+            tuple(root / each.file for each in found),
+            (*backups, *_notes(root, [each.value for each in found], newest), *group_notes, *mode_notes),
+        )
+
+
+def _written_at(offsets: ConsumerOffsets) -> int:
+    """Return the time of a file's data version, which 4.x lacks."""
+    return 0 if offsets.version is None else offsets.version.timestamp
+
+
+def _notes(root: Path, found: list[ConsumerOffsets], newest: ConsumerOffsets) -> Iterable[str]:
+    others = [each for each in found if each is not newest and each.committed]
+    for each in others:
+        yield f"{each.file} is older than {newest.file}: of ordinary queues, its offsets are not used"
+    for name in _DATABASES:
+        if (root / CONFIG_DIRECTORY / name).is_dir():
+            yield (
+                f"there is a RocksDB {root / CONFIG_DIRECTORY / name}, which is not read: if the broker keeps offsets "
+                f"there, those in {newest.file} are older"
+            )
+
+
+def _no_offsets(root: Path) -> Exception:
+    directory = root / CONFIG_DIRECTORY
+    database = next((directory / name for name in _DATABASES if (directory / name).is_dir()), None)
+    if database is not None:
+        return UnsupportedStoreError(
+            f"committed offsets are in the RocksDB {database}, which is not read. RocketMQ's mqadmin "
+            f"rocksDBConfigToJson prints them as JSON; save that as {directory / CONSUMER_OFFSETS.name} in a copy"
+        )
+    return StoreNotFoundError(
+        f"{directory / CONSUMER_OFFSETS.name} is missing or empty, and so is its .bak: expected what groups have "
+        f"committed. Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has "
+        f"served has none, and broadcasting consumers keep their offsets themselves"
+    )
+
+
+def consumed_queues(
+    queues: Queues, groups: BrokerGroups, names: Collection[str] = (), topics: Collection[str] = ()
+) -> list[ConsumedQueue]:
+    """Return the queues of some groups and topics, or of all, with the groups that consume each, sorted.
+
+    They are those for which a group has committed an offset, the others of the same topics, and the queues of its retry
+    topic.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a group or topic that is named is not known.
+    """
+    chosen = _chosen(groups, names, topics)
+    consumed = _consumed(chosen)
+    known = _queues_of(queues, {topic for kinds in consumed.values() for topic in kinds})
+    rows: defaultdict[tuple[str, int], list[Consumer]] = defaultdict(list)
+    for one, kind in chosen:
+        rows[one.topic, one.queue_id].append(Consumer(one.group, kind, one.offset))
+    done = {(one.group, one.topic, one.queue_id) for one, _ in chosen}
+    for group, kinds in consumed.items():
+        for topic, kind in kinds.items():
+            for queue_id in known.get(topic, ()):
+                if (group, topic, queue_id) not in done and (not topics or topic in topics):
+                    rows[topic, queue_id].append(Consumer(group, kind, None))
+    return [ConsumedQueue(*name, tuple(sorted(rows[name], key=_by_group))) for name in sorted(rows)]
+
+
+def _by_group(asked: Consumer) -> tuple[str, str]:
+    return asked.group, asked.kind.name
+
+
+def _chosen(groups: BrokerGroups, names: Collection[str], topics: Collection[str]) -> list[tuple[Committed, GroupKind]]:
+    every = [(one, kind_of(one.topic, one.group, groups.pop)) for one in groups.committed]
+    every += [(one, GroupKind.BROADCAST) for one in groups.broadcast]
+    _check_known("group", names, {one.group for one, _ in every} | groups.configured)
+    _check_known("topic", topics, {one.topic for one, _ in every})
+    return [
+        (one, kind) for one, kind in every if (not names or one.group in names) and (not topics or one.topic in topics)
+    ]
+
+
+def _check_known(name: str, asked: Iterable[str], known: Collection[str]) -> None:
+    for each in asked:
+        if each not in known:
+            hint = did_you_mean(each, sorted(known)) or "the view consumer_offsets lists what there is"
+            raise InvalidOptionError(f"no {name} {each!r} in the committed offsets; {hint}")
+
+
+def _consumed(chosen: Iterable[tuple[Committed, GroupKind]]) -> dict[str, dict[str, GroupKind]]:
+    """Return the topics that each group consumes, in clustering mode, and how; its retry topic is one of them."""
+    found: defaultdict[str, dict[str, GroupKind]] = defaultdict(dict)
+    for one, kind in chosen:
+        if kind is not GroupKind.BROADCAST:
+            found[one.group][one.topic] = kind
+            if not is_system_group(one.group) and kind not in _WITHOUT_RETRY:
+                found[one.group].setdefault(f"{RETRY_PREFIX}{one.group}", GroupKind.RETRY)
+    return dict(found)
+
+
+_WITHOUT_RETRY: Final = (GroupKind.SYSTEM, GroupKind.REVIVE, GroupKind.LIGHT)
+
+
+def _queues_of(queues: Queues, topics: Collection[str]) -> Mapping[str, list[int]]:
+    """Return the ids of the queues that topics have."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, queue_id in queues.names(TopicFilter(tuple(topics))) if topics else ():
+        found[topic].append(queue_id)
+    return found
+
+
+# ---- how far a group is behind in a queue
+
+
+class QueueLag(NamedTuple):
+    """How far a group is behind in a queue.
+
+    Attributes
+    ----------
+    topic, queue_id
+    asked : Consumer
+    state : str
+        As in the view ``consumer_offsets``, or `NO_OFFSET` or `EMPTY`.
+    min_offset, max_offset, messages : int or None
+        Bounds of the queue, and messages that are there and not consumed; None if unknown.
+    size : int or None
+        Bytes of their records.
+    first : tuple of int or None
+        Queue offset, physical offset and bytes of the first of them.
+    oldest : int or None
+        Store time of that one, ms; None without one, or if the log does not have it.
+    newer : int
+        How many of the messages were stored after the offsets were written.
+    """
+
+    topic: str
+    queue_id: int
+    asked: Consumer
+    state: str
+    min_offset: int | None
+    max_offset: int | None
+    messages: int | None
+    size: int | None = None
+    first: tuple[int, int, int] | None = None
+    oldest: int | None = None
+    newer: int = 0
+
+
+class _Tail:
+    """What a queue has from an offset on: bytes, and the first unit."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.first: tuple[int, int, int] | None = None
+
+    def take(self, run: Units, row: int, sizes: npt.NDArray[np.int64]) -> None:
+        """Add units from one on; `sizes` are the bytes of each and all after it."""
+        if row >= sizes.size:
+            return
+        self.size += int(sizes[row])
+        if self.first is None:
+            self.first = int(run.offsets[row]), *run.place(row)
+
+
+def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and what reads it
+    asked: ConsumedQueue,
+    bounds: QueueBounds | None,
+    then: QueueBounds | None,
+    queues: Queues,
+    times: Log,
+    written: int | None,
+) -> list[QueueLag]:
+    """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
+
+    Parameters
+    ----------
+    asked : ConsumedQueue
+    bounds, then : QueueBounds or None
+        The queue as it is now, and as of the time asked for; None if there is none.
+    queues : Queues
+    times : Log
+        Of the log; read for the first message of each.
+    written : int or None
+        When the offsets were written, ms, if messages may have been stored since; then these are counted.
+
+    Raises
+    ------
+    SegmentVanishedError
+        If a file is gone since it was listed.
+    """
+    rows = [_compared(asked, each, bounds, then) for each in asked.groups]
+    begins = {each: _begin(each) for each in rows if each.messages}
+    tails = _tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0, queues)
+    found, newest = [], _first_after(written, asked, rows, queues, times)
+    for row in rows:
+        tail = tails[begins[row]] if row in begins else _Tail()
+        oldest = None if tail.first is None else times.time_at(*tail.first[1:])
+        size = None if row.messages is None else tail.size
+        newer = (row.max_offset or 0) - max(newest, begins[row]) if row in begins else 0
+        found.append(row._replace(size=size, first=tail.first, oldest=oldest, newer=max(newer, 0)))
+    return found
+
+
+def _compared(asked: ConsumedQueue, group: Consumer, bounds: QueueBounds | None, then: QueueBounds | None) -> QueueLag:
+    if bounds is None and (group.committed or 0) <= 0:  # below 0 nothing is committed
+        return QueueLag(asked.topic, asked.queue_id, group, EMPTY, None, None, 0)
+    columns = compare(0 if group.committed is None else group.committed, bounds, then)
+    state = NO_OFFSET if group.committed is None else columns.state
+    return QueueLag(asked.topic, asked.queue_id, group, state, columns.min_offset, columns.max_offset, columns.behind)
+
+
+def _begin(row: QueueLag) -> int:
+    """Return the queue offset of the first message that is not consumed."""
+    return max(row.asked.committed or 0, row.min_offset or 0)
+
+
+def _first_after(
+    written: int | None, asked: ConsumedQueue, rows: Sequence[QueueLag], queues: Queues, times: Log
+) -> int:
+    """Return the queue offset of the first message that was stored after the offsets were written, or the end."""
+    end = max((row.max_offset or 0 for row in rows), default=0)
+    begin = min((_begin(row) for row in rows if row.messages), default=end)
+    if written is None or begin >= end:
+        return end
+
+    def is_after(offset: int) -> bool:
+        run = next(queues.units(asked.topic, asked.queue_id, offset, offset + 1), None)
+        return run is not None and (times.time_at(*run.place(0)) or 0) > written
+
+    return bisect_left(range(end), True, begin, end, key=is_after) if is_after(end - 1) else end  # noqa: FBT003 -- a key
+
+
+def _tails(asked: ConsumedQueue, begins: Sequence[int], end: int, queues: Queues) -> dict[int, _Tail]:
+    tails = {begin: _Tail() for begin in begins}
+    for run in queues.units(asked.topic, asked.queue_id, begins[0], end) if begins else ():
+        sizes = np.cumsum(run.sizes[::-1])[::-1]
+        rows = np.searchsorted(run.ends, np.array(begins, np.int64), side="right")
+        for begin, row in zip(begins, rows.tolist(), strict=True):
+            tails[begin].take(run, row, sizes)
+    return tails

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of the answer `lag`: how far groups are behind in queues, and totals by topic and group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text.message_column import with_message_column
+from store_core.answers.verdict import Verdict
+from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.counted import agreeing, counted
+from store_core.format.table_time import table_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from store_core.answers.lag_queues import QueueLag
+    from store_core.answers.report_plots import Plot
+
+__all__ = [
+    "LAG_SCHEMA",
+    "WRONG_STATES",
+    "LagFacts",
+    "LagReport",
+    "group_rows",
+    "largest_first",
+    "queue_row",
+    "summed_rows",
+]
+
+_MOST_BARS: Final = 40
+_GROUP: Final = ReportColumn("consumer_group", pa.string(), "name of the group")
+_TOPIC: Final = ReportColumn("topic", pa.string(), "name of the topic")
+_QUEUE: Final = ReportColumn("queue_id", pa.int32(), "queue of the topic")
+_BEHIND: Final = (
+    ReportColumn("messages", pa.int64(), "messages that are there and not consumed; null if unknown"),
+    ReportColumn("bytes", pa.int64(), "bytes of their records"),
+    ReportColumn("newer_messages", pa.int64(), "of these, those stored after the offsets were written", in_text=False),
+)
+_OLDEST: Final = (
+    ReportColumn(
+        "oldest_store_timestamp",
+        TIMESTAMP_TYPE,
+        "store time of the first of them; null without one, and if the log does not have its record",
+        in_text=False,
+    ),
+    ReportColumn("age_ms", pa.int64(), "ms from then to `now`; negative if it was stored later"),
+)
+
+_TABLES: Final = (
+    ReportTable(
+        "groups",
+        "Consumer groups",
+        (
+            _GROUP,
+            ReportColumn("queues", pa.int64(), "queues that it consumes"),
+            *_BEHIND,
+            *_OLDEST,
+            ReportColumn("wrong_offsets", pa.int64(), "offsets below the queue's minimum, beyond its end, or of none"),
+            ReportColumn("dead_letters", pa.int64(), "messages in its %DLQ% topic"),
+            ReportColumn(
+                "is_unknown",
+                pa.bool_(),
+                "whether it is configured and has no offset: it never consumed, or its consumers keep their "
+                "offsets themselves, as in broadcast mode",
+                in_text=False,
+            ),
+        ),
+    ),
+    ReportTable(
+        "topics",
+        "Topics of groups",
+        (
+            _GROUP,
+            _TOPIC,
+            ReportColumn(
+                "kind",
+                pa.string(),
+                "`normal`, `pop`, `retry`, `pop_retry`, `dead_letter`, `light`, `broadcast`, `revive` or `system`",
+            ),
+            ReportColumn("queues", pa.int64(), "queues"),
+            *_BEHIND,
+            *_OLDEST,
+        ),
+    ),
+    ReportTable(
+        "queues",
+        "Queues of groups",
+        (
+            _GROUP,
+            _TOPIC,
+            _QUEUE,
+            ReportColumn("kind", pa.string(), "as in `topics`", in_text=False),
+            ReportColumn(
+                "state",
+                pa.string(),
+                "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is "
+                "shorter, as after a loss; `no_queue`; `no_offset`: nothing is committed; `empty`: no queue, and "
+                "nothing of it was consumed",
+            ),
+            ReportColumn("committed_offset", pa.int64(), "queue offset of the next message to consume, or null"),
+            ReportColumn("min_offset", pa.int64(), "queue offset of the first message that is there", in_text=False),
+            ReportColumn("max_offset", pa.int64(), "queue offset after the last message, as of the time asked for"),
+            _BEHIND[0],
+            replace(_BEHIND[1], in_text=False),
+            _BEHIND[2],
+            ReportColumn("oldest_offset", pa.int64(), "queue offset of the first message not consumed", in_text=False),
+            *_OLDEST,
+        ),
+    ),
+    ReportTable(
+        "messages",
+        "Messages not consumed",
+        (
+            _GROUP,
+            _TOPIC,
+            _QUEUE,
+            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+            ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
+            ReportColumn("store_size", pa.int32(), "bytes of its record", in_text=False),
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored; null if the log lacks the record"),
+            ReportColumn("tags", pa.string(), "its tags"),
+            ReportColumn("keys", STRINGS_TYPE, "its keys"),
+            ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
+            ReportColumn("born_host", pa.string(), "the producer's address", in_text=False),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LagFacts:
+    """The facts of a lag, as `LAG_SCHEMA` explains them."""
+
+    store: str = fact("the store root")
+    as_of: str | None = fact("time as of which queues were looked at, in ISO 8601; null for now")
+    log_end: int | None = fact(
+        "physical offset at which the log ended then; null for now, and if all records are older"
+    )
+    now: str | None = fact("time from which ages are counted, in ISO 8601, or null")
+    offsets_files: tuple[str, ...] = fact("the files with committed offsets")
+    offsets_written: str = fact("when the last of them was written, by its modification time, in ISO 8601")
+    groups: int = fact("consumer groups")
+    queues: int = fact("pairs of a group and a queue")
+    messages: int = fact("messages that are there and not consumed; each counts once for each group")
+    bytes: int = fact("bytes of their records, likewise")
+    newer_messages: int = fact("of these messages, those stored after the offsets were written: they may be consumed")
+    below_min: int = fact("committed offsets of messages that retention has deleted")
+    beyond_end: int = fact("committed offsets after the end of their queue")
+    no_queue: int = fact("committed offsets of queues that are not there")
+    no_offset: int = fact("queues of a topic for which a group that consumes it has committed nothing")
+    missing_bytes: int = fact(
+        "bytes of segments that are missing from the log: messages there are counted, and lost", default=0
+    )
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+    @property
+    def wrong_offsets(self) -> int:
+        """Committed offsets that are not within their queue."""
+        return self.below_min + self.beyond_end + self.no_queue
+
+
+LAG_SCHEMA: Final = ReportSchema.of("lag", 1, LagFacts, *_TABLES)
+
+
+class LagReport(Report[LagFacts]):
+    """How far groups are behind, as `LAG_SCHEMA` explains it."""
+
+    SCHEMA: ClassVar[ReportSchema] = LAG_SCHEMA
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if an offset is not within its queue; then damage, if segments are missing; to be behind is none."""
+        has_findings = bool(self.found.wrong_offsets)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Messages and ages by group."""
+        rows = [row for row in self.tables["groups"].to_pylist() if row["messages"]]
+        plots = [
+            _bars("Messages not consumed, by group", rows, "messages", lambda row: counted(row["messages"], "message"))
+        ]
+        aged = [row for row in rows if (row["age_ms"] or 0) > 0]
+        if aged:
+            plots.append(_bars("Age of the oldest of them", aged, "age_ms", lambda row: shown_age(row["age_ms"])))
+        return tuple(plot for plot in plots if plot.bars)
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        if table.name == "messages":  # as many as were asked for
+            return with_message_column(self._shown_columns(table))
+        return _with_ages(super()._in_text(table))
+
+    def _lines(self) -> Iterator[str]:
+        names = ("consumer_group", "topic", "queue_id", "messages")
+        behind = [row for row in self.tables["queues"].select(names).to_pylist() if row["messages"]]
+        groups = len({row["consumer_group"] for row in behind})
+        return _lines(self.found, groups, len({(row["topic"], row["queue_id"]) for row in behind}))
+
+
+def _bars(title: str, rows: list[dict[str, Any]], value: str, label: Any) -> Bars:  # noqa: ANN401 -- of a row
+    rows = sorted(rows, key=lambda row: (-row[value], row["consumer_group"]))
+    bars = tuple(
+        Bar(row["consumer_group"], row[value], Tone.WARNING if row["wrong_offsets"] else Tone.PLAIN, label(row))
+        for row in rows[:_MOST_BARS]
+    )
+    more = counted(len(rows) - _MOST_BARS, "more group") if len(rows) > _MOST_BARS else ""
+    return Bars(title, bars, more)
+
+
+def _with_ages(table: pa.Table) -> pa.Table:
+    """Return a table with ages in words."""
+    ages = [None if each is None else shown_age(each) for each in table["age_ms"].to_pylist()]
+    return table.set_column(table.column_names.index("age_ms"), "age", pa.array(ages, pa.string()))
+
+
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
+
+
+def shown_age(milliseconds: int) -> str:
+    """Return a duration in its two largest units.
+
+    Examples
+    --------
+    >>> shown_age(97_200_000), shown_age(61_500), shown_age(999)
+    ('1d 3h', '1m 1s', '0s')
+    """
+    left = max(milliseconds, 0)
+    counts: list[str] = []
+    for size, name in _UNITS:
+        count, left = divmod(left, size)
+        if count or counts:
+            counts.append(f"{count}{name}")
+    return " ".join(counts[:2]) or "0s"
+
+
+def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
+    """Yield the lines of a report in which some groups are behind, in some queues."""
+    when = f" as of {found.as_of}" if found.as_of else ""
+    if found.messages:
+        of_all = "" if groups == found.groups else f"{groups:,} of "
+        whose = f"{of_all}{counted(found.groups, 'group')} in {counted(queues, 'queue')}"
+        yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes not consumed{when}, by {whose}"
+    elif not found.groups:
+        yield "no consumer group has committed an offset"
+    else:
+        yield f"no message is known to be left to consume{when}, for {counted(found.groups, 'group')}"
+    if found.newer_messages:
+        stored = agreeing(found.newer_messages, "was stored since, and may be", "were stored since, and may be")
+        yield (
+            f"the offsets are those of {found.offsets_written}, when they were last written, before the log's end: "
+            f"{found.newer_messages:,} of these messages {stored} consumed, {found.messages - found.newer_messages:,} "
+            f"were not consumed then"
+        )
+    yield from _wrong_offsets(found)
+    if found.no_offset:
+        has = agreeing(found.no_offset, "has no offset", "have no offsets")
+        yield f"{counted(found.no_offset, 'queue')} {has} of a group that consumes the topic: all messages there count"
+    if found.as_of:
+        yield (
+            "what was there then is compared with what is consumed now: offsets of the past are not on disk (they were "
+            f"last written at {found.offsets_written})"
+        )
+    if found.missing_bytes:
+        yield f"{found.missing_bytes:,} bytes of the log are missing: messages there count as their queues have them"
+    yield from found.notes
+
+
+_BELOW_MIN: Final = (
+    "is below the minimum of its queue: messages were deleted before they were consumed",
+    "are below the minimum of their queues: messages were deleted before they were consumed",
+)
+_BEYOND_END: Final = (
+    "is beyond the end of its queue: how far that group is behind is not known",
+    "are beyond the end of their queues: how far those groups are behind is not known",
+)
+_NO_QUEUE: Final = ("is of a queue that is not there", "are of queues that are not there")
+"""What is said of one offset, and of several."""
+
+
+def _wrong_offsets(found: LagFacts) -> Iterator[str]:
+    """Yield how many offsets are not within their queue."""
+    wrong = (
+        (found.below_min, _BELOW_MIN),
+        (found.beyond_end, _BEYOND_END),
+        (found.no_queue, _NO_QUEUE),
+    )
+    for count, what in wrong:
+        if count:
+            yield f"{counted(count, 'offset')} {agreeing(count, *what)}"
+
+
+# ---- rows
+
+WRONG_STATES: Final = ("below_min", "beyond_end", "no_queue")
+"""Of committed offsets that are not within their queue."""
+
+
+def queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:
+    """Return the row of a group and a queue; ages are counted from `now`, ms."""
+    return {
+        "consumer_group": row.asked.group,
+        "topic": row.topic,
+        "queue_id": row.queue_id,
+        "kind": row.asked.kind.name.lower(),
+        "state": row.state,
+        "committed_offset": row.asked.committed,
+        "min_offset": row.min_offset,
+        "max_offset": row.max_offset,
+        "messages": row.messages,
+        "bytes": row.size,
+        "newer_messages": row.newer,
+        "oldest_offset": None if row.first is None else row.first[0],
+        "oldest_store_timestamp": table_time(row.oldest),
+        "age_ms": None if row.oldest is None or now is None else now - row.oldest,
+    }
+
+
+def summed_rows(rows: Sequence[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return totals of rows with the same values of some columns; what is unknown of any of them is null."""
+    together: defaultdict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        together[tuple(row[name] for name in names)].append(row)
+    return largest_first(
+        dict(zip(names, key, strict=True)) | {"queues": len(some)} | _totals(some) for key, some in together.items()
+    )
+
+
+def _totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    oldest = [row for row in rows if row["oldest_store_timestamp"] is not None]
+    first = min(oldest, key=lambda row: row["oldest_store_timestamp"], default={})
+    counts = {name: [row[name] for row in rows if row[name] is not None] for name in ("messages", "bytes")}
+    sums = {name: sum(values) if values else None for name, values in counts.items()}
+    sums["newer_messages"] = sum(row["newer_messages"] for row in rows)
+    return {**sums, **{name: first.get(name) for name in ("oldest_store_timestamp", "age_ms")}}
+
+
+def group_rows(rows: Sequence[dict[str, Any]], dead: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return a row for each group of some rows of queues; `dead` has how many dead letters a group has."""
+    wrong: defaultdict[str, int] = defaultdict(int)
+    for row in rows:
+        wrong[row["consumer_group"]] += row["state"] in WRONG_STATES
+    return [
+        row
+        | {"wrong_offsets": wrong[row["consumer_group"]], "dead_letters": dead.get(row["consumer_group"], 0)}
+        | {"is_unknown": False}
+        for row in summed_rows(rows, ("consumer_group",))
+    ]
+
+
+def largest_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows by how many messages they have, then by name."""
+    names = ("consumer_group", "topic", "queue_id", "kind")
+    return sorted(rows, key=lambda row: (-(row["messages"] or 0), *(row[name] for name in names if name in row)))
