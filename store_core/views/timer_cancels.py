@@ -48,8 +48,6 @@ class TimerCancels:
         Their units, ordered by time.
     due : numpy.ndarray
         int64: their times, ms, ascending.
-    log : Log
-    features : ReleaseRules
     """
 
     units: npt.NDArray[np.void]
@@ -108,11 +106,8 @@ def find_cancels(timers: Timers, log: Log, after: int, options: ViewOptions) -> 
 
     Parameters
     ----------
-    timers : Timers
-    log : Log
     after : int
         Milliseconds.
-    options : ViewOptions
 
     Returns
     -------

@@ -56,7 +56,6 @@ class LogPart:
 
     Attributes
     ----------
-    file : Segment
     timers : Timers
         All of them.
     log : Log
@@ -119,7 +118,6 @@ class WheelPart:
     ----------
     file : Segment
         Its start offset is 0.
-    timers : Timers
     """
 
     file: Segment

@@ -46,7 +46,6 @@ def find_tail_end(
 
     Parameters
     ----------
-    segment : Segment
     options : ReadOptions
         Those of the read.
     open_bytes : callable
