@@ -27,7 +27,7 @@ from store_core.files.store_path import located
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
-from store_core.snapshot.log_end import FoundEnd
+from store_core.snapshot.log_end import FoundEnd, end_by_tail
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.entry_notes import covered_note, uncommitted_note
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
@@ -39,7 +39,6 @@ from store_core.store.read.option_values import ReadMode
 from store_core.store.read.range_splits import with_picks
 from store_core.store.read.ranges import ReadRange
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.tail_end import find_tail_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -271,7 +270,7 @@ class _Planner:
                 return parts
             # A reader of picked records does not prove the end.
             is_by_tail = self._by_tail and self._look_up.is_scan
-            tail = find_tail_end(last.segment, self._options, _open_ahead) if is_by_tail else None
+            tail = _end_by_tail(last.segment, self._options) if is_by_tail else None
             end = tail or self._look_up.end_of(last.segment, is_first=not parts, open_bytes=_open_ahead)
             self._ends.append(end)
             if tail is not None:
@@ -402,3 +401,10 @@ class _Planner:
 def _root_of(segment: Segment) -> Path:
     directory = Path(segment.path).parent
     return root_of_member(directory) or directory.parent
+
+
+def _end_by_tail(segment: Segment, options: ReadOptions) -> SegmentEnd | None:
+    """Find the end by the last part, for a read by whose tasks the whole segment is followed once."""
+    if options.max_partition_bytes is not None or options.min_partitions is not None or options.is_permissive:
+        return None
+    return end_by_tail(segment, verify_crc=options.verify_crc, open_bytes=_open_ahead)

@@ -14,7 +14,7 @@ import pytest
 from store_core import StoreError, explain, read_messages
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreNotFoundError
 from store_core.files.remote import attempts, remote_bytes
-from store_core.store.read import tail_end
+from store_core.snapshot import log_end
 from store_core.store.read.read_options import ReadOptions
 from tests.object_store import BUCKET, SECRET, Faults
 from tests.stores_in_memory import in_memory
@@ -41,9 +41,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_bytes, "_AHEAD", 1 << 14)
     monkeypatch.setattr(remote_bytes, "_STEP", 1 << 13)
     monkeypatch.setattr(remote_bytes.RemoteBytes, "step", 1 << 13)
-    monkeypatch.setattr(tail_end, "_WINDOWS", (1 << 10, 1 << 13))
-    monkeypatch.setattr(tail_end, "_LEAST", 1 << 14)
-    monkeypatch.setattr(tail_end, "_PROBE", 1 << 8)
+    monkeypatch.setattr(log_end, "_WINDOWS", (1 << 10, 1 << 13))
+    monkeypatch.setattr(log_end, "_LEAST", 1 << 14)
+    monkeypatch.setattr(log_end, "_PROBE", 1 << 8)
 
 
 def rows(path: object, **options: Any) -> pa.Table | str:  # noqa: ANN401 -- any option

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from store_core import StoreError, read_messages
-from store_core.store.read import tail_end
+from store_core.snapshot import log_end
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.benchmarks.segments import make_log
@@ -31,9 +31,9 @@ _RECORD = 600
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at little, so that most of a small segment is not looked at."""
-    monkeypatch.setattr(tail_end, "_WINDOWS", (1 << 9, 1 << 12))
-    monkeypatch.setattr(tail_end, "_LEAST", 1 << 14)
-    monkeypatch.setattr(tail_end, "_PROBE", 1 << 10)
+    monkeypatch.setattr(log_end, "_WINDOWS", (1 << 9, 1 << 12))
+    monkeypatch.setattr(log_end, "_LEAST", 1 << 14)
+    monkeypatch.setattr(log_end, "_PROBE", 1 << 10)
 
 
 def log(folder: Path, size: int = 3 * _SEGMENT // 2) -> Path:
