@@ -46,7 +46,6 @@ def write_config(value: JsonValue, indent: int = 0, *, features: ReleaseRules | 
 
     Parameters
     ----------
-    value
     indent : int
         Tabs before the lines around it.
     features : ReleaseRules, optional
@@ -109,7 +108,6 @@ def encode_members(config: _Config, names: frozenset[str]) -> JsonObject:
 
     Parameters
     ----------
-    config : TopicConfig or SubscriptionGroupConfig
     names : frozenset of str
         Members of the file; each is the field of that name in snake case.
     """

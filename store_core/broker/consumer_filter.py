@@ -90,7 +90,6 @@ def calculate_bit_map(
     ----------
     consumers : iterable of ConsumerFilterData
         Those of the message's topic, including groups that have left.
-    properties : mapping of str to str
 
     Returns
     -------

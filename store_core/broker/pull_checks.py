@@ -47,14 +47,7 @@ _SQL92: Final = "SQL92"
 
 @dataclass(frozen=True, slots=True)
 class CheckedPull:
-    """A pull that passed all checks.
-
-    Attributes
-    ----------
-    group : SubscriptionGroupConfig
-    topic : TopicConfig
-    message_filter : ExpressionMessageFilter
-    """
+    """A pull that passed all checks."""
 
     group: SubscriptionGroupConfig
     topic: TopicConfig

@@ -43,8 +43,6 @@ class OffsetMovedEvent:
 
     Attributes
     ----------
-    consumer_group, topic, broker_name : str
-    queue_id : int
     offset_request, offset_new : int
         The requested offset, and the one that the consumer is sent to.
     """

@@ -33,7 +33,6 @@ class PullRequest:
 
     Attributes
     ----------
-    request : PullMessageRequest
     message_filter : ExpressionMessageFilter
         Messages that it excludes do not end the wait.
     deadline : float

@@ -56,13 +56,10 @@ class Column:
 
     Attributes
     ----------
-    name : str
-    type : pyarrow.DataType
     nullable : bool
         Whether a sound record can have a null here.
     default : bool
         Whether it is read if no columns are named.
-    doc : str
     """
 
     name: str
@@ -182,7 +179,6 @@ def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -
 
     Parameters
     ----------
-    names : sequence of str
     columns : sequence of Column
         Those of the view.
 

@@ -90,7 +90,6 @@ def fill_segments(starts: npt.NDArray[np.int64], room: int, segment_size: int) -
     ----------
     starts : numpy.ndarray
         int64, shape (n + 1,): where each record begins if they are placed back to back, and where the last one ends.
-    room, segment_size : int
 
     Yields
     ------

@@ -117,8 +117,6 @@ def checked_config(
     ------
     InvalidOptionError, UnsupportedStoreError
         As `check_root` and `with_sizes_of_files`.
-    OSError
-        If a system call fails.
     """
     config = config or MessageStoreConfig()
     with explained_access(root):
@@ -135,14 +133,11 @@ def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: Fil
         The store's root; it need not exist.
     config : MessageStoreConfig
         Sizes set explicitly are kept; see `DefaultSize`.
-    file_system : FileSystem
 
     Raises
     ------
     InvalidOptionError
         If an explicit size contradicts the files; the message names option, value, file and file size.
-    OSError
-        If a system call fails.
     """
     taken: dict[str, Any] = {}
     paths = log_paths(root, config, file_system).all_paths

@@ -39,11 +39,6 @@ class DerivedStructures:
     ----------
     root : Path
         The store's root.
-    log : CommitLog
-    checkpoint : StoreCheckpoint
-    rules : QueueRules
-    file_system : FileSystem
-    clock : Clock
     is_master : bool
         Whether dispatching skips bytes that are not a record.
     notifies : bool
@@ -52,15 +47,6 @@ class DerivedStructures:
         Returns the bit map of a record, see `Dispatcher`.
     reads_rocksdb : bool
         As of `ConsumeQueueStore`.
-
-    Attributes
-    ----------
-    rules : QueueRules
-    queues : ConsumeQueueStore
-    index : IndexService
-    dispatcher : Dispatcher
-    reput : ReputMessageService
-    flush_service : FlushConsumeQueueService
     """
 
     def __init__(  # noqa: PLR0913 -- location, inputs, and the services it depends on

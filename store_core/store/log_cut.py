@@ -15,13 +15,7 @@ __all__ = ["LogCut"]
 
 
 class LogCut:
-    """Truncates the log of an open store and what is derived from it.
-
-    Parameters
-    ----------
-    commit_log : CommitLog
-    derived : DerivedStructures
-    """
+    """Truncates the log of an open store and what is derived from it."""
 
     def __init__(self, commit_log: CommitLog, derived: DerivedStructures) -> None:
         self._commit_log = commit_log

@@ -32,7 +32,6 @@ def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, P
 
     Parameters
     ----------
-    into : Path
     purpose : str
         In the name of that directory.
     source : path or sequence of paths
@@ -68,10 +67,6 @@ class NewDirectory:
 
     The directory in which it is made is locked meanwhile. A process that is killed leaves it, without the lock, and the
     next one that makes the same target deletes it.
-
-    Attributes
-    ----------
-    target, work : Path
     """
 
     target: Path

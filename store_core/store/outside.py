@@ -67,7 +67,6 @@ def check_nothing_else(
         What is made there, or continued.
     is_it : callable
         Returns whether it is there already, by the names in the directory.
-    file_system : FileSystem
 
     Raises
     ------

@@ -47,7 +47,6 @@ class ProcessPool(LocalEngine):
 
     Parameters
     ----------
-    processes : int
     on_progress : callable, optional
         Called with a `store_core.store.parts.PartsDone` after each part.
 

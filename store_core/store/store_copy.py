@@ -51,11 +51,6 @@ def copy_store(source: Path, target: Path) -> None:
     """Copy a store into a directory that exists: contents, holes, and times, which retention goes by.
 
     A log that is elsewhere becomes that of the copy, in the place of one that the store may have besides.
-
-    Raises
-    ------
-    OSError
-        As raised by the system.
     """
     log = log_directories(source)
     is_elsewhere = source / COMMIT_LOG not in log

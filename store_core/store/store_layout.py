@@ -39,9 +39,6 @@ def log_place(
 
     Parameters
     ----------
-    root : Path
-    config : MessageStoreConfig
-    file_system : FileSystem
     full_paths : callable
         Returns the directories that currently get no new segments: `DiskSpace.full_paths`.
     """

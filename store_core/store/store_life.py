@@ -41,11 +41,6 @@ _BUSY_LIMIT_MS: Final = 10_000_000
 class StoreCondition:
     """The state that every put checks first; a `store_core.store.put.put_checks.StoreState`.
 
-    Parameters
-    ----------
-    setup : StoreSetup
-    commit_log : CommitLog
-
     Attributes
     ----------
     is_shutdown : bool
@@ -78,14 +73,8 @@ _log: Final = logging.getLogger("store_core")
 class StoreLife:
     """Opens and closes a store; if read-only, in memory, without lock or threads.
 
-    Parameters
-    ----------
-    setup : StoreSetup
-
     Attributes
     ----------
-    services : StoreServices
-    condition : StoreCondition
     recovery_report : RecoveryReport
         What opening found.
     """

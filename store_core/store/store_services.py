@@ -31,17 +31,6 @@ __all__ = ["StoreServices", "disk_space"]
 class StoreServices:
     """Loads, starts, shuts down and closes a store's services, in an order that is safe to interrupt at any point.
 
-    Parameters
-    ----------
-    setup : StoreSetup
-
-    Attributes
-    ----------
-    checkpoint : StoreCheckpoint
-    commit_log : CommitLog
-    derived : DerivedStructures
-    clean : CleanServices
-
     Raises
     ------
     InvalidOptionError
@@ -102,11 +91,6 @@ class StoreServices:
         -------
         bool
             Whether all that succeeded, and everything is on disk and dispatched.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
         """
         ended = self.clean.shutdown()
         ended = self.commit_log.shutdown() and ended

@@ -188,7 +188,6 @@ def evaluate_maps(expression: Sql92Expression, properties: pa.MapArray) -> Verdi
 
     Parameters
     ----------
-    expression : Sql92Expression
     properties : pyarrow.MapArray
         Maps of strings, shape (rows,); null has no properties. If a name occurs twice the last value counts.
     """
@@ -200,10 +199,8 @@ def evaluate_columns(expression: Sql92Expression, columns: Mapping[str, pa.Strin
 
     Parameters
     ----------
-    expression : Sql92Expression
     columns : mapping of str to pyarrow.StringArray
         A column for each of `expression.names`, shape (rows,), null where a message lacks it.
-    rows : int
     """
     stack: list[_Column | _Strings] = []
     loaded = {name: _Strings(columns[name]) for name in expression.names}

@@ -70,7 +70,6 @@ class Tokens:
 
     Parameters
     ----------
-    text : str
     has_string_predicates : bool
         Whether CONTAINS, STARTSWITH and ENDSWITH are keywords.
 

@@ -76,7 +76,6 @@ def do_append(  # noqa: PLR0913 -- the record, where it goes, and the values kno
 
     Parameters
     ----------
-    encoded : EncodedRecords
     view : memoryview
         The rest of the file, writable; its length is the room left.
     physical_offset : int

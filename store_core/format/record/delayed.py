@@ -131,7 +131,6 @@ def to_schedule_topic(message: Message, properties: PropertyMap, max_level: int,
 
     Parameters
     ----------
-    message : Message
     properties : PropertyMap
         The message's, with property DELAY above 0.
     max_level : int

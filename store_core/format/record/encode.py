@@ -219,8 +219,6 @@ def encode_message(
 
     Parameters
     ----------
-    message : Message
-    rules : EncodeRules
     store_host : tuple of str and int
         For a message without one of its own.
     properties : bytes or None

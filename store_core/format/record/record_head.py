@@ -118,7 +118,6 @@ def store_timestamp(data: Buffer, position: int, *, has_ipv6: bool = True) -> in
 
     Parameters
     ----------
-    data : bytes-like
     position : int
         Where the record starts.
     has_ipv6 : bool

@@ -27,7 +27,6 @@ def record_properties(record: memoryview, parser: PropertyParser = PropertyParse
     ----------
     record : memoryview
         Format ``B``, from the record's first byte on.
-    parser : PropertyParser
 
     Raises
     ------

@@ -125,10 +125,6 @@ def check_record(
     verify_crc : bool
         Whether to check the body against its checksum. Empty bodies are never checked.
 
-    Returns
-    -------
-    RecordCheck
-
     Notes
     -----
     The order of the rules is that of RocketMQ 5.3.3, ``CommitLog.checkMessageAndReturnSize``; the check of the physical

@@ -63,13 +63,8 @@ class BatchConsumeQueue:
 
     Parameters
     ----------
-    topic : str
-    queue_id : int
     directory : Path
         The queue's own: ``batchconsumequeue/TOPIC/QUEUE``.
-    rules : QueueRules
-    file_system : FileSystem
-    clock : Clock
     can_write : callable
         Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
     on_error : callable
@@ -79,7 +74,6 @@ class BatchConsumeQueue:
 
     Attributes
     ----------
-    mapped_file_queue : MappedFileQueue
     max_physical_offset : int
         Where the last unit's record **starts**; -1 before the first.
     min_offset_in_queue : int
@@ -325,7 +319,6 @@ class BatchConsumeQueue:
         ----------
         timestamp : int
             Ms since 1970.
-        boundary : BoundaryType
 
         Returns
         -------

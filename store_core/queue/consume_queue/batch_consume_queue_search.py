@@ -100,11 +100,6 @@ def truncate(
     Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
     the first other unit that does, or that is invalid. Its own first unit is not checked for validity. (RocketMQ:
     ``BatchConsumeQueue.truncateDirtyLogicFiles``, which never returns if files hold a single unit.)
-
-    Raises
-    ------
-    OSError
-        As raised by the system.
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:

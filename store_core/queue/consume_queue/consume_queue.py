@@ -64,13 +64,8 @@ class ConsumeQueue(QueueReader):
 
     Parameters
     ----------
-    topic : str
-    queue_id : int
     directory : Path
         The queue's own: ``consumequeue/TOPIC/QUEUE``.
-    rules : QueueRules
-    file_system : FileSystem
-    clock : Clock
     ext : QueueExtension, optional
         Where tags codes, store times and filter bit maps are put if the extension is enabled.
     can_write : callable
@@ -83,7 +78,6 @@ class ConsumeQueue(QueueReader):
 
     Attributes
     ----------
-    mapped_file_queue : MappedFileQueue
     max_physical_offset : int
         How far the last unit covers the log: to its record's end, in release 4.3 its start; -1 before the first.
     min_logic_offset : int

@@ -117,11 +117,6 @@ def truncate(
     -------
     QueueEnd
         `max_physical_offset` is None if no file is left.
-
-    Raises
-    ------
-    OSError
-        As raised by the system.
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:

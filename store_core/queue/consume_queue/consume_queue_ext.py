@@ -110,9 +110,6 @@ class ConsumeQueueExt:
         ``consumequeue_ext/<topic>/<queue id>``.
     rules : QueueRules
         `ext_file_size` and `release`.
-    file_system : FileSystem
-    clock : Clock
-    writable : bool
     """
 
     def __init__(

@@ -58,9 +58,6 @@ class ConsumeQueueStore:
     ----------
     root : Path
         The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
-    rules : QueueRules
-    file_system : FileSystem
-    clock : Clock
     on_put : callable
         Called with store timestamp (ms) and physical offset of each record that was put; for a batch with those of the
         last one (RocketMQ: ``StoreCheckpoint.setLogicsMsgTimestamp``).
@@ -160,11 +157,6 @@ class ConsumeQueueStore:
         int
             How far the queues cover the log: the largest `max_physical_offset`, -1 without units. For a simple queue
             it is the end of its last record, in release 4.3 the start; for a batch queue always the start.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
         """
         for queue in self.queues():
             self.notes += queue.recover()
@@ -365,11 +357,6 @@ class ConsumeQueueStore:
         -------
         tuple of str
             What was dropped.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
         """
         notes: list[str] = []
         for queue in self.queues():
@@ -378,24 +365,12 @@ class ConsumeQueueStore:
         return tuple(notes)
 
     def clear_tails(self) -> None:
-        """Zero the bytes after the queues' ends; the last step of a recovery, see `ConsumeQueue.clear_tail`.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
-        """
+        """Zero the bytes after the queues' ends; the last step of a recovery, see `ConsumeQueue.clear_tail`."""
         for queue in self.queues():
             queue.clear_tail()
 
     def force(self) -> None:
-        """Sync what a recovery found or changed in the last files of all queues, see `MappedFileQueue.force`.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
-        """
+        """Sync what a recovery found or changed in the last files of all queues, see `MappedFileQueue.force`."""
         for queue in self.queues():
             files = queue.mapped_file_queue
             files.force(files.max_offset - _FILES_RECOVERED * files.file_size)

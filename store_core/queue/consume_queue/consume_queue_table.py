@@ -54,9 +54,6 @@ class ConsumeQueueTable:
     ----------
     root : Path
         The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
-    rules : QueueRules
-    file_system : FileSystem
-    clock : Clock
     can_write : callable
         Whether the store's flags allow writing to queues.
     on_error : callable
@@ -218,8 +215,6 @@ class ConsumeQueueTable:
         SegmentLayoutError
             If a queue holds something that the release refuses to load, or a topic's queues are not of the kind that
             its attribute ``queue.type`` says (RocketMQ: ``ConsumeQueueStore.queueTypeShouldBe``).
-        OSError
-            As raised by the system.
         """
         use = StoreUse.READ_QUEUES if self._reads_rocksdb else StoreUse.OPEN_QUEUES
         notes = list(check_store_kind(self._root, self._file_system, use))
@@ -289,13 +284,7 @@ class ConsumeQueueTable:
         return queue.load()
 
     def sync_topics(self) -> None:
-        """Sync the topics' directories: after a killed process they may exist in memory only.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
-        """
+        """Sync the topics' directories: after a killed process they may exist in memory only."""
         kinds = (self._root / kind for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE))
         for directory in (*kinds, self._root):
             status = self._file_system.status(directory)

@@ -30,7 +30,6 @@ class UnitSequences:
 
     Parameters
     ----------
-    units : UnitRows
     features : ReleaseRules
         Decide how much of the log a unit covers.
     """

@@ -22,7 +22,6 @@ def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_
 
     Parameters
     ----------
-    queue : MappedFileQueue
     min_physical_offset : int
         Where the commit log starts.
     unit_size : int

@@ -70,13 +70,7 @@ class StandIn(NamedTuple):
 
 
 def put_stand_ins(queue: ConsumeQueue, stand_in: StandIn, count: int) -> None:
-    """Append a unit a number of times at a queue's end, however much it covers of the log.
-
-    Raises
-    ------
-    OSError
-        As raised by the system.
-    """
+    """Append a unit a number of times at a queue's end, however much it covers of the log."""
     unit = np.array([stand_in[:3]], UNIT_DTYPE)
     files = queue.mapped_file_queue
     while count:

@@ -170,10 +170,8 @@ def search_bounded(first: int, last: int, times: SearchedUnits, timestamp: int, 
     ----------
     first, last : int
         Index in the queue of the first and the last unit.
-    times : SearchedUnits
     timestamp : int
         Ms since 1970.
-    boundary : BoundaryType
     """
     return _bounded(_Range(0, first, last), times, timestamp, boundary)
 

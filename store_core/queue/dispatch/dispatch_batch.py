@@ -179,7 +179,6 @@ class RequestBatch(DispatchBatch):
 
     Parameters
     ----------
-    requests : sequence of DispatchRequest
     starts : sequence of int, optional
         Where their records lie in the file; by default, where they claim to.
     """

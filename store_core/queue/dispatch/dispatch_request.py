@@ -89,7 +89,6 @@ class MessageCheck:
 
     Attributes
     ----------
-    is_success : bool
     size : int
         The record's bytes. 0 with success: the file ends here with a blank record. On failure: -1, or the size that the
         record claims if its parts do not add up to it.

@@ -65,13 +65,7 @@ class KnownColumns(NamedTuple):
 
 
 class KnownBatch(StoredBatch):
-    """A batch of records of a file, whose columns for queues and index are known; the others are read.
-
-    Parameters
-    ----------
-    file : StoredFile
-    known : KnownColumns
-    """
+    """A batch of records of a file, whose columns for queues and index are known; the others are read."""
 
     def __init__(self, file: StoredFile, known: KnownColumns) -> None:
         place = known.physical_offset - file.start_offset

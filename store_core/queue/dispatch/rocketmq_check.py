@@ -117,10 +117,6 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
     check_dup_info : bool
         Whether a message must state where it was replicated from: recovery with ``duplicationEnable``, 5.0 and later.
 
-    Returns
-    -------
-    MessageCheck
-
     Notes
     -----
     RocketMQ 4.3.0, 4.9.7 and 5.3.3: ``CommitLog.checkMessageAndReturnSize``. Differences: from 5.3.2 on a size beyond

@@ -104,7 +104,6 @@ class StoredBatch(DispatchBatch):
 
     Parameters
     ----------
-    file : StoredFile
     starts : numpy.ndarray
         int64, shape (n,), ascending: where they lie. `spans`, `delayed` and `inner_candidates` serve to find out
         whether the records are sound; only then may anything else be used.

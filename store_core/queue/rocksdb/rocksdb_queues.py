@@ -63,7 +63,6 @@ class BoundKey(NamedTuple):
     ----------
     topic : str
         Bytes that are not UTF-8 are lone surrogates, as in names of directories.
-    queue_id : int
     is_max : bool
         Whether the bound is the queue's last unit, and not its first.
     """
@@ -150,10 +149,6 @@ class RocksdbQueues:
     RocksDB's own log, so a crash, or a reader beside a broker, loses those after the last flush: the records from
     `dispatched_offset` on are to be taken from the log.
 
-    Parameters
-    ----------
-    reader : RocksdbReader
-
     Attributes
     ----------
     dispatched_offset : int
@@ -236,7 +231,6 @@ class RocksdbQueues:
 
         Parameters
         ----------
-        topic, queue_id
         log_start : int
             Physical offset at which the log starts.
         """
@@ -272,7 +266,6 @@ class RocksdbQueues:
 
         Parameters
         ----------
-        topic, queue_id
         begin, end : int
             Queue offsets; the end is exclusive.
         limit : int

@@ -46,7 +46,6 @@ class BatchCqUnit(NamedTuple):
         Position of the record in the log; bytes.
     store_size : int
         Bytes of the record.
-    tags_code : int
     store_timestamp : int
         Ms since 1970.
     batch_size : int

@@ -59,8 +59,6 @@ class AssignedUnit(NamedTuple):
 
     Attributes
     ----------
-    topic : str
-    queue_id : int
     queue_offset : int
         The record's index in the queue; in a batch queue that of its first message.
     is_light : bool
@@ -230,8 +228,6 @@ def assign_batch(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) ->
 
     Parameters
     ----------
-    batch : DispatchBatch
-    rules : QueueRules
     known : KnownQueues
         Queues that already have units, so that their names need not be checked again.
     """

@@ -13,11 +13,8 @@ class RefusedUnit(NamedTuple):
 
     Attributes
     ----------
-    topic : str
-    queue_id : int
     physical_offset : int
         Position of the record.
-    reason : str
     stops_broker : bool
         Whether RocketMQ can't go on dispatching there: it does not load, or never comes up.
     """

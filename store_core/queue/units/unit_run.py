@@ -30,7 +30,6 @@ class UnitRun:
 
     Parameters
     ----------
-    physical_offset, size, tags_code, queue_offset : array of int64
     features : ReleaseRules
         Decide how much of the log a unit covers.
     """

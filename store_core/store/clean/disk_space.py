@@ -112,12 +112,10 @@ class DiskSpace:
 
     Parameters
     ----------
-    config : MessageStoreConfig
     log_paths : collection of Path
         Directories for new segments of the commit log; read-only directories are not included.
     queue_path : Path
         Directory of the consume queues.
-    file_system : FileSystem
     """
 
     def __init__(

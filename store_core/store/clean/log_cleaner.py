@@ -46,7 +46,6 @@ def parse_delete_when(text: str, name: str = "MessageStoreConfig.delete_when") -
 
     Parameters
     ----------
-    text : str
     name : str
         What errors call it.
 
@@ -93,13 +92,10 @@ class CleanCommitLogService(CleanService):
 
     Parameters
     ----------
-    config : MessageStoreConfig
     queue : MappedFileQueue
         The commit log's files.
     flags : RunningFlags
         Flags of which DISK_FULL is set and cleared.
-    space : DiskSpace
-    clock : Clock
     time_zone : tzinfo, optional
         Time zone of ``deleteWhen``; None means the machine's, as in Java.
     on_error : callable, optional
@@ -143,13 +139,7 @@ class CleanCommitLogService(CleanService):
         self._retry_hung_file()
 
     def delete_expired_files(self) -> int:
-        """Delete expired files if there is a reason to, and return their number.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Delete expired files if there is a reason to, and return their number."""
         verdict = self._space.check()
         self._note_fullness(verdict)
         is_manual = self._manual_rounds > 0

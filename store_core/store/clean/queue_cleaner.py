@@ -28,10 +28,8 @@ def needs_correction(queue: BatchConsumeQueue, min_physical_offset: int, *, is_d
 
     Parameters
     ----------
-    queue : BatchConsumeQueue
     min_physical_offset : int
         Where the commit log starts; -1 if there is no file.
-    is_deep : bool
     """
     first = queue.mapped_file_queue.first_mapped_file
     if first is not None and not first.is_available:
@@ -82,13 +80,10 @@ class CleanConsumeQueueService(CleanService):
 
     Parameters
     ----------
-    config : MessageStoreConfig
     min_offset : callable
         Returns the commit log's min offset; -1 if there is no file.
-    queues : ExpiringQueues
     index : ExpiringFiles or None
         None if there is no index.
-    clock : Clock
     on_error : callable, optional
         Called with errors of the system.
     """
@@ -118,13 +113,7 @@ class CleanConsumeQueueService(CleanService):
         self.delete_expired_files()
 
     def correct_batch_queues(self) -> int:
-        """Correct the start of batch consume queues that begin before the log, and return their number.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Correct the start of batch consume queues that begin before the log, and return their number."""
         now = self._clock.monotonic()
         is_deep = self._last_deep is None or now - self._last_deep > _DEEP_EVERY
         if is_deep:

@@ -27,8 +27,6 @@ class CleanService(ServiceThread):
 
     Parameters
     ----------
-    config : MessageStoreConfig
-    clock : Clock
     on_error : callable, optional
         Called with errors of the system.
 

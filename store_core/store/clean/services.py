@@ -26,22 +26,12 @@ class CleanServices:
 
     Parameters
     ----------
-    config : MessageStoreConfig
-    commit_log : CommitLog
     space : DiskSpace
         The one whose `full_paths` the commit log's `SegmentPaths` call.
-    queues : ExpiringQueues
-    index : ExpiringFiles or None
-    clock : Clock
     time_zone : tzinfo, optional
         Time zone of ``deleteWhen``; None means the machine's.
     on_error : callable, optional
         Called with errors of the system.
-
-    Attributes
-    ----------
-    commit_log_service : CleanCommitLogService
-    queue_service : CleanConsumeQueueService
 
     Raises
     ------

@@ -33,7 +33,6 @@ class DerivedSizes:
     ----------
     consume_queue_file_size, ext_file_size, batch_consume_queue_file_size : int or None
         Bytes.
-    max_hash_slot_num, max_index_num : int or None
     batch_topics : frozenset of str
         Topics with batch queues.
     has_ext, has_light : bool

@@ -56,7 +56,6 @@ class FileSizes:
         ----------
         directories : iterable of iterable of Path
             For each log or queue, its directories, whose files together form one sequence.
-        file_system : FileSystem
         smallest : int
             Minimum bytes of a file.
         """

@@ -36,10 +36,6 @@ class IndexThread:
     """Context manager that puts keys of batches into the index in one thread and syncs them in another.
 
     NumPy releases the interpreter lock in its loops, so queues and index use two processors.
-
-    Parameters
-    ----------
-    index : IndexService
     """
 
     def __init__(self, index: IndexService) -> None:
@@ -84,8 +80,6 @@ class Dispatcher:
 
     Parameters
     ----------
-    queues : ConsumeQueueStore
-    index : IndexService
     filter_bit_map : FilterBitMap, optional
         Called for every record before it goes to its queue.
 
@@ -167,13 +161,7 @@ class Dispatcher:
         return RequestBatch(requests, batch.starts.tolist()) if has_maps else None
 
     def write_back(self) -> None:
-        """Write all that was dispatched to queues and index file; needed before a checkpoint or clean exit covers it.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Write what was dispatched to queues and index; needed before a checkpoint or clean exit covers it."""
         self._queues.put_gathered()
         if self._beside is not None:
             self._beside.wait()

@@ -31,10 +31,6 @@ class FlushConsumeQueueService(ServiceThread):
     ----------
     config : MessageStoreConfig
         ``flushIntervalConsumeQueue``, ``flushConsumeQueueLeastPages``, ``flushConsumeQueueThoroughInterval``.
-    queues : ConsumeQueueStore
-    checkpoint : StoreCheckpoint
-    clock : Clock
-    on_error : callable, optional
     """
 
     def __init__(

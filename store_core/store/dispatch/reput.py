@@ -99,22 +99,17 @@ class ReputMessageService(ServiceThread):
     ----------
     queue : MappedFileQueue
         The commit log's files.
-    dispatcher : Dispatcher
-    rules : QueueRules
-    clock : Clock
     end_offset : callable
         Returns the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
     is_master : bool
         Whether bytes that are not a record are skipped.
     notifies : bool
         Whether `listeners` are called at all.
-    on_error : callable, optional
 
     Attributes
     ----------
     reput_from_offset : int
         Where dispatching continues.
-    listeners : list of MessageArrivingListener
     """
 
     def __init__(  # noqa: PLR0913 -- the log, how it is read, and where records go
@@ -164,11 +159,6 @@ class ReputMessageService(ServiceThread):
             Whether units may reach queues late, since no one reads these meanwhile; see `Dispatcher.dispatch_batch`.
         known : iterable of KnownColumns
             Columns of the next records, which then need not be read.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
         """
         with self._lock:
             if self._rules.features.moves_dispatch_into_log:

@@ -64,8 +64,6 @@ class ExportEntry:
         What was exported.
     topics : tuple of str
         The only topics that are exported; empty for all.
-    segments : tuple of SegmentTotals
-    files : tuple of LakeFile
     damaged_ranges, damaged_bytes : int
         What is no message, and so is in no file.
     lost_bytes : int
@@ -149,8 +147,6 @@ class ExportLedger:
 
     Parameters
     ----------
-    target : Path
-    file_system : FileSystem
     table : LakeTable, optional
         Where exports go; by default they are Parquet files below the target.
     """

@@ -103,7 +103,6 @@ def partition_directory(topic: str, day: int) -> str:
 
     Parameters
     ----------
-    topic : str
     day : int
         Since 1970, in UTC; or `NO_DAY`.
 
@@ -141,7 +140,6 @@ class PartitionWriters:
         Where files are staged; it exists.
     stem : str
         How the names of the files begin, below their partitions.
-    file_system : FileSystem
     """
 
     def __init__(self, directory: Path, stem: str, file_system: FileSystem) -> None:
@@ -162,13 +160,7 @@ class PartitionWriters:
                 each.flush()
 
     def finish(self) -> tuple[LakeFile, ...]:
-        """Sync all files; return them.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Sync all files; return them."""
         for directory in list(self._open):
             self._close(directory)
         return tuple(self._files)

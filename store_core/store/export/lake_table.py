@@ -48,7 +48,6 @@ class TableCommit:
         Of the export in that ledger.
     begin, end : int
         Physical offsets of its messages.
-    rows : tuple of TableRows
     """
 
     ledger: str

@@ -63,7 +63,6 @@ class SegmentTotals:
 
         Parameters
         ----------
-        segment : int
         places, sizes, crcs : numpy.ndarray
             int64, shape (n,): physical offset, record size and body checksum of each message.
         """

@@ -99,8 +99,6 @@ def append_records(
 
     Parameters
     ----------
-    queue : MappedFileQueue
-    batch : EncodedBatch
     queue_offsets : numpy.ndarray
         int64, shape (n,).
     store_timestamp : int

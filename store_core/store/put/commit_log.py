@@ -66,26 +66,15 @@ class CommitLog:
 
     Parameters
     ----------
-    paths : SegmentPaths
-    config : MessageStoreConfig
-    file_system : FileSystem
-    clock : Clock
-    broker : BrokerConfig, optional
     allocate : AllocateMappedFileService, optional
         Preallocates files.
     checkpoint : StoreCheckpoint, optional
         Is told up to which store time the log is on disk.
-    replicas : ReplicaService, optional
     is_batch_topic : callable, optional
         Returns whether a topic is a BatchCQ topic.
-    writable : bool
 
     Attributes
     ----------
-    mapped_file_queue : MappedFileQueue
-    queue_offsets : QueueOffsets
-    running_flags : RunningFlags
-    stats : StoreStats
     preparation : PutPreparation
         Prepares messages before they are appended.
     flusher : LogFlusher
@@ -353,7 +342,6 @@ class CommitLog:
 
         Parameters
         ----------
-        messages : pyarrow.RecordBatch or Table
         schedules : bool
             Whether to send delayed messages to the schedule topic. In 4.x the log always does, in 5.x the broker.
         """

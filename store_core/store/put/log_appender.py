@@ -93,13 +93,8 @@ class LogAppender:
 
     Parameters
     ----------
-    queue : MappedFileQueue
-    clock : Clock
     preparation : PutPreparation
         Encodes what must be encoded under the lock.
-    offsets : QueueOffsets
-    lmq_queues : LmqQueues
-    stats : StoreStats
     is_reentrant : bool
         Which kind of lock to use (``useReentrantLockWhenPutMessage``).
 

@@ -33,9 +33,6 @@ class LogFlusher:
 
     Parameters
     ----------
-    config : MessageStoreConfig
-    queue : MappedFileQueue
-    clock : Clock
     on_flushed : callable
         Called with the store time up to which the log is on disk, ms.
     on_error : callable

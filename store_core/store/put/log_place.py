@@ -64,11 +64,6 @@ def make_place(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
 
     If the last segment has less room than a blank record needs, it is closed and an empty next one is created. Both are
     on disk on return, and neither changes which records the log holds.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
     """
     directory, size = queue.paths.paths[0], queue.file_size
     last = queue.last_mapped_file

@@ -108,13 +108,7 @@ def topic_refusal(topic: str, release: Release) -> str | None:
 
 
 class PutChecks:
-    """The checks of all releases that need a store.
-
-    Parameters
-    ----------
-    config : MessageStoreConfig
-    state : StoreState
-    """
+    """The checks of all releases that need a store."""
 
     def __init__(self, config: MessageStoreConfig, state: StoreState) -> None:
         self._config = config

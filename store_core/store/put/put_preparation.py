@@ -43,7 +43,6 @@ class Pending:
         As it is stored; for a batch, what its members share.
     encoded : EncodedRecords or None
         None if it is encoded under the lock, where `properties` are added.
-    properties : PropertyMap or None
     message_num : int
         Number of indexes it takes in its queue, if `is_queued`.
     is_light : bool
@@ -71,10 +70,8 @@ class PutPreparation:
 
     Parameters
     ----------
-    config : MessageStoreConfig
     store_host : tuple of str and int
         For messages without a store host.
-    lmq_queues : LmqQueues
     is_batch_topic : callable
         Returns whether a topic is a BatchCQ topic.
     """

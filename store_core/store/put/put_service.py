@@ -36,8 +36,6 @@ class PutService:
 
     Parameters
     ----------
-    commit_log : CommitLog
-    state : StoreState
     hooks : list of PutMessageHook
         Called on each message of a 5.3 store, in this order, until one refuses it.
     """

@@ -47,10 +47,8 @@ class ReplicaService(Protocol):
 
         Parameters
         ----------
-        next_offset : int
         acknowledgements : int
             Required number of copies, including the master's; `ALL_IN_SYNC` for all in-sync replicas.
-        timeout_ms : int
         """
         ...
 

@@ -37,8 +37,6 @@ class MessageGetter:
 
     Parameters
     ----------
-    config : MessageStoreConfig
-    log : LogLookup
     physical_memory : int
         Memory of the machine, bytes: what lies further back in the log than 40 % of it
         (``accessMessageInMemoryMaxRatio``) counts as being on disk.

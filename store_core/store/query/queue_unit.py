@@ -30,14 +30,10 @@ class QueueUnit(NamedTuple):
 
     Attributes
     ----------
-    queue_offset : int
-    physical_offset : int
-    store_size : int
     tags_code : int or None
         None if the unit points to a lost extension; then no filter can decide.
     batch_size : int
         Messages in the record.
-    ext : CqExtUnit or None
     """
 
     queue_offset: int

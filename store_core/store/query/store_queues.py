@@ -18,8 +18,6 @@ class StoreQueues:
 
     Parameters
     ----------
-    setup : StoreSetup
-    derived : DerivedStructures
     queue_offsets : QueueOffsets
         The next index of each queue.
     """
@@ -31,13 +29,7 @@ class StoreQueues:
         self._queue_offsets = queue_offsets
 
     def dispatch_now(self) -> None:
-        """Dispatch all that may be dispatched to queues and index, and wait.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Dispatch all that may be dispatched to queues and index, and wait."""
         if self._derived.dispatch_behind_bytes > 0 and not self._is_read_only:
             self._derived.reput.run_once()
 

@@ -150,12 +150,6 @@ class StoreReading:
 
     Undispatched messages are dispatched first, so that a reader sees everything put before.
 
-    Parameters
-    ----------
-    setup : StoreSetup
-    services : StoreServices
-    queues : StoreQueues
-
     Attributes
     ----------
     log : LogLookup

@@ -186,7 +186,6 @@ def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:
 
     Parameters
     ----------
-    rules : QueueRules
     is_whole : bool
         Whether the check begins at the log's first segment.
     """

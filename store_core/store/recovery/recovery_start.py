@@ -46,8 +46,6 @@ def normal_start(
     ----------
     files : sequence of MappedFile
         At least one.
-    rules : QueueRules
-    checkpoint : StoreCheckpoint
     queues_cover : int
         Offset up to which the queues cover the log.
     max_num : int

@@ -71,15 +71,6 @@ _NAMED_FILES: Final = 5
 class StoreRecovery:
     """Loads a store and makes log, queues and index end at the same place.
 
-    Parameters
-    ----------
-    log : CommitLog
-    queues : ConsumeQueueStore
-    index : IndexService
-    checkpoint : StoreCheckpoint
-    dispatcher : Dispatcher
-    rules : QueueRules
-
     Attributes
     ----------
     report : RecoveryReport
@@ -134,8 +125,6 @@ class StoreRecovery:
         ------
         SegmentLayoutError, UnsupportedStoreError
             If the release refuses to load the store; nothing is changed.
-        OSError
-            If a system call fails.
         """
         self._note(last_exit_ok=last_exit_ok, is_live=self.is_live)
         self._load(last_exit_ok=last_exit_ok)
@@ -174,8 +163,6 @@ class StoreRecovery:
         ------
         SegmentLayoutError
             If the range to be dispatched has a hole.
-        OSError
-            If a system call fails.
         """
         log, features = self._log, self._rules.features
         rechecks = features.has_recheck_of_queues_cover and log.config.recheck_reput_offset_from_cq
@@ -231,13 +218,7 @@ class StoreRecovery:
         return self.report
 
     def truncate(self, offset: int) -> None:
-        """Truncate queues and log at an offset while the store is open, and determine the queues' next indexes again.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Truncate queues and log at an offset while the store is open, and find the queues' next indexes again."""
         self._queues.truncate_dirty(offset)
         queue = self._log.mapped_file_queue
         queue.flushed_where = min(queue.flushed_where, offset)

@@ -49,11 +49,6 @@ class Unindexed:
     """A file below a store's directory of append jobs: from where on records may not be in the index.
 
     It is written before such an append is published, and removed when an append with an index has added their keys.
-
-    Parameters
-    ----------
-    directory : Path
-    file_system : FileSystem
     """
 
     directory: Path
@@ -78,13 +73,7 @@ class Unindexed:
         return found if isinstance(found, int) and found >= 0 else 0
 
     def note(self, begin: int) -> None:
-        """Note durably that records from an offset on may not be in the index, unless earlier ones are noted.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Note durably that records from an offset on may not be in the index, unless earlier ones are noted."""
         if self.begin() is not None:
             return
         self.file_system.make_directories(self.directory)
@@ -100,13 +89,7 @@ class Unindexed:
         self.file_system.sync_directory(self.directory)
 
     def remove(self) -> None:
-        """Remove the note.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Remove the note."""
         self.file_system.remove(self.directory / _NAME)
 
 
@@ -124,7 +107,6 @@ class CommitReport:
 
     Attributes
     ----------
-    appended : Appended
     is_repeat : bool
         Whether the records were already in the store, so that nothing was done.
     left_out : int
@@ -149,7 +131,6 @@ class SinkCommit:
         The store's root.
     job : str
         ``job-`` and 32 hexadecimal digits.
-    config : MessageStoreConfig
     rebuild : str
         ``all``, ``queues`` (no index), or ``none``: the store is left as after a crash, with the file ``abort``, so
         that opening it next brings queues and index up to date with the log. With ``queues`` a warning says which

@@ -55,8 +55,6 @@ class LedgerEntry:
 
     Attributes
     ----------
-    transaction : Transaction
-    appended : Appended
     is_committed : bool
         If false, it was about to be made; the log shows whether it was.
     left_out : int
@@ -77,11 +75,6 @@ class CommitLedger:
 
     An entry is written twice: before the records become visible in the log, and after. If a crash falls in between,
     the log decides: it has the first record, byte for byte, or not.
-
-    Parameters
-    ----------
-    directory : Path
-    file_system : FileSystem
     """
 
     def __init__(self, directory: Path, file_system: FileSystem) -> None:
@@ -134,13 +127,7 @@ class CommitLedger:
         return entry.is_committed or entry.transaction.number > transaction.number
 
     def write(self, entry: LedgerEntry) -> None:
-        """Replace the sender's last entry, durably.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Replace the sender's last entry, durably."""
         path = self.path_of(entry.transaction.sender)
         partial = path.with_suffix(".partial")
         self._file_system.make_directories(self._directory)
@@ -159,7 +146,6 @@ class CommitLedger:
 
         Parameters
         ----------
-        transaction : Transaction
         store : DefaultMessageStore
             Open, hence recovered.
         rows : int

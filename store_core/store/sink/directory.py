@@ -41,8 +41,6 @@ class Leftover:
 
     Attributes
     ----------
-    path : Path
-    files : int
     size : int
         Bytes of all files.
     owner : str
@@ -65,7 +63,6 @@ class SinkDirectory:
     ----------
     root : Path
         The store's root.
-    file_system : FileSystem
     staging : Path, optional
         Where records are staged; by default here.
     """
@@ -120,7 +117,6 @@ class SinkDirectory:
 
         Parameters
         ----------
-        own_job : str
         is_alive : callable
             Called with a job's note about its owner; returns whether the job may still be running.
         """
@@ -166,11 +162,6 @@ class SinkDirectory:
         """Delete a job's directory, if it exists.
 
         It is renamed first, so that a task that is still running can't add a file meanwhile.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
         """
         if self._file_system.status(path) is None:
             return

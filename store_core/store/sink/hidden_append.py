@@ -189,10 +189,8 @@ class UnseenSegments:
 
     Parameters
     ----------
-    place : LogPlace
     work : Path
         A directory for the segments, on the log's file system; it must not have any yet.
-    file_system : FileSystem
     """
 
     def __init__(self, place: LogPlace, work: Path, file_system: FileSystem) -> None:

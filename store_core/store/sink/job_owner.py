@@ -26,7 +26,6 @@ def owner_text(clock: Clock, process: int | None = None) -> str:
 
     Parameters
     ----------
-    clock : Clock
     process : int, optional
         Its number; by default that of this process.
     """

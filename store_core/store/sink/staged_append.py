@@ -106,12 +106,10 @@ class Appended:
 
     Attributes
     ----------
-    records : int
     begin_offset : int
         Physical offset of the first record.
     end_offset : int
         Physical offset one past the last record.
-    new_segments : int
     store_timestamp : int
         Store time of the last record, ms.
     first_size : int
@@ -154,12 +152,10 @@ def append_staged(  # noqa: PLR0913 -- the store, the records, how to append, an
     ----------
     store : DefaultMessageStore
         Just opened for writing, with one directory of segments and no write buffers; there is no other writer.
-    staged : sequence of StagedFile
     work : Path
         A directory for new segments, on the log's file system; it is created and consumed.
     file_system : FileSystem
         The store's root.
-    on_prepared : callable, optional
     dispatches : bool
         If false, step 7 is left to the next opening: the store keeps its ``abort`` file when it is closed.
     on_read : callable, optional

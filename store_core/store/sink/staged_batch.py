@@ -62,8 +62,6 @@ class StagedFile:
 
     Attributes
     ----------
-    path : Path
-    records : int
     log_bytes : int
         Bytes that the records will occupy in the log.
     file_size : int
@@ -85,7 +83,6 @@ class StagedBatch:
 
     Attributes
     ----------
-    records : EncodedBatch
     store_timestamps : numpy.ndarray or None
         int64, shape (n,), ms; None means the time of the append.
     derived : DerivedColumns or None
@@ -128,7 +125,6 @@ class StagedBatchWriter:
     ----------
     path : Path
         In a directory that exists; an existing file is replaced.
-    file_system : FileSystem
 
     Attributes
     ----------
@@ -194,10 +190,8 @@ def stage_batches(
 
     Parameters
     ----------
-    batches : iterable of StagedBatch
     paths : iterator of Path
         Names for the files, as many as needed; one is used even if there are no records.
-    file_system : FileSystem
     file_bytes : int
         Bytes of records after which a new file is started.
 
@@ -205,11 +199,6 @@ def stage_batches(
     ------
     StagedFile
         Each as soon as it is complete.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
     """
     rest = iter(batches)
     batch = next(rest, None)

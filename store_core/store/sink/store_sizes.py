@@ -39,12 +39,6 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
 
     So a commit is refused if another job meanwhile created the store with different sizes.
 
-    Parameters
-    ----------
-    root : Path
-    config : MessageStoreConfig
-    file_system : FileSystem
-
     Raises
     ------
     InvalidOptionError

@@ -30,11 +30,6 @@ def swap(root: Path, new: Path, file_system: FileSystem) -> None:
     """Swap two stores: in one step if the file system can; otherwise no store is in place for a moment.
 
     Both are complete and closed. If the process ends in between, `heal` completes the swap.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
     """
     file_system.sync_directory(new)
     if not _exchange(root, new):
@@ -54,13 +49,7 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def heal(root: Path, file_system: FileSystem) -> None:
-    """Complete an interrupted swap that took more than one step, so that there is no store at `root`.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
-    """
+    """Complete an interrupted swap that took more than one step, so that there is no store at `root`."""
     if file_system.status(root) is not None:
         return
     for old in (each for each in stores_beside(root, file_system) if each.name.endswith(_OLD)):
