@@ -13,8 +13,7 @@ from pyspark_commitlog.options import GivenOptions
 from pyspark_commitlog.schema import ReadSchema, dataframe_schema
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import StoreError
-from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view, resolved
+from store_core.views.view import ViewOptions, plan_view, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from store_core.views.view_part import ViewPart
+    from store_core.views.view import ViewPart
 
 __all__ = ["ViewPartition", "ViewRead", "ViewReader"]
 

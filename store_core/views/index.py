@@ -15,9 +15,8 @@ from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_format import INDEX_DTYPE
 from store_core.snapshot.index import Index
-from store_core.views.config_table import without_file
 from store_core.views.store_root import root_of
-from store_core.views.view_part import make_batch, timestamps
+from store_core.views.view import make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.index import KeyFile
     from store_core.store.read.read_options import ReadOptions
-    from store_core.views.view_options import ViewOptions
+    from store_core.views.view import ViewOptions
 
 __all__ = ["EntriesPart", "plan"]
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from store_core.store.read.read_messages import read_messages
+from store_core.views.view import ViewOptions, plan_view, resolved
 from store_core.views.view_columns import is_messages
-from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view, resolved
 
 if TYPE_CHECKING:
     from typing import Any

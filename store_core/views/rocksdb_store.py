@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from store_core.errors import CorruptDatabaseError, StoreNotFoundError
 from store_core.files.rocksdb_reader import RocksdbReader
 from store_core.queue.rocksdb.store_entry import FAMILIES, STORE_DATABASE, is_place
-from store_core.views.config_table import without_file
 from store_core.views.store_root import root_of
-from store_core.views.view_part import make_batch, timestamps
+from store_core.views.view import make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from store_core.files.rocksdb_reader import Entries
     from store_core.files.store_path import StorePaths
     from store_core.queue.rocksdb.store_entry import StoreEntry
-    from store_core.views.view_options import ViewOptions
+    from store_core.views.view import ViewOptions
 
 __all__ = ["FamilyPart", "plan"]
 

@@ -17,7 +17,7 @@ from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
 from store_core.snapshot.log import Log, load_first_frame
 from store_core.snapshot.log_end import segment_end
-from store_core.views.view_part import name_text, row_batches, timestamps
+from store_core.views.view import name_text, row_batches, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.segment_view import SegmentView
     from store_core.store.read.read_options import ReadOptions
-    from store_core.views.view_options import ViewOptions
+    from store_core.views.view import ViewOptions
 
 __all__ = ["SegmentsPart", "plan"]
 

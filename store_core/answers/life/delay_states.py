@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from store_core.answers.life.delay_rows import integers_in
 from store_core.format.releases.release import RELEASE_RULES
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.views.timer_cancels import cancel_key
+from store_core.views.timers import cancel_key
 
 if TYPE_CHECKING:
     import os
@@ -240,7 +240,7 @@ def _has_place(rows: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def _is_cancelled(timers: pa.Table, cancelling: pa.Table, features: ReleaseRules) -> npt.NDArray[np.bool_]:
-    """Return which timers another one of their time cancels, as `store_core.views.timer_cancels` does for units."""
+    """Return which timers another one of their time cancels, as `store_core.views.timers` does for units."""
     if not cancelling.num_rows:
         return np.zeros(timers.num_rows, bool)
     named = set(zip(cancelling["cancels"].to_pylist(), cancelling["due"].to_pylist(), strict=True))

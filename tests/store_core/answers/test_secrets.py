@@ -17,8 +17,7 @@ from store_core.files.remote import attempts
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import StorageSettings
 from store_core.store.read.read_plan import plan_ranges
-from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view
+from store_core.views.view import ViewOptions, plan_view
 from tests.object_store import SECRET, Faults
 from tests.store_core.answers.test_remote_stores import ANSWERS
 

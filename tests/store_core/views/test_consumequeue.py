@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import SegmentVanishedError, StoreNotFoundError
-from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view
+from store_core.views.view import ViewOptions, plan_view
 from tests.store_core.views.asking import column, refusal, rows
 from tests.viewed_store import FILE_SIZE
 

@@ -11,9 +11,8 @@ import pytest
 
 from store_core import StoreError, read_view
 from store_core.errors import StoreNotFoundError, UnsupportedStoreError
+from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
-from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view
 from tests.golden_stores import stores_of_kind, unpack
 from tests.object_store import SECRET, Faults
 from tests.stores_in_memory import in_memory

@@ -12,8 +12,7 @@ from store_core import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.snapshot.log_end import find_end
-from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view
+from store_core.views.view import ViewOptions, plan_view
 from tests.builders import BODY_AT, Record
 from tests.store_core.views.asking import column, refusal, rows
 from tests.store_core.views.test_consumequeue import FILLER, UNIT, unit, write_queue

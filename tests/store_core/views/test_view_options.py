@@ -11,10 +11,9 @@ import pytest
 from store_core import InvalidOptionError, StoreNotFoundError, read_messages, read_view
 from store_core.queue.rocksdb.store_entry import STORE_DATABASE
 from store_core.store.read.option_values import OPTION_PARSERS
+from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
 from store_core.views.view_names import VIEW_NAMES
-from store_core.views.view_options import ViewOptions
-from store_core.views.view_plan import plan_view
 from tests.store_core.files.rocksdbs import make_rocksdb
 from tests.store_core.views.asking import refusal, rows
 from tests.stored_entries import timer

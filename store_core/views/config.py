@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views of small files: ``consumer_offsets``, ``subscription_groups``, ``delay_offsets`` and ``checkpoint``."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError
+from store_core.files.access import explained_access
+from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.files.store_kind import StoreUse
+from store_core.files.store_parts import CHECKPOINT_FILE
+from store_core.format.layout import CHECKPOINT, unit_dtype
+from store_core.snapshot.config import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    LIGHT_OFFSETS,
+    SUBSCRIPTION_GROUPS,
+    check_is_file,
+)
+from store_core.snapshot.queues import Queues
+from store_core.snapshot.units import compare
+from store_core.store.read.queued_log import LogBesideQueues
+from store_core.store.state.store_checkpoint import checkpoint_fields
+from store_core.views.queues import topic_filter
+from store_core.views.store_root import root_of, whole_log
+from store_core.views.view import read_table, row_batches, without_file
+from store_core.views.view_columns import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.config import ConfigFile
+    from store_core.snapshot.config_tables import Committed, SubscriptionGroupConfig
+    from store_core.snapshot.units import QueueBounds, QueueName
+    from store_core.views.view import ViewOptions
+
+
+__all__ = [
+    "OffsetsPart",
+    "RowsPart",
+    "plan_checkpoint",
+    "plan_consumer_offsets",
+    "plan_delay_offsets",
+    "plan_subscription_groups",
+]
+
+_log: Final = logging.getLogger("store_core")
+
+_OF_QUEUES: Final = ("min_offset", "max_offset", "behind", "state")
+_PART_ROWS: Final = 1000
+"""Offsets in a part: the bounds of their queues take about a tenth of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsPart:
+    """Committed offsets that are looked at together.
+
+    Attributes
+    ----------
+    committed : tuple
+        One for each row.
+    queues : Queues or None
+        If the columns need their bounds.
+    config_file : str
+        The file that has the offsets.
+    """
+
+    committed: tuple[Committed, ...]
+    queues: Queues | None
+    config_file: str
+
+    def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each committed offset; queues are opened only if the columns need them."""
+        if self.queues is None:
+            yield from row_batches(options, [self._columns_of(one) for one in self.committed])
+            return
+        known: dict[QueueName, QueueBounds | None] = {}
+        rows = []
+        with self.queues as queues:
+            for one in self.committed:
+                key = (one.topic, one.queue_id)
+                if key not in known:
+                    known[key] = _bounds(queues, key, fail_on_data_loss=options.read.fail_on_data_loss)
+                then = queues.before(*key, known[key], options.log_end)
+                rows.append(self._columns_of(one) | compare(one.offset, known[key], then)._asdict())
+        yield from row_batches(options, rows)
+
+    def _columns_of(self, one: Committed) -> dict[str, object]:
+        return {
+            "consumer_group": one.group,
+            "topic": one.topic,
+            "queue_id": one.queue_id,
+            "committed_offset": one.offset,
+            "config_file": self.config_file,
+        }
+
+
+def _bounds(queues: Queues, name: QueueName, *, fail_on_data_loss: bool) -> QueueBounds | None:
+    try:
+        return queues.bounds(*name)
+    except SegmentVanishedError as error:
+        if fail_on_data_loss:
+            raise
+        _log.warning("%s", error.problem)
+        return None
+
+
+def plan_consumer_offsets(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
+    """Read the committed offsets; no queue is opened.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptRecordError
+        As of `store_core.views.view.read_table`.
+    UnsupportedStoreError
+        If the columns need queues, and these are in a RocksDB whose library is not installed.
+    """
+    needs_queues = options.asks_for(*_OF_QUEUES)
+    root = root_of(paths, StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
+    wanted = topic_filter(options.read)
+    found = read_table(root, CONSUMER_OFFSETS, options)
+    light = root / CONFIG_DIRECTORY / LIGHT_OFFSETS.name
+    if light.exists():
+        _log.warning("%s is not read: the rows are those of %s", light, CONSUMER_OFFSETS.name)
+    if found is None:
+        return []
+    rows = sorted(row for row in found.value.committed if wanted.takes(row.topic, row.queue_id))
+    queues = Queues(root, LogBesideQueues(root, whole_log(root, paths))) if needs_queues and rows else None
+    groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
+    return [OffsetsPart(group, queues, found.file) for group in groups]
+
+
+Row: TypeAlias = "dict[str, object]"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """Rows that planning has read: the whole file is one small part.
+
+    Attributes
+    ----------
+    rows : tuple of dict
+        By column, with all columns of the view.
+    """
+
+    rows: tuple[Row, ...]
+
+    def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        return row_batches(options, self.rows)
+
+
+def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+    """Read ``config/subscriptionGroup.json``. Errors as of `store_core.views.view.read_table`."""
+    found = read_table(root_of(paths), SUBSCRIPTION_GROUPS, options)
+    if found is None:
+        return []
+    return [_rows_of(found, (_group(group) for _, group in sorted(found.value.items(), key=lambda item: item[0])))]
+
+
+def plan_delay_offsets(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+    """Read ``config/delayOffset.json``. Errors as of `store_core.views.view.read_table`."""
+    found = read_table(root_of(paths), DELAY_OFFSETS, options)
+    if found is None:
+        return []
+    return [_rows_of(found, ({"delay_level": level, "offset": at} for level, at in sorted(found.value.items())))]
+
+
+def _rows_of(found: ConfigFile[T], rows: Iterable[Row]) -> RowsPart:
+    return RowsPart(tuple(row | {"config_file": found.file} for row in rows))
+
+
+def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+    """Read the file ``checkpoint``.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If it is missing, unless `fail_on_data_loss` is off.
+    CorruptRecordError
+        If it is too short for the fields of the release.
+    """
+    path = root_of(paths) / CHECKPOINT_FILE
+    fields = checkpoint_fields(options.read.release)
+    with explained_access(path.parent):
+        check_is_file(path)
+        data = _beginning(path)
+    if data is None:
+        without_file(_no_checkpoint(path), options)
+        return []
+    values = dict(zip(unit_dtype(CHECKPOINT).names or (), _integers(path, data, len(fields)), strict=False))
+    return [RowsPart(tuple({"name": field.name, "value": values[field.name]} for field in fields))]
+
+
+def _beginning(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(unit_dtype(CHECKPOINT).itemsize)
+    except FileNotFoundError:
+        return None
+
+
+def _integers(path: Path, data: bytes, count: int) -> list[int]:
+    size = unit_dtype(CHECKPOINT).itemsize // len(CHECKPOINT.fields)
+    if len(data) < count * size:
+        raise CorruptRecordError(
+            "checkpoint too short", str(path), 0, f"{count * size} bytes or more", f"{len(data)} bytes", data,
+            "Compare it with another copy of the store; option release says which fields there are",
+        )  # fmt: skip
+    numbers: list[int] = np.frombuffer(data[: count * size], ">i8").tolist()
+    return numbers
+
+
+def _no_checkpoint(path: Path) -> StoreNotFoundError:
+    return StoreNotFoundError(
+        f"{path} is missing: expected the file that a store keeps there; without it a broker takes all its fields for "
+        f"0. With failOnDataLoss=false there are no rows"
+    )
+
+
+def _group(group: SubscriptionGroupConfig) -> Row:
+    """Return a group's row: each column is the field of that name, null if the file lacks it."""
+    row: Row = {"group_name": group.group_name}
+    for column in VIEWS["subscription_groups"].columns[1:-1]:
+        first, *others = column.name.split("_")
+        member = first + "".join(map(str.capitalize, others))
+        value = getattr(group, column.name) if member in group.given else None
+        row[column.name] = list(value.items()) if isinstance(value, dict) else value
+    return row

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A view: its options, the parts of bounded work that it is planned as, and how their rows become Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, Self, TypeVar
+
+import pyarrow as pa
+
+from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
+from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.files.store_path import located
+from store_core.format.columns import resolve_columns
+from store_core.format.table_time import table_times
+from store_core.snapshot.config import Config, backup_of
+from store_core.store.read.chunk_rows import tell_null_time
+from store_core.store.read.option_checks import shown_option
+from store_core.store.read.option_table import READ_OPTIONS
+from store_core.store.read.option_values import OPTION_PARSERS, parse_names
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import log_end_at
+from store_core.views.view_columns import View, find_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.config import ConfigFile, ConfigKind
+
+__all__ = [
+    "ViewOptions",
+    "ViewPart",
+    "make_batch",
+    "name_text",
+    "plan_view",
+    "read_table",
+    "resolved",
+    "row_batches",
+    "timestamps",
+    "without_file",
+]
+
+_NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """How a view is read; made by `parse`, and picklable.
+
+    Attributes
+    ----------
+    name : str
+        The view's name.
+    columns : tuple of str
+        Canonical names, in the order of the rows.
+    read : ReadOptions
+        The other options; its `columns` are not used.
+    log_end : int or None
+        Physical offset at which the log ended at the time `as_of`; None without it, and if all records are older. Set
+        by `store_core.views.view.resolved`.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    read: ReadOptions
+    log_end: int | None = None
+
+    @classmethod
+    def parse(cls, view: object, **named: object) -> Self:
+        """Parse options given by name, as text or as Python values; None means "not given".
+
+        Raises
+        ------
+        InvalidOptionError
+            If view, option or column is unknown (the message suggests the nearest), the view does not take an option,
+            a value is invalid, or two options contradict.
+        """
+        found = find_view(view)
+        given = {name: value for name, value in named.items() if value is not None}
+        for name in given:
+            if name in OPTION_PARSERS and name not in found.options:
+                _refuse(found, name)
+        read = ReadOptions.parse(**{name: value for name, value in given.items() if name != "columns"})
+        names = parse_names("columns", given["columns"]) if "columns" in given else found.column_names
+        _check(found, read)
+        return cls(found.name, resolve_columns(names, found.columns), read)
+
+    @property
+    def view(self) -> View:
+        """The view."""
+        return find_view(self.name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.view.schema(self.columns)
+
+    def asks_for(self, *columns: str) -> bool:
+        """Return whether at least one of some columns is requested."""
+        return not set(columns).isdisjoint(self.columns)
+
+
+def _refuse(view: View, name: str) -> NoReturn:
+    taken = ["columns", *(option for option in view.options if option != "columns")]
+    shown = ", ".join(_NAMES[option] for option in taken)
+    raise InvalidOptionError(
+        f"{shown_option(name)} does not apply to view {view.name!r}, which takes {shown}; {view.hint}"
+    )
+
+
+def _check(view: View, read: ReadOptions) -> None:
+    """Refuse values and combinations that have no meaning for a view."""
+    bounds = {"starting_offsets": read.starting_offsets, "ending_offsets": read.ending_offsets}
+    if "queue_id" not in view.options:
+        for name, bound in bounds.items():
+            if bound.queues:
+                raise InvalidOptionError(
+                    f"{shown_option(name)}: expected a physical offset for view {view.name!r}, which has no queue "
+                    f"offsets, found those of topic {bound.queues[0][0]!r}"
+                )
+    if "key" in view.options and (read.key is None) != (not read.topic):
+        missing, given = ("topic", "key") if read.key is not None else ("key", "topic")
+        raise InvalidOptionError(
+            f"{shown_option(given)}: expected {shown_option(missing)} with it for view {view.name!r}; {view.hint}"
+        )
+
+
+class ViewPart(Protocol):
+    """A part of a planned view: small, picklable, and read on its own. Memory is bounded by its batches."""
+
+    def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+        """Yield the part's rows, in order, as batches of the options' schema with at least one row.
+
+        Raises
+        ------
+        StoreError
+            If what was planned can't be read; for a file that is gone, only with `fail_on_data_loss`.
+        """
+        ...
+
+
+def make_batch(options: ViewOptions, makers: Mapping[str, Callable[[], pa.Array]]) -> pa.RecordBatch:
+    """Return a batch with the requested columns; the others are not made."""
+    return pa.RecordBatch.from_arrays([makers[name]() for name in options.columns], schema=options.schema)
+
+
+def row_batches(options: ViewOptions, rows: Sequence[Mapping[str, object]]) -> Iterator[pa.RecordBatch]:
+    """Yield rows, given as mappings that have at least the requested columns."""
+    most = options.read.max_records_per_batch
+    schema = options.schema
+    for first in range(0, len(rows), most):
+        some = rows[first : first + most]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([row[field.name] for row in some], field.type) for field in schema], schema=schema
+        )
+
+
+def timestamps(
+    milliseconds: npt.NDArray[np.int64], options: ViewOptions, name: str, place: Callable[[int], str]
+) -> pa.TimestampArray:
+    """Return times as a column, null outside the range of tables, and say so once in a read.
+
+    Parameters
+    ----------
+    milliseconds : numpy.ndarray
+        int64, shape (n,).
+    options : ViewOptions
+    name : str
+        Of the column.
+    place : callable
+        Says what the time of a row belongs to.
+    """
+    column = table_times(milliseconds)
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        tell_null_time(options.read, place(row), name, int(milliseconds[row]))
+    return column
+
+
+def name_text(name: str) -> str:
+    """Return a file's or directory's name as text; bytes that are not UTF-8 become U+FFFD."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+_log: Final = logging.getLogger("store_core")
+
+T = TypeVar("T")
+
+
+def read_table(root: Path, kind: ConfigKind[T], options: ViewOptions) -> ConfigFile[T] | None:
+    """Read a configuration file that is all that a view has; None if `fail_on_data_loss` is off and it is not there.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If neither the file nor its backup is there: no row would look like an empty file.
+    CorruptRecordError, StoreAccessError
+        As of `store_core.snapshot.config.Config.read`.
+    """
+    config = Config(root, options.read.release)
+    found = config.read(kind)
+    if found is None:
+        without_file(_missing(config.path(kind)), options)
+    return found
+
+
+def without_file(missing: StoreNotFoundError, options: ViewOptions) -> None:
+    """Raise the error for a file that is not there, or log it if `fail_on_data_loss` is off."""
+    if options.read.fail_on_data_loss:
+        raise missing
+    _log.warning("%s", missing)
+
+
+def _missing(path: Path) -> StoreNotFoundError:
+    return StoreNotFoundError(
+        f"{path} is missing or empty, and so is {backup_of(path)}: expected the file that a broker keeps there. Copy "
+        f"the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has served has none. "
+        f"With failOnDataLoss=false there are no rows"
+    )
+
+
+_ATTEMPTS: Final = 100
+"""How often planning restarts because a broker deleted a file meanwhile; each time there is one file less."""
+
+_PLANNERS: Final[Mapping[str, str]] = {
+    "consumequeue": "store_core.views.queues:plan_units",
+    "index": "store_core.views.index:plan",
+    "segments": "store_core.views.segments:plan",
+    "topics": "store_core.views.queues:plan_topics",
+    "consumer_offsets": "store_core.views.config:plan_consumer_offsets",
+    "subscription_groups": "store_core.views.config:plan_subscription_groups",
+    "delay_offsets": "store_core.views.config:plan_delay_offsets",
+    "checkpoint": "store_core.views.config:plan_checkpoint",
+    "timerlog": "store_core.views.timers:plan_log",
+    "timerwheel": "store_core.views.timers:plan_wheel",
+    "rocksdbstore": "store_core.views.rocksdb_store:plan",
+}
+"""Imported when a view is read: those of configuration files import the broker, which the others do not need."""
+
+
+def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
+    """Return options that know where the log ended at the time `as_of`; called once, before `plan_view`.
+
+    Raises
+    ------
+    StoreNotFoundError
+        If there is no log: only its records tell what was there at a time.
+    """
+    if options.read.as_of is None:
+        return options
+    end = log_end_at(options.read.configured(paths), options.read.as_of, options.read.storage)
+    return replace(options, log_end=end)
+
+
+def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
+    """Plan the reading of a view; called once, before any part is read.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        The store's root, its ``commitlog`` directory, or a segment.
+    options : ViewOptions
+        As `resolved` returns them.
+
+    Returns
+    -------
+    tuple of ViewPart
+        In the order of the rows; each can be pickled, and read by any process that sees the files.
+
+    Raises
+    ------
+    StoreError
+        If the store has nothing for the view, or what it has is broken.
+    """
+    plan: Callable[[StorePaths, ViewOptions], Sequence[ViewPart]] = resolve_name(_PLANNERS[options.name])
+    paths = options.read.configured(paths)
+    for attempt in range(_ATTEMPTS):
+        try:
+            return tuple(plan(located(paths, options.read.storage), options))
+        except SegmentVanishedError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
