@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.properties import decode_text
-from store_core.queue.dispatch import queue_numbers
-from store_core.queue.dispatch.queue_numbers import QueueNumbers
+from store_core.queue.dispatch import stored_batch
+from store_core.queue.dispatch.stored_batch import QueueNumbers
 
 long_topics = st.sampled_from([b"t" * 63, b"t" * 64, b"u" * 65, b"t" * 200])
 topics = (
@@ -48,7 +48,7 @@ def test_every_row_gets_its_own_queue(rows: list[tuple[bytes, int]], piece: int)
 @given(queues, st.sampled_from([1, 3, 30]), st.sampled_from([0, 1]))
 def test_queues_that_mix_to_the_same_bits_are_told_apart(rows: list[tuple[bytes, int]], piece: int, kept: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queue_numbers, "_FACTORS", np.array([0, 0, kept], np.uint64))
+        patch.setattr(stored_batch, "_FACTORS", np.array([0, 0, kept], np.uint64))
         assert_told_apart(rows, piece)
 
 
