@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from store_core.answers.diff_report import DiffFacts, DiffReport
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import load_record, open_pages
 from store_core.format.columnar.records import Records
 from store_core.format.table_time import table_time
 from store_core.store.diff.diff_options import DiffBy
@@ -129,7 +129,9 @@ def _pieces(side: LogSide, offsets: npt.NDArray[np.int64]) -> Iterator[Records]:
     for segment in side.segments:
         mine = offsets[slice(*np.searchsorted(offsets, (segment.start_offset, segment.end_offset)).tolist())]
         if mine.size:
-            with open_segment(segment) as opened:
+            with open_pages(segment) as opened:
+                for position in (mine - segment.start_offset).tolist():
+                    load_record(opened, position)
                 yield Records(opened.raw, mine - segment.start_offset, segment.name, segment.start_offset)
 
 

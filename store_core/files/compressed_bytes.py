@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a segment file that was compressed as a whole, expanded as far as they are read."""
+"""The bytes of a segment file that was compressed as a whole, expanded once into a temporary file."""
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError
+from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, StoreAccessError
 from store_core.files.access import explained_access
-from store_core.files.filled_memory import FilledMemory
+from store_core.files.local_file import LocalFile
+from store_core.files.read_bytes import ReadBytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
     from types import TracebackType
-    from typing import Self
-
-    import numpy as np
-    import numpy.typing as npt
 
     from store_core.files.remote.remote_file import RemoteFile
 
@@ -36,9 +36,6 @@ LARGEST_SEGMENT: Final = 2**31 - 1
 
 _CHUNK: Final = 256 << 10
 """Bytes that are expanded at once."""
-
-_STEP: Final = 16 << 20
-"""Bytes that a walk loads at once."""
 
 
 class CompressedFile(NamedTuple):
@@ -204,10 +201,11 @@ class _KeptStream:
 _KEPT: Final = _KeptStream()
 
 
-class CompressedBytes:
-    """A compressed segment file as an array of its expanded size, filled from its beginning as far as it is read.
+class CompressedBytes(ReadBytes):
+    """A compressed segment file, expanded once into an unnamed temporary file, as far as it is read.
 
-    Reading backwards begins again, so readers go forwards.
+    The temporary file has the bytes that the segment has to have, and takes disk for what is not zeros; it is read as
+    any segment on a disk.
 
     Parameters
     ----------
@@ -215,73 +213,21 @@ class CompressedBytes:
     size : int
         Bytes that it has to expand to.
 
-    Attributes
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (size,), read-only.
-    step : int
-        See `store_core.format.segment_view.Pages`.
-
     Raises
     ------
     SegmentVanishedError, StoreAccessError
-        As `CompressedFile.opened`.
+        As `CompressedFile.opened`, and if there is no room for the temporary file.
     """
 
-    step = _STEP
-
     def __init__(self, file: CompressedFile, size: int) -> None:
-        self._file = file
+        self._packed = file
         self._size = size
-        self._memory = FilledMemory(size)
-        self._memory.use_huge_pages()
-        self.raw = self._memory.raw
-        self._stream = _KEPT.taken(file) or _Stream(file)
         self._position = 0
-        self._kept = 0
-        """Where the bytes begin that are filled and not dropped."""
-
-    def load(self, begin: int, end: int) -> None:
-        """Make the bytes of a range available.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the file is not whole, or expands to another size.
-        """
-        end = min(end, self._size)
-        if begin >= end:
-            return
-        if begin < self._kept:
-            self._stream.close()
-            self._stream, self._position, self._kept = _Stream(self._file), 0, 0
-        if self._file.begin is not None:
-            self._stream.pass_to(self._file.begin + self._position)
-        while self._position < end:
-            self._fill(self._stream.read(self._size - self._position + (self._file.begin is None)))
-        if self._file.begin is None and self._position == self._size and self._stream.read(1):
-            raise self._wrong_size("more")
-
-    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of a range; those before it are dropped."""
-        self.drop(begin)
-        self.load(begin, end)
-        return self.raw[begin:end]
-
-    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Make the bytes of several ranges available."""
-        for begin, end in sorted(ranges):
-            self.load(begin, end)
-
-    def load_all(self) -> None:
-        """Make all bytes available."""
-        self.load(0, self._size)
-
-    def drop(self, end: int) -> None:
-        """Return the memory of the bytes before a position to the system."""
-        if end > self._kept:
-            self._memory.free(self._kept, end)
-            self._kept = end
+        self._stream = _KEPT.taken(file) or _Stream(file)
+        with self._writing():
+            expanded = TemporaryFile("w+b", buffering=0)  # noqa: SIM115 -- closed by `__exit__`
+            expanded.truncate(size)
+        super().__init__(LocalFile(file.path, expanded, size))
 
     def next_data(self, position: int) -> int:
         """Return `position`: where there are only zeros is not known before they are expanded."""
@@ -291,33 +237,58 @@ class CompressedBytes:
         """Return the size, as for `next_data`."""
         return self._size
 
-    def check_size(self) -> None:
-        """Do nothing: a read that gets too little is an error."""
-
-    def check_unchanged(self) -> None:
-        """Do nothing: the stream is of the file that was opened."""
-
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file.begin is None or error is not None:
+        super().__exit__(kind, error, trace)
+        if self._packed.begin is None or error is not None:
             self._stream.close()
         else:
             _KEPT.keep(self._stream)
 
-    def _fill(self, data: bytes) -> None:
+    def _read_into(self, target: memoryview, begin: int) -> None:
+        self._expand(begin + len(target))
+        super()._read_into(target, begin)
+
+    def _expand(self, end: int) -> None:
+        """Expand the file up to a position.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the file is not whole, or expands to another size.
+        """
+        if self._packed.begin is not None:
+            self._stream.pass_to(self._packed.begin + self._position)
+        while self._position < end:
+            self._put(self._stream.read(self._size - self._position + (self._packed.begin is None)))
+            if self._packed.begin is None and self._position == self._size and self._stream.read(1):
+                raise self._wrong_size("more")
+
+    def _put(self, data: bytes) -> None:
         if not data:
             raise self._wrong_size(f"{self._position}")
         if self._position + len(data) > self._size:
             raise self._wrong_size("more")
-        self._memory.fill(self._position, data)
+        if data.strip(b"\0"):
+            with self._writing():
+                at = 0
+                while at < len(data):
+                    at += os.pwrite(self._file.descriptor, data[at:], self._position + at)
         self._position += len(data)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreAccessError(
+                f"{self._packed.path}: could not expand it into a temporary file of {self._size} bytes in "
+                f"{gettempdir()}: {error.strerror}. Give a directory with room for it by TMPDIR"
+            ) from None
 
     def _wrong_size(self, found: str) -> SegmentLayoutError:
         return SegmentLayoutError(
-            f"{self._file.path} expands to {found} bytes: expected {self._size}, up to where the next segment begins. "
-            f"Copy it again, or move it elsewhere"
+            f"{self._packed.path} expands to {found} bytes: expected {self._size}, up to where the next segment "
+            f"begins. Copy it again, or move it elsewhere"
         )

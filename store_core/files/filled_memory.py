@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.moved_pages import move_pages
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,7 +52,7 @@ class FilledMemory:
         if len(self._memory) >= _HUGE_PAGE:
             self._memory.madvise(mmap.MADV_HUGEPAGE)
 
-    def fill(self, begin: int, data: bytes) -> None:
+    def fill(self, begin: int, data: bytes | npt.NDArray[np.uint8]) -> None:
         """Put bytes at a position."""
         found = np.frombuffer(data, np.uint8)
         if found.any():
@@ -80,22 +78,6 @@ class FilledMemory:
     def part(self, begin: int, end: int) -> memoryview:
         """Return a few bytes to write into, whose memory is kept even if they stay zeros."""
         return self._bytes[begin:end].data
-
-    def move(self, begin: int, target: int, size: int) -> None:
-        """Move memory to another position, to be filled there: what is taken from the system would be cleared first.
-
-        Its old place is zeros then. If the system can't move memory, it only gets it back.
-
-        Parameters
-        ----------
-        begin, target : int
-            Positions of pages.
-        size : int
-            Whole pages of the array.
-        """
-        base = self._bytes.ctypes.data
-        if not move_pages(base + begin, base + target, size):
-            self.free(begin, begin + size)
 
     def free(self, begin: int, end: int) -> None:
         """Return the whole pages of a range to the system; they are zeros until they are filled again."""

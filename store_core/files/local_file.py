@@ -6,12 +6,11 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
 
 if TYPE_CHECKING:
-    from io import BufferedReader
     from types import TracebackType
     from typing import Self
 
@@ -25,13 +24,13 @@ class LocalFile:
     Parameters
     ----------
     path : str
-    file : BufferedReader
+    file : file object
     size : int
         Bytes that it had when it was listed.
     """
 
     path: str
-    file: BufferedReader
+    file: IO[bytes]
     size: int
 
     @property

@@ -42,6 +42,8 @@ class ReadBytes(LocalBytes):
     ----------
     file : LocalFile
         Closed by `__exit__`.
+    is_walked : bool
+        Whether pages are loaded one after another, and not here and there, where huge ones would be cleared for little.
 
     Attributes
     ----------
@@ -53,9 +55,11 @@ class ReadBytes(LocalBytes):
 
     step = _STEP
 
-    def __init__(self, file: LocalFile) -> None:
+    def __init__(self, file: LocalFile, *, is_walked: bool = False) -> None:
         self._file, self._size = file, file.size
         self._memory = FilledMemory(self._size)
+        if is_walked:
+            self._memory.use_huge_pages()
         self.raw = self._memory.raw
         self._is_loaded = np.zeros(-(-self._size // _PAGE), np.bool_)
         self._window = np.empty(0, np.uint8)

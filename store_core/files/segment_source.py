@@ -3,46 +3,41 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
-from store_core.files.local_file import LocalBytes, LocalFile
+from store_core.files.local_file import LocalFile
 from store_core.files.read_bytes import ReadBytes
-from store_core.files.remote.picked_bytes import PickedBytes
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.remote.url_path import remote_file_of
 from store_core.format.record.framing import Framing
-from store_core.format.segment_view import ALL_THERE, AllThere, SegmentView
+from store_core.format.segment_view import Pages, SegmentView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
+    import numpy as np
     import numpy.typing as npt
 
     from store_core.files.remote.remote_file import RemoteFile
     from store_core.format.columnar.entries import EntryLog
-    from store_core.format.segment_view import Pages
 
 __all__ = [
-    "MappedSegment",
     "PagedBytes",
     "Segment",
     "SegmentBytes",
-    "SparseBytes",
     "blocks_on_disk",
     "file_at",
     "load_record",
     "modified_ns",
+    "open_ahead",
     "open_file",
     "open_pages",
     "open_picks",
@@ -54,8 +49,6 @@ _HEAD = 4 << 10
 """Bytes of a record that are loaded first: more than its head, and most records."""
 
 _DISK_BLOCK = 512
-_LITTLE_DATA = 64 << 10
-"""Bytes before a hole up to which a file is read page by page, as the queues of most topics are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +106,16 @@ class Segment:
         return Framing.RECORDS if self.entries is None else Framing.ENTRIES
 
     def view(self, opened: SegmentBytes) -> SegmentView:
-        """Return the view of this segment that walks work on; with pages if the file is not mapped."""
-        pages: Pages = opened if isinstance(opened, RemoteBytes | CompressedBytes | ReadBytes) else ALL_THERE
-        return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing, pages)
+        """Return the view of this segment that walks work on."""
+        return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing, opened)
 
 
-class SegmentBytes(Protocol):
-    """An open segment: all that reading needs, and so all that another kind of storage has to provide."""
+class SegmentBytes(Pages, Protocol):
+    """An open segment: all that walks need."""
 
     @property
     def raw(self) -> npt.NDArray[np.uint8]:
-        """The segment's bytes, shape (size,); read-only."""
+        """The segment's bytes as far as they are loaded, and zeros, shape (size,); read-only."""
 
     def next_data(self, position: int) -> int:
         """Return the first position at or after `position` that may hold anything but zeros."""
@@ -135,76 +127,21 @@ class SegmentBytes(Protocol):
     ) -> None: ...
 
 
-class SparseBytes(SegmentBytes, Protocol):
-    """The bytes of an open file that also tells where it has none."""
+class PagedBytes(SegmentBytes, Protocol):
+    """An open segment: all that reading needs, and so all that another kind of storage has to provide."""
 
     def next_hole(self, position: int) -> int:
         """Return the first position at or after `position` where a hole begins, which has only zeros; else its size."""
 
-
-class PagedBytes(SparseBytes, Protocol):
-    """The bytes of an open segment that are there when they are loaded: its pages (`Pages`), too."""
-
-    @property
-    def step(self) -> int:
-        """Most bytes that a walk loads at once."""
-
-    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes from one position up to another, inside of the segment; the next call overwrites them."""
-
-    def load(self, begin: int, end: int) -> None:
-        """Make the bytes from one position up to another available."""
-
     def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Make the bytes of several ranges available, from elsewhere by few requests."""
-
-    def drop(self, end: int) -> None:
-        """Take note that the bytes before a position are not read again."""
-
-    def check_size(self) -> None:
-        """Refuse a file on this machine that is shorter than it was when it was opened."""
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced since it was opened."""
 
 
-class MappedSegment(LocalBytes, AllThere):
-    """A segment file on a local disk, mapped into memory.
-
-    The mapping lives as long as any array that views it. If another process *truncates* the file while it is mapped,
-    the operating system kills a process that reads what is gone (SIGBUS). Brokers never truncate segments: they delete
-    them, and a deleted file stays readable. `check_size` finds a truncation that is over; readers call it before each
-    batch (ADR 0042).
-
-    Raises
-    ------
-    SegmentVanishedError
-        If the file is gone, or shorter than it was when it was listed.
-    StoreNotFoundError
-        If its directory does not exist, either.
-    StoreAccessError
-        If the file may not be read.
-    """
-
-    def __init__(self, segment: Segment) -> None:
-        self._file = open_file(segment)
-        try:
-            self.raw = self._map(segment)
-        except BaseException:
-            self._file.file.close()
-            raise
-
-    def _map(self, segment: Segment) -> npt.NDArray[np.uint8]:
-        if not segment.size:
-            return np.empty(0, np.uint8)
-        mapping = mmap.mmap(self._file.descriptor, segment.size, access=mmap.ACCESS_READ)
-        if self._file.next_hole(0) <= _LITTLE_DATA < segment.size:
-            mapping.madvise(mmap.MADV_RANDOM)  # reading ahead would fill the page cache with a hole
-        return np.frombuffer(mapping, np.uint8)
-
-
-def open_segment(segment: Segment) -> SparseBytes:
-    """Open a segment for reading, with all of its bytes, from whatever storage it is on.
+def open_segment(segment: Segment) -> PagedBytes:
+    """Open a file of which all bytes are read, in memory of its size: no segment of a log.
 
     Raises
     ------
@@ -213,15 +150,18 @@ def open_segment(segment: Segment) -> SparseBytes:
     StoreAccessError
         If the file may not be read.
     """
-    if segment.is_plain:
-        return MappedSegment(segment)
-    opened = _unmapped(segment, segment.size)
+    opened = open_ahead(segment)
     try:
-        opened.load_all()
+        opened.load(0, segment.size)
     except BaseException:
         opened.__exit__(None, None, None)
         raise
     return opened
+
+
+def open_ahead(segment: Segment) -> PagedBytes:
+    """Open a segment that is read from its beginning on; errors as of `open_segment`."""
+    return open_pages(segment, segment.size)
 
 
 def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
@@ -250,7 +190,7 @@ def open_picks(segment: Segment) -> PagedBytes:
         As `open_segment`.
     """
     if segment.remote is not None and segment.codec is None:
-        return PickedBytes(segment.remote)
+        return RemoteBytes(segment.remote)
     return open_pages(segment)
 
 
@@ -288,9 +228,9 @@ def open_file(segment: Segment) -> LocalFile:
     return LocalFile(segment.path, file, segment.size)
 
 
-def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | CompressedBytes | ReadBytes:
+def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | ReadBytes:
     if segment.is_plain:
-        return ReadBytes(open_file(segment))
+        return ReadBytes(open_file(segment), is_walked=bool(ahead_to))
     if segment.remote is not None and segment.codec is None:
         return RemoteBytes(segment.remote, ahead_to)
     path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)

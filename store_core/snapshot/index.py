@@ -55,6 +55,7 @@ class KeyFile:
 
     Attributes
     ----------
+    path : Path
     size : int
         Bytes, when it was listed.
     header : IndexHeader
@@ -231,6 +232,8 @@ class LoadedIndex(NamedTuple):
 
     Attributes
     ----------
+    directory : Path
+    files : tuple of KeyFile
     unloaded : tuple of Path
         Files that are not loaded; a file without entries, whatever its size, is none.
     """
@@ -265,6 +268,7 @@ class Index:
     ----------
     root : Path
         The store's root, or the URL of one (`UrlPath`).
+    file_system : FileSystem, optional
     """
 
     def __init__(self, root: Path, file_system: FileSystem = _FILES) -> None:
@@ -339,6 +343,11 @@ class Index:
         is_open : bool
             Whether the store was not closed. Then entries that the last header does not count, up to its own end, are
             entries, too.
+
+        Raises
+        ------
+        OSError
+            As raised by the system.
         """
         size, found = index_file_size(rules), list[KeyFile]()
         for path in self._loaded_paths():

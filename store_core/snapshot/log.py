@@ -76,6 +76,7 @@ class Log:
 
     Attributes
     ----------
+    segments : tuple of Segment
     notes : tuple of str
         For the user, on what was left out.
     """

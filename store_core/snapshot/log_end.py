@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.segment_source import open_pages, open_segment
+from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
@@ -123,6 +123,7 @@ class SegmentEnd:
 
     Attributes
     ----------
+    segment : Segment
     found : LogEnd
         Its position is 0 if the segment has no record.
     tail_end : int
@@ -154,7 +155,7 @@ def find_end(
     segments: Sequence[Segment],
     *,
     verify_crc: bool = True,
-    open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
+    open_bytes: Callable[[Segment], SegmentBytes] = open_ahead,
     place_in: Callable[[Segment], Place] | None = None,
 ) -> FoundEnd:
     """Find where a log ends, and what follows the end.
@@ -182,7 +183,7 @@ def segment_ends(
     segments: Sequence[Segment],
     *,
     verify_crc: bool,
-    open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
+    open_bytes: Callable[[Segment], SegmentBytes] = open_ahead,
     place_in: Callable[[Segment], Place] | None = None,
 ) -> list[SegmentEnd]:
     """Find where the records of segments end, from the last segment backwards to the first that has a record.
@@ -207,12 +208,13 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
     verify_crc: bool,
     has_tail: bool = True,
     after: Place = _SEGMENT_START,
-    open_bytes: Callable[[Segment], SegmentBytes] = open_segment,
+    open_bytes: Callable[[Segment], SegmentBytes] = open_ahead,
 ) -> SegmentEnd:
     """Find where the records of a segment end, given that later segments have none.
 
     Parameters
     ----------
+    segment : Segment
     is_first : bool
         Whether it is the log's first segment.
     verify_crc, open_bytes

@@ -111,6 +111,7 @@ class Timers:
 
     Attributes
     ----------
+    root : Path
     files : tuple of Segment
         By position.
     notes : tuple of str

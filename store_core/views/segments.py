@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_pages, open_segment
-from store_core.format.columnar.lockstep import scan
+from store_core.files.segment_source import open_ahead, open_pages
+from store_core.format.columnar.chain import Chain
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
-from store_core.snapshot.log import Log, load_first_frame
+from store_core.snapshot.log import Log, load_first_frame, load_frame
 from store_core.snapshot.log_end import segment_end
 from store_core.views.view import name_text, row_batches, timestamps
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.segment_view import SegmentView
     from store_core.store.read.read_options import ReadOptions
@@ -37,6 +37,9 @@ _log: Final = logging.getLogger("store_core")
 
 _WALKED: Final = ("data_end", "stop_reason", "last_store_timestamp", "messages")
 """Columns for which the records of a segment are followed."""
+
+_HEAD: Final = 4 << 10
+"""Bytes in which a record has its store time."""
 
 _LISTED: Final = 1000
 """Segments in a part if none is walked."""
@@ -94,8 +97,8 @@ class SegmentsPart:
         return row
 
     def _walked(self, segment: Segment, options: ViewOptions, *, is_first: bool) -> dict[str, object]:
-        with open_segment(segment) as opened:
-            walk = _walk(segment.view(opened))
+        with open_ahead(segment) as opened:
+            walk = _walk(segment, opened)
             if segment.path == self.last:
                 walk = _up_to_log_end(walk, segment, options.read, is_first=is_first)
             if options.log_end is not None:
@@ -152,10 +155,14 @@ def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
     raise AssertionError("there is a first segment")
 
 
-def _walk(segment: SegmentView) -> _Walk:
+def _walk(segment: Segment, opened: PagedBytes) -> _Walk:
     """Follow the records from a segment's first byte, as `store_core.format.record.framing.follow_frames` defines."""
-    found = scan(segment.raw, 0, None, segment.start_offset, segment.framing)
-    return _Walk(found.starts, found.stop, found.reason)
+    chain = Chain(segment.view(opened)).followed_sound()
+    starts, stop, last = chain.starts_before(segment.size), chain.stop, chain.place.last_sound
+    for position in (last, stop) if last >= 0 else (stop,):
+        load_frame(segment, opened, position)
+    check = check_frame(opened.raw.data, stop, segment.start_offset, segment.framing, previous=last)
+    return _Walk(starts, stop, check.reason or StopReason.LIMIT)
 
 
 def _begins_sound(segment: Segment, *, verify_crc: bool = False) -> bool:
@@ -193,6 +200,7 @@ def _time_of(segment: SegmentView, starts: npt.NDArray[np.int64], options: ViewO
     """Return the store time of a record; None without one."""
     if not starts.size:
         return None
+    segment.pages.load(int(starts[0]), int(starts[0]) + _HEAD)
     times = store_timestamps(segment.raw, starts + segment.framing.lead)
     offset = segment.start_offset + int(starts[0])
     return timestamps(times, options, name, lambda _: f"the record at offset {offset}")[0]

@@ -174,6 +174,7 @@ class LogPart:
 
     Attributes
     ----------
+    file : Segment
     timers : Timers
         All of them.
     log : Log
@@ -236,6 +237,7 @@ class WheelPart:
     ----------
     file : Segment
         Its start offset is 0.
+    timers : Timers
     """
 
     file: Segment

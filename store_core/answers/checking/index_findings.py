@@ -38,8 +38,10 @@ class IndexFindings:
     ----------
     report : RebuildReport
         Of the comparison with the log.
+    index : LoadedIndex
     checks : sequence of ChainCheck
         Of the loaded files, oldest first.
+    bounds : LogBounds
     store : Path
         Its root.
     """

@@ -37,6 +37,7 @@ class _Entry(NamedTuple):
 
     Attributes
     ----------
+    difference : IndexDifference
     begin_timestamp, seconds : int
         Its file's begin, ms, and its own seconds since then.
     before, after : int
@@ -83,8 +84,11 @@ def judge_entries(
 
     Parameters
     ----------
+    index : LoadedIndex
+    missing : iterable of IndexDifference
     extra : sequence of IndexDifference
         With those of kind ``"hash"``, each of which stands for a missing one that is not among `missing`.
+    log : Log
     """
     if not extra:
         return JudgedEntries()

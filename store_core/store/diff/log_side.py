@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import load_record, open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Chain, Run
@@ -135,7 +135,7 @@ def _cut(segment: Segment, following: Segment | None) -> Segment:
 
 def _last_record(end: SegmentEnd) -> tuple[int, int]:
     """Return physical offset and store time of the last sound record before an end; -1 and 0 without any."""
-    with open_segment(end.segment) as opened:
+    with open_pages(end.segment) as opened:
         view = end.segment.view(opened).up_to(end.found.position)
         chain = end.found.chain or Chain(view)
         kept = chain.starts_before(end.found.position)
@@ -145,4 +145,5 @@ def _last_record(end: SegmentEnd) -> tuple[int, int]:
                 last = int(part.starts[-1]) if isinstance(part, Run) else last
         if last < 0:
             return -1, 0
+        load_record(opened, last)
         return end.segment.start_offset + last, store_timestamp(view.raw.data, last)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_ahead
 from store_core.format.columnar.chain import Run
 from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Salvage
@@ -93,7 +93,7 @@ def digested_records(side: PartSide) -> Iterator[npt.NDArray[np.void]]:
         If the segment was deleted since the plan was made.
     """
     segment, first = side.segment, side.segment.start_offset
-    with open_segment(segment) as opened:
+    with open_ahead(segment) as opened:
         view = segment.view(opened).up_to(side.limit - first)
         for part in Salvage(view, only_newer=side.is_last).parts():
             if not isinstance(part, Run):
@@ -104,6 +104,7 @@ def digested_records(side: PartSide) -> Iterator[npt.NDArray[np.void]]:
                 found["digest"] = np.frombuffer(b"".join(record_digests(records)), DIGESTED["digest"])
                 found["offset"] = records.starts + first
                 yield found
+            view.pages.drop(part.place.last_sound)
 
 
 def unmatched_records(a: npt.NDArray[np.void], b: npt.NDArray[np.void]) -> Unmatched:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_ahead
 from store_core.format.columnar.chain import Run
 from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Salvage
@@ -24,10 +24,14 @@ from store_core.format.record.scan import StopReason
 from store_core.store.diff.record_rows import TopicCount, count_topics, record_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
-    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.store.diff.log_side import LogSide, SideName
+
+    _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
 
 __all__ = [
     "CHANGED",
@@ -69,13 +73,14 @@ class DifferingBytes:
     digest_b: bytes
 
     @classmethod
-    def between(cls, a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8], block: int = _BLOCK) -> DifferingBytes:
-        """Compare two arrays of equal size, some bytes at a time."""
+    def between(cls, a: _Chunks, b: _Chunks, size: int, block: int = _BLOCK) -> DifferingBytes:
+        """Compare as many bytes of two arrays, each by a function that returns those of a range, some at a time."""
         digest = blake2b(digest_size=_DIGEST_SIZE)
         other: blake2b | None = None
         found: list[npt.NDArray[np.int64]] = []
-        for begin in range(0, a.size, block):
-            piece_a, piece_b = a[begin : begin + block], b[begin : begin + block]
+        for begin in range(0, size, block):
+            end = min(begin + block, size)
+            piece_a, piece_b = a(begin, end), b(begin, end)
             if other is None and not np.array_equal(piece_a, piece_b):
                 other = digest.copy()
             digest.update(piece_a.data)
@@ -251,13 +256,17 @@ class DiffPartial:
 class _Walked:
     """The sound records of a log's segment file."""
 
-    def __init__(self, side: PartSide, opened: SegmentBytes) -> None:
+    def __init__(self, side: PartSide, opened: PagedBytes) -> None:
         self.side = side
         self.first = side.segment.start_offset
         view = side.segment.view(opened).up_to(side.limit - self.first)
-        self.raw = view.raw
+        self.view = view
         salvage = Salvage(view, only_newer=side.is_last)
-        runs = [part for part in salvage.parts() if isinstance(part, Run)]
+        runs = []
+        for part in salvage.parts():
+            if isinstance(part, Run):
+                runs.append(part)
+                view.pages.drop(part.place.last_sound)
         empty = np.empty(0, np.int64)
         self.starts = np.concatenate([empty, *(run.starts for run in runs)])
         self.stops = np.concatenate([empty, *(np.append(run.starts[1:], run.stop) for run in runs)])
@@ -269,7 +278,10 @@ class _Walked:
         return self.starts + self.first
 
     def records(self, mask: npt.NDArray[np.bool_], most: int | None = None) -> Records:
-        return Records(self.raw, self.starts[mask][:most], self.side.segment.name, self.first)
+        starts, stops = self.starts[mask][:most], self.stops[mask][:most]
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            self.view.pages.load(start, stop)
+        return Records(self.view.raw, starts, self.side.segment.name, self.first)
 
     def touched(self, part: DiffPart, differing: DifferingBytes | None) -> npt.NDArray[np.bool_]:
         """Return for each record whether differing bytes are in it; all of the part are if the other log has none."""
@@ -290,8 +302,8 @@ def diff_part(part: DiffPart) -> DiffPartial:
     """
     found = DiffPartial(part)
     with ExitStack() as stack:
-        opened = [stack.enter_context(open_segment(side.segment)) for side in part.sides]
-        differing = _compare(part, [each.raw for each in opened], found) if len(opened) > 1 else None
+        opened = [stack.enter_context(open_ahead(side.segment)) for side in part.sides]
+        differing = _compare(part, opened, found) if len(opened) > 1 else None
         is_walked = differing is not None or len(opened) == 1 or any(part.end > side.other_end for side in part.sides)
         if not is_walked:
             return found
@@ -305,14 +317,18 @@ def diff_part(part: DiffPart) -> DiffPartial:
     return found
 
 
-def _compare(part: DiffPart, raws: list[npt.NDArray[np.uint8]], found: DiffPartial) -> DifferingBytes | None:
+def _compare(part: DiffPart, opened: list[PagedBytes], found: DiffPartial) -> DifferingBytes | None:
     """Compare the bytes of both logs; None if all are equal. Positions count from the part's begin."""
     begins = [part.begin - side.segment.start_offset for side in part.sides]
     size = part.end - part.begin
-    pieces = [raw[begin : begin + size] for raw, begin in zip(raws, begins, strict=True)]
-    differing = DifferingBytes.between(pieces[0], pieces[1])
+    a, b = (_chunks_from(each, begin) for each, begin in zip(opened, begins, strict=True))
+    differing = DifferingBytes.between(a, b, size)
     found.digest_a, found.digest_b = differing.digest_a, differing.digest_b
     return differing if len(differing) else None
+
+
+def _chunks_from(opened: PagedBytes, first: int) -> _Chunks:
+    return lambda begin, end: opened.chunk(first + begin, first + end)
 
 
 def _note_ranges(part: DiffPart, differing: DifferingBytes, walks: list[_Walked], found: DiffPartial) -> None:

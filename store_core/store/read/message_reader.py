@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
-from store_core.files.remote.picked_bytes import PickedBytes
-from store_core.files.segment_source import open_pages
+from store_core.files.remote.remote_bytes import RemoteBytes
+from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.damage.salvage import Damage, Salvage
@@ -117,7 +117,7 @@ def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> Paged
     """Open a range's segment; where planning has loaded its records from elsewhere, take what that keeps."""
     if part.picks is not None:
         kept = None if known is None else known.segment.pages
-        pages = kept if isinstance(kept, PickedBytes) else None
+        pages = kept if isinstance(kept, RemoteBytes) else None
         return PickWindows(part.picks, part.segment, part.data_end, options.max_records_per_batch, pages)
     data_end = min(part.end, part.data_end) - part.segment.start_offset
     return open_pages(part.segment, data_end)
@@ -198,7 +198,7 @@ class _RangeReader:
             is_first=False,
             verify_crc=options.verify_crc,
             has_tail=False,
-            open_bytes=lambda segment: open_pages(segment, segment.size),
+            open_bytes=open_ahead,
         )
         found = part.up_to(end)
         if found.data_end != part.data_end:

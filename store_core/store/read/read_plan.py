@@ -21,7 +21,7 @@ from store_core.errors import LEFT_OUT, SegmentVanishedError
 from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import root_of_member
 from store_core.files.remote.storage_settings import NO_SETTINGS
-from store_core.files.segment_source import open_pages, size_on_disk
+from store_core.files.segment_source import open_ahead, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import located
 from store_core.format.columnar.chain import Place
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from store_core.files.remote.storage_settings import StorageSettings
-    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.snapshot.log_end import SegmentEnd
@@ -175,10 +175,6 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
     return None if first is None else int(first["physical_offset"][0].as_py())
 
 
-def _open_ahead(segment: Segment) -> SegmentBytes:
-    return open_pages(segment, segment.size)
-
-
 class _Planner:
     def __init__(
         self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None, *, by_tail: bool
@@ -271,7 +267,7 @@ class _Planner:
             # A reader of picked records does not prove the end.
             is_by_tail = self._by_tail and self._look_up.is_scan
             tail = _end_by_tail(last.segment, self._options) if is_by_tail else None
-            end = tail or self._look_up.end_of(last.segment, is_first=not parts, open_bytes=_open_ahead)
+            end = tail or self._look_up.end_of(last.segment, is_first=not parts, open_bytes=open_ahead)
             self._ends.append(end)
             if tail is not None:
                 return [*parts, replace(last.up_to(tail), is_by_tail=True), *torn]
@@ -407,4 +403,4 @@ def _end_by_tail(segment: Segment, options: ReadOptions) -> SegmentEnd | None:
     """Find the end by the last part, for a read by whose tasks the whole segment is followed once."""
     if options.max_partition_bytes is not None or options.min_partitions is not None or options.is_permissive:
         return None
-    return end_by_tail(segment, verify_crc=options.verify_crc, open_bytes=_open_ahead)
+    return end_by_tail(segment, verify_crc=options.verify_crc, open_bytes=open_ahead)

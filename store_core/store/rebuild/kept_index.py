@@ -29,6 +29,7 @@ class KeptIndex:
 
     Attributes
     ----------
+    paths : tuple of Path
     end_physical_offset : int
         Offset of the last entry's record; the index continues with this record, because more keys of it may be missing.
         0 if there are no files.
@@ -45,7 +46,13 @@ class KeptIndex:
 
     @classmethod
     def find(cls, store_root: Path, rules: QueueRules, last_offset: int, file_system: FileSystem) -> Self:
-        """Find the files of which no record starts after `last_offset`."""
+        """Find the files of which no record starts after `last_offset`.
+
+        Raises
+        ------
+        OSError
+            If a system call fails.
+        """
         if last_offset <= 0:
             return cls()
         kept: list[KeyFile] = []

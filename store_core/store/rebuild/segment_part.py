@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages
 from store_core.format.damage.salvage import CandidateFinder
 from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 
@@ -171,7 +171,7 @@ def _split(segment: Segment, count: int) -> list[SegmentPart]:
     if count <= 1:
         return [SegmentPart(segment, 0, segment.size)]
     wanted = [segment.size * number // count for number in range(1, count)]
-    with open_segment(segment) as opened:
+    with open_pages(segment) as opened:
         view = segment.view(opened)
         near = [_seeming_start(view, cut) for cut in wanted]
     cuts = [0, *sorted({cut for cut in near if cut is not None}), segment.size]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.faults import unexpandable
 from store_core.format.columnar.records import Records
@@ -21,6 +21,7 @@ from store_core.format.record.scan import StopReason, check_record
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.window_reader import WindowReader
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries
 from store_core.store.rebuild.index_compare import IndexDifferences
 from store_core.store.rebuild.inferred_kinds import ToldKinds
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import SegmentBytes
+    from store_core.files.segment_source import PagedBytes
     from store_core.format.segment_view import SegmentView
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch.dispatch_request import DispatchRequest
@@ -55,7 +56,7 @@ _BAD_BODY: Final = StopReason.BAD_CRC.value
 
 
 class SalvagedReader:
-    """Iterates over the records of one segment that prove themselves, as `DispatchBatch` objects.
+    """Iterates over the records of one segment that prove themselves: batches, each with the segment.
 
     These are the records that reading in mode DROPMALFORMED finds (`store_core.format.damage.salvage.Salvage`), except
     those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
@@ -88,6 +89,7 @@ class SalvagedReader:
         self.position = 0
         self.is_continued = False
         self.lost = LostRanges()
+        self._segment = segment
         self._raw = segment.raw
         self._start_offset = segment.start_offset
         self._rules = rules
@@ -95,11 +97,12 @@ class SalvagedReader:
         self._is_proven = is_proven
         self._salvage = Salvage(segment, only_newer=is_last)
 
-    def __iter__(self) -> Iterator[DispatchBatch]:
+    def __iter__(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
         for part in self._salvage.parts():
             if isinstance(part, Run):
                 for run in self._proven(part) if self._is_proven else (part,):
-                    yield from self._dispatched(run)
+                    yield from ((batch, self._segment) for batch in self._dispatched(run))
+                self._segment.pages.drop(part.place.last_sound)
             else:
                 self._lose(part.begin, part.end, part.check.reason or StopReason.BAD_MAGIC)
         self.position = self._salvage.stop
@@ -208,50 +211,47 @@ class SegmentScan:
         self._kinds = ToldKinds(self.rules)
 
     def __iter__(self) -> Iterator[QueuePiece | IndexPiece]:
-        with open_segment(self.part.segment) as opened:
+        with open_pages(self.part.segment, self.part.end) as opened:
             reader, rules = self._reader(opened), self.rules
             records = last_start = last_time = 0
-            for batch in reader:
+            for batch, view in reader:
                 records += len(batch)
-                last_start, last_time = int(batch.starts[-1]), int(batch.store_timestamp[-1])
+                last_start = view.start_offset - self.part.segment.start_offset + int(batch.starts[-1])
+                last_time = int(batch.store_timestamp[-1])
                 if rules.is_proven and not rules.is_salvaged:
-                    first = self.part.segment.start_offset
-                    self._unproven += count_unproven(opened.raw, first, batch, rules.queue_rules)
+                    self._unproven += count_unproven(view.raw, view.start_offset, batch, rules.queue_rules)
                 if rules.is_proven and rules.check_crc:
-                    self._note_bodies(opened.raw, batch)
+                    self._note_bodies(view, batch)
                 yield from self._pieces(batch)
             yield from self._units.rest()
-            end = self._end(reader, opened.raw)
+            end = self._end(reader, self.part.segment.view(opened))
             is_cut = end.is_damaged and not rules.is_salvaged
             left_out = self._note_lost(opened, reader, last_start if records else -1) if is_cut else 0
             self.outcome = self._outcome(end, records, last_time, left_out)
 
-    def _reader(self, opened: SegmentBytes) -> DispatchReader | SalvagedReader:
-        raw, first, rules = opened.raw, self.part.segment.start_offset, self.rules
+    def _reader(self, opened: PagedBytes) -> WindowReader | SalvagedReader:
+        view, rules = self.part.segment.view(opened), self.rules
         if not rules.is_salvaged:
-            return DispatchReader(
-                raw, first, self.part.begin, rules.queue_rules,
-                check_crc=rules.check_crc, read_body=rules.check_crc, limit=self.part.end,
-            )  # fmt: skip
-        view = self.part.segment.view(opened).up_to(self.part.end)
+            return WindowReader(
+                view, self.part.begin, rules.queue_rules, check_crc=rules.check_crc, limit=self.part.end
+            )
         reader = SalvagedReader(
-            view, rules.queue_rules,
+            view.up_to(self.part.end), rules.queue_rules,
             check_crc=rules.check_crc, is_last=self.part.is_last, is_proven=rules.is_proven,
         )  # fmt: skip
         self.lost = reader.lost
         return reader
 
-    def _note_bodies(self, raw: npt.NDArray[np.uint8], batch: DispatchBatch) -> None:
+    def _note_bodies(self, view: SegmentView, batch: DispatchBatch) -> None:
         """Note the compressed bodies that no consumer can expand."""
-        segment = self.part.segment
         packed = batch.starts[(batch.sys_flag & MessageSysFlag.COMPRESSED_FLAG) != 0]
-        records = Records(raw, packed, segment.name, segment.start_offset)
+        records = Records(view.raw, packed, self.part.segment.name, view.start_offset)
         for fault in unexpandable(records.only(records.spans.sound)) if packed.size else ():
-            begin, error = segment.start_offset + fault.position, fault.error
+            begin, error = view.start_offset + fault.position, fault.error
             reason = f"{error.problem}: expected {error.expected}, found {error.found}"
             self._unexpandable.add(begin, begin + fault.size, reason)
 
-    def _note_lost(self, opened: SegmentBytes, reader: DispatchReader | SalvagedReader, last_sound: int) -> int:
+    def _note_lost(self, opened: PagedBytes, reader: WindowReader | SalvagedReader, last_sound: int) -> int:
         """Note ranges without a record after reading ended; return how many sound records follow and are left out.
 
         A sound record at which a broker ends the log is also noted as a lost range.
@@ -282,13 +282,13 @@ class SegmentScan:
             self._kinds.look_at(batch)
             yield from self._units.add(batch)
 
-    def _end(self, reader: DispatchReader | SalvagedReader, raw: npt.NDArray[np.uint8]) -> _End:
-        head = raw[reader.position : reader.position + len(_NOTHING)].tobytes()
+    def _end(self, reader: WindowReader | SalvagedReader, view: SegmentView) -> _End:
+        head = view.chunk(reader.position, min(reader.position + len(_NOTHING), view.size)).tobytes()
         is_unwritten = head == _NOTHING[: len(head)]
-        if isinstance(reader, DispatchReader):
+        if isinstance(reader, WindowReader):
             is_continued = reader.end.is_blank
             size = int.from_bytes(head[: len(head) // 2], signed=True)
-            self._unproven += self.rules.is_proven and is_continued and size != raw.size - reader.position
+            self._unproven += self.rules.is_proven and is_continued and size != view.size - reader.position
             return _End(reader.position, is_continued, is_unwritten and not is_continued, reader.is_at_limit)
         is_inside = not self.part.is_last  # the walk has reported all damage up to the next segment
         return _End(reader.position, reader.is_continued, is_unwritten or is_inside, is_at_limit=False)

@@ -12,7 +12,7 @@ import numpy as np
 from store_core.files.segment_source import Segment
 from store_core.format.columnar.chain import Chain
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.segment_view import SegmentView
+from store_core.format.segment_view import AllThere, SegmentView
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.snapshot.log_end import FoundEnd, segment_ends
 
@@ -117,7 +117,7 @@ def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> tuple
     return FoundEnd.of(ends), {end.segment.path: end.found.chain for end in ends if end.found.chain is not None}
 
 
-class _FileBytes:
+class _FileBytes(AllThere):
     """The bytes of a loaded file, which stays open."""
 
     def __init__(self, file: MappedFile) -> None:

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core.files.access import naming
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.segment_source import Segment, open_ahead
 from store_core.files.store_parts import COMMIT_LOG
-from store_core.format.columnar.chain import Chain
+from store_core.format.columnar.chain import Chain, Place
 from store_core.format.columnar.encoded_batch import EncodedBatch, complete_batch
 from store_core.format.columnar.records import Records
 from store_core.format.columns import arrow_schema
 from store_core.format.segment_room import blank_head, fill_segments
-from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
 from store_core.store.salvage.grades import PropertyCrc, property_crcs
@@ -91,11 +90,12 @@ class NewLog:
         size = piece.stat().st_size
         if not size:
             return
-        with open_segment(Segment(str(piece), 0, size)) as opened:
-            for run in Chain(SegmentView(opened.raw)).runs():
-                bounds = np.append(run.starts, run.stop)
-                for first in range(0, run.starts.size, _ROWS):
-                    self._append(opened.raw, bounds[first : first + _ROWS + 1])
+        segment = Segment(str(piece), 0, size)
+        with open_ahead(segment) as opened:
+            for window in Chain(segment.view(opened)).windows(Place(), size, _ROWS):
+                bounds = window.run.bounds
+                for first in range(0, bounds.size - 1, _ROWS):
+                    self._append(window.raw, bounds[first : first + _ROWS + 1])
 
     def _append(self, raw: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]) -> None:
         records = Records(raw, bounds[:-1], "", 0)

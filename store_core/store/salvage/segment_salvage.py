@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import load_record, open_ahead
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.format.columnar.chain import Run
     from store_core.format.segment_view import SegmentView
 
@@ -110,7 +110,7 @@ class SegmentSalvage:
 
     def __iter__(self) -> Iterator[Salvaged]:
         segment = self.part.segment
-        with open_segment(segment) as opened:
+        with open_ahead(segment) as opened:
             view = segment.view(opened).up_to(self.part.end - segment.start_offset)
             salvage = Salvage(view, only_newer=self.part.is_last)
             found_by, position = FoundBy.CHAIN, 0
@@ -121,6 +121,7 @@ class SegmentSalvage:
                 else:
                     position = found.stop
                     yield from self._salvaged(found, view.raw, found_by)
+                    view.pages.drop(int(found.starts[-1]))
             is_too_short = salvage.reason is StopReason.UNWRITTEN and position < view.size
             self._tile_rest(opened, position, is_too_short=is_too_short)
 
@@ -164,12 +165,13 @@ class SegmentSalvage:
                 self._lose(int(bounds[cut]), int(bounds[cut + 1]), faults[int(starts[cut])])
             begin = cut + 1
 
-    def _tile_rest(self, opened: SegmentBytes, position: int, *, is_too_short: bool) -> None:
+    def _tile_rest(self, opened: PagedBytes, position: int, *, is_too_short: bool) -> None:
         """Note what follows the records: the rest of a closed file, a torn tail, older records, or nothing.
 
         The rest of a file that has zeros for a blank record can't have lost a record if it is too short for one.
         """
         part, first, size = self.part, self.part.segment.start_offset, self.part.segment.end_offset
+        load_record(opened, position)
         check = check_record(opened.raw.data, position, first, verify_crc=True)
         if is_too_short or check.reason is StopReason.END_OF_FILE:
             self.tiles.add(Tile(first + position, size, TileKind.FILLER))

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from store_core.files import filled_memory
 from store_core.files.filled_memory import FilledMemory
 
 MEBIBYTE: Final = 1 << 20
@@ -80,26 +78,3 @@ def test_function_writes_into_its_place() -> None:
     assert not memory.raw[:5_000].any()
     assert (memory.raw[5_000:15_000] == 7).all()
     assert not memory.raw[15_000:].any()
-
-
-@pytest.mark.parametrize("is_huge", [False, True])
-def test_moved_memory_leaves_zeros_and_is_not_taken_anew(is_huge: bool) -> None:
-    memory = FilledMemory(64 * MEBIBYTE)
-    if is_huge:
-        memory.use_huge_pages()
-    memory.fill(0, b"x" * (4 * MEBIBYTE))
-    before = resident()
-    for begin in range(0, 60 * MEBIBYTE, 4 * MEBIBYTE):
-        memory.move(begin, begin + 4 * MEBIBYTE, 4 * MEBIBYTE)
-        memory.fill(begin + 4 * MEBIBYTE, b"y" * (4 * MEBIBYTE))
-    assert not memory.raw[: 60 * MEBIBYTE].any()
-    assert (memory.raw[60 * MEBIBYTE :] == ord("y")).all()
-    assert resident() - before < 6 * MEBIBYTE
-
-
-def test_system_that_moves_no_memory_gets_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filled_memory, "move_pages", lambda *_addresses: False)
-    memory = FilledMemory(3 * mmap.PAGESIZE)
-    memory.fill(0, b"x" * mmap.PAGESIZE)
-    memory.move(0, mmap.PAGESIZE, mmap.PAGESIZE)
-    assert not memory.raw.any()

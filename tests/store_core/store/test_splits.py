@@ -44,7 +44,8 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("store_core.format.damage.salvage._LONGEST_WINDOW", 500)
         monkeypatch.setattr("store_core.format.damage.salvage._SHORTEST_WINDOW", 100)
         monkeypatch.setattr("store_core.store.read.read_chunk._BATCH_BYTES", 700)
-        monkeypatch.setattr("store_core.format.damage.log_end._LAST_RECORDS", 2)
+        monkeypatch.setattr("store_core.format.columnar.chain._LEAST", 300)
+        monkeypatch.setattr("store_core.format.columnar.chain._LARGEST", 600)
 
 
 def write(log: Log, directory: Path) -> Path:
@@ -230,10 +231,7 @@ def test_a_range_of_the_last_segment_is_read_with_no_more_than_the_record_before
     ]
 
 
-def test_ranges_behind_a_record_that_is_not_sound_are_walked_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("store_core.format.damage.log_end._LAST_RECORDS", 2)
+def test_ranges_behind_a_record_that_is_not_sound_are_walked_to(tmp_path: Path) -> None:
     log = LogBuilder(4096)
     for number in range(30):
         log.append(b"x" * number)

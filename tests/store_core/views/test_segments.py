@@ -45,7 +45,7 @@ def patch(root: Path, offset: int, data: bytes) -> None:
 def walks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return what is walked from now on."""
     found: list[object] = []
-    for name in ("scan", "segment_end"):
+    for name in ("_walk", "segment_end"):
         monkeypatch.setattr(segments, name, lambda *arguments, **_: found.append(arguments))
     return found
 

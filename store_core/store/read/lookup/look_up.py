@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import open_ahead
 from store_core.files.store_kind import has_queues
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import store_roots
@@ -85,7 +85,7 @@ class LookUp:
         return self._opened.chains
 
     def end_of(
-        self, segment: Segment, *, is_first: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_segment
+        self, segment: Segment, *, is_first: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_ahead
     ) -> SegmentEnd:
         """Find where a segment's records end, from where they are known on; parameters as of `segment_end`."""
         after = Place() if isinstance(self._chosen, Unsuitable) else self._chosen.known_place(segment)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.remote.picked_bytes import PickedBytes
+from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.segment_source import open_picks
 from store_core.format.columnar.chain import Chain
 
@@ -32,7 +32,7 @@ class OpenedSegments:
 
     def __init__(self) -> None:
         self.chains: dict[Segment, Chain] = {}
-        self._pages: dict[Segment, PickedBytes] = {}
+        self._pages: dict[Segment, RemoteBytes] = {}
 
     @contextmanager
     def opened(self, segment: Segment) -> Iterator[PagedBytes]:
@@ -42,7 +42,7 @@ class OpenedSegments:
             yield known
             return
         pages = open_picks(segment)
-        if isinstance(pages, PickedBytes) and len(self._pages) < _MOST_OPEN:
+        if isinstance(pages, RemoteBytes) and len(self._pages) < _MOST_OPEN:
             self._pages[segment] = pages
             self.chains[segment] = Chain(segment.view(pages))
             yield pages

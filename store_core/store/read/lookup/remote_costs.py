@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.remote.picked_bytes import NEAR
+from store_core.files.remote.remote_bytes import NEAR
 from store_core.files.remote.traffic import Moved
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import size_on_disk

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.remote import picked_bytes, remote_bytes, url_path
+from store_core.files.remote import remote_bytes, url_path
 from store_core.snapshot import file_queues
 from tests.budgets import budget
 from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged
@@ -46,7 +46,7 @@ _MIB: Final = 1 << 20
 def _few_bytes() -> Iterator[None]:
     """Load just what is asked for, so that what is read without being loaded is zeros."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(picked_bytes, "NEAR", 0)
+        patch.setattr(remote_bytes, "NEAR", 0)
         patch.setattr(url_path, "_READ_WHOLE", 0)
         patch.setattr(file_queues, "_BLOCK", 64)
         patch.setattr(remote_bytes, "_BLOCK", 1 << 8)

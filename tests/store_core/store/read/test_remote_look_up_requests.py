@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import ReadOptions, StoreError, explain, plan_ranges, read_range, store_at
-from store_core.files.remote import picked_bytes, remote_file
+from store_core.files.remote import remote_bytes, remote_file
 from store_core.store.read.lookup.costs import LookUpCosts
 from tests.builders import LogBuilder
 from tests.object_store import Faults
@@ -76,7 +76,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LogBuilder]:
 @pytest.fixture
 def _cheap_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave gaps out that are longer than four records, as in `_LARGE`."""
-    monkeypatch.setattr(picked_bytes, "NEAR", 16 << 10)
+    monkeypatch.setattr(remote_bytes, "NEAR", 16 << 10)
 
 
 _LARGE: Final = LookUpCosts(least_log=0, per_request=16 << 10)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a segment window by window gives what one reader of all of its bytes gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_core.format.columnar import chain
+from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.window_reader import WindowReader
+from tests.paged import paged
+from tests.store_core.queue.dispatch_logs import dispatch_logs, readings
+from tests.strategies import Log, layouts, mutated
+
+if TYPE_CHECKING:
+    from store_core.queue.queue_rules import QueueRules
+
+
+@given(mutated(dispatch_logs()) | dispatch_logs() | layouts(), readings(), st.data())
+def test_windows_give_what_all_bytes_give(
+    log: Log, reading: tuple[QueueRules, dict[str, bool]], data: st.DataObject
+) -> None:
+    rules, crc = reading[0], reading[1]["check_crc"]
+    limit = data.draw(st.integers(0, len(log.data)) | st.just(len(log.data)))
+    raw = np.frombuffer(log.data, np.uint8)
+    whole = DispatchReader(raw, log.start_offset, 0, rules, check_crc=crc, read_body=crc, limit=limit)
+    expected = [each for batch in whole for each in zip(batch.starts.tolist(), batch.requests(), strict=True)]
+    found = []
+    with patch.multiple(chain, _LEAST=150, _LARGEST=300):
+        reader = WindowReader(paged(log.data, log.start_offset), 0, rules, check_crc=crc, limit=limit)
+        for batch, view in reader:
+            first = view.start_offset - log.start_offset
+            found += [
+                (first + start, each) for start, each in zip(batch.starts.tolist(), batch.requests(), strict=True)
+            ]
+
+    assert expected == found
+    assert (whole.position, whole.is_at_limit) == (reader.position, reader.is_at_limit)
+    if not whole.is_at_limit:
+        assert (whole.end.is_blank, whole.end.is_success) == (reader.end.is_blank, reader.end.is_success)
