@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.remote.url_path import UrlPath
-from store_core.files.segment_source import file_at, open_pages
 from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, IndexHeader
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.file_system import FileSystem
+    from store_core.files.file_system import FileSystem, OpenFile
 
 __all__ = ["IndexSizes"]
 
@@ -26,11 +25,10 @@ _WORD: Final = np.dtype(">i4")
 
 _HEADER_WORDS: Final = INDEX_HEADER_SIZE // _WORD.itemsize
 _ENTRY_WORDS: Final = INDEX_DTYPE.itemsize // _WORD.itemsize
-_USUAL_SLOTS: Final = 5_000_000
-_USUAL_ENTRIES: Final = 20_000_000
+_USUAL: Final = (5_000_000, 20_000_000)
 """What RocketMQ makes unless it is told otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
 
-_USUAL_SIZE: Final = INDEX_HEADER_SIZE + _WORD.itemsize * _USUAL_SLOTS + INDEX_DTYPE.itemsize * _USUAL_ENTRIES
+_USUAL_SIZE: Final = INDEX_HEADER_SIZE + _WORD.itemsize * _USUAL[0] + INDEX_DTYPE.itemsize * _USUAL[1]
 _SAMPLE: Final = 64
 """How many entries suffice to confirm assumed counts."""
 
@@ -65,48 +63,53 @@ class IndexSizes(NamedTuple):
         is_full : bool
             Whether there is a newer file.
         """
-        if isinstance(path, UrlPath) and path.is_file() and path.file.size == _USUAL_SIZE:
-            return cls._of_usual(path)
-        words = _words_of(path, file_system)
-        if words is None:
+        status = file_system.status(path)
+        size = status.size if status is not None and not status.is_directory else 0
+        if not INDEX_HEADER_SIZE < size <= _LARGEST or size % _WORD.itemsize:
             return None
-        table, count = words[_HEADER_WORDS:], _index_count(words)
-        if expected is not None and _is_likely(table, *expected, count):
-            return cls(*expected, path)
-        entries = _entries_of(table, count, is_full=is_full)
-        return None if entries is None else cls(len(table) - _ENTRY_WORDS * entries, entries, path)
-
-    @classmethod
-    def _of_usual(cls, path: UrlPath) -> IndexSizes | None:
-        """Examine a file of the usual size that is not on this machine, as if its counts were expected.
-
-        A twentieth of it is read: its slots, and the last entries.
-        """
-        with open_pages(file_at(path)) as opened:
-            slots_end = INDEX_HEADER_SIZE + _WORD.itemsize * _USUAL_SLOTS
-            opened.load(0, slots_end)
-            words = opened.raw.view(_WORD)
-            count = _index_count(words)
-            last = slots_end + INDEX_DTYPE.itemsize * min(max(count, 0), _USUAL_ENTRIES)
-            opened.load(max(last - INDEX_DTYPE.itemsize * (_SAMPLE + 1), 0), last)
-            is_likely = count > 1 and _is_likely(words[_HEADER_WORDS:], _USUAL_SLOTS, _USUAL_ENTRIES, count)
-            return cls(_USUAL_SLOTS, _USUAL_ENTRIES, path) if is_likely else None
+        is_far = isinstance(path, UrlPath)
+        try:
+            file = file_system.open(path, writable=False)
+            for slots, entries in dict.fromkeys(filter(None, (expected, _USUAL if is_far else None))):
+                if _is_likely(file, size, slots, entries, is_far=is_far):
+                    return cls(slots, entries, path)
+            if is_far and size == _USUAL_SIZE:
+                return None  # rather than read all of it
+            words = np.frombuffer(file.map(size), _WORD)
+        except FileNotFoundError:
+            return None
+        table, count = words[_HEADER_WORDS:], IndexHeader.from_bytes(words[:_HEADER_WORDS].tobytes()).index_count
+        number = _entries_of(table, count, is_full=is_full)
+        return None if number is None else cls(len(table) - _ENTRY_WORDS * number, number, path)
 
 
-def _words_of(path: Path, file_system: FileSystem) -> npt.NDArray[np.int32] | None:
-    """Map a file; None if it can't be an index file by its length, or is gone."""
-    status = file_system.status(path)
-    size = status.size if status is not None and not status.is_directory else 0
-    if not INDEX_HEADER_SIZE < size <= _LARGEST or size % _WORD.itemsize:
-        return None
-    try:
-        return np.frombuffer(file_system.open(path, writable=False).map(size), _WORD)
-    except FileNotFoundError:
-        return None
+def _is_likely(file: OpenFile, size: int, slots: int, number: int, *, is_far: bool) -> bool:
+    """Return whether a file has these counts, by its length and its last entries, if it has any.
+
+    Of one on another machine all slots are read, which is one request and a twentieth of it.
+    """
+    slots_end = INDEX_HEADER_SIZE + _WORD.itemsize * slots
+    count = IndexHeader.from_bytes(file.read(INDEX_HEADER_SIZE, 0)).index_count
+    if size != slots_end + INDEX_DTYPE.itemsize * number or count > number:
+        return False
+    last = np.arange(max(count - _SAMPLE, 1), count)
+    begin = slots_end + INDEX_DTYPE.itemsize * max(count - _SAMPLE, 1)
+    stored = file.read(INDEX_DTYPE.itemsize * len(last), begin)
+    if len(stored) < INDEX_DTYPE.itemsize * len(last):
+        return False
+    hashes = np.frombuffer(stored, INDEX_DTYPE)["key_hash"].astype(np.int64)
+    own = np.abs(hashes) % slots
+    leads = _leads(file, own, slots, is_far=is_far)
+    return leads is not None and bool(((hashes >= 0) & (leads >= last) & (leads < number)).all())
 
 
-def _index_count(words: npt.NDArray[np.int32]) -> int:
-    return IndexHeader.from_bytes(words[:_HEADER_WORDS].tobytes()).index_count
+def _leads(file: OpenFile, own: npt.NDArray[np.int64], slots: int, *, is_far: bool) -> npt.NDArray[np.int64] | None:
+    """Return to which entries some slots lead; None if the file is too short for them."""
+    if is_far:
+        stored = file.read(_WORD.itemsize * slots, INDEX_HEADER_SIZE)
+        return np.frombuffer(stored, _WORD)[own].astype(np.int64) if len(stored) == _WORD.itemsize * slots else None
+    stored = b"".join(file.read(_WORD.itemsize, INDEX_HEADER_SIZE + _WORD.itemsize * slot) for slot in own.tolist())
+    return np.frombuffer(stored, _WORD).astype(np.int64) if len(stored) == _WORD.itemsize * len(own) else None
 
 
 def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> int | None:
@@ -129,16 +132,6 @@ def _entries_of(table: npt.NDArray[np.int32], count: int, *, is_full: bool) -> i
         if fitting:
             return fitting[0] if len(fitting) == 1 else None
     return None
-
-
-def _is_likely(table: npt.NDArray[np.int32], slots: int, number: int, count: int) -> bool:
-    """Return whether a file has these counts, by its length and its last entries, if it has any."""
-    if len(table) != slots + _ENTRY_WORDS * number or count > number:
-        return False
-    last = np.arange(max(count - _SAMPLE, 1), count)
-    hashes = table[slots + _ENTRY_WORDS * last].astype(np.int64)
-    leads = table[np.abs(hashes) % slots]
-    return bool(((hashes >= 0) & (leads >= last) & (leads < number)).all())
 
 
 def _candidates(table: npt.NDArray[np.int32], count: int, most: int, *, is_behind: bool) -> list[int]:
