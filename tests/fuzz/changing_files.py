@@ -2,10 +2,11 @@
 """Changes a file at random moments while another process reads the store, and says how the reads ended.
 
 Usage: python -m tests.fuzz.changing_files [--times N] [--seed SEED] [--kinds truncate,...]
-           [--look-up] [--file segment|queue]
+           [--work scan|look-up|check|rebuild|salvage|diff|segments] [--file segment|queue]
 
-The reader scans the log, or looks up a topic by its queues. What is changed is a segment, or the file of a queue: that
-is derived from the log, so each look-up has all rows of the topic, whatever becomes of it. Where the program runs as
+The reader scans the log, looks up a topic by its queues, or asks for an answer about the whole store. What is changed
+is a segment, or the file of a queue: that is derived from the log, so each look-up has all rows of the topic, whatever
+becomes of it. Where the program runs as
 root, the reader does not, since that may read any file.
 """
 
@@ -25,7 +26,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal
 
-from store_core import ReadOptions, read_range
+from store_core import ReadOptions, RebuildOptions, read_range, read_view, rebuild_consume_queue
+from store_core.answers import check, diff, salvage
 from store_core.errors import SegmentVanishedError, StoreError
 from store_core.store.read.read_plan import plan_and_walk
 from tests.builders import LogBuilder
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "bad_ends", "campaign"]
 
 Changed = Literal["segment", "queue"]
+Work = Literal["scan", "look-up", "check", "rebuild", "salvage", "diff", "segments"]
 
 ROWS: Final = "rows that were there"
 SIGBUS: Final = "SIGBUS"
@@ -56,6 +59,22 @@ _NOBODY: Final = 65534
 """A user who owns no file."""
 
 _MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
+
+
+def _rebuild(root: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        rebuild_consume_queue(root, RebuildOptions(output=Path(name) / "new"))
+
+
+ANSWERS: Final[dict[Work, Callable[[Path], object]]] = {
+    "check": check,
+    "rebuild": _rebuild,
+    "salvage": salvage,
+    "diff": lambda root: diff(root, root),
+    "segments": lambda root: read_view(root, "segments").read_all(),
+}
+"""What reads whole segments, and has no rows to compare."""
+
 _VALID, _NAMED, _OTHER, _FOREIGN, _WRONG, _MISSING = 0, 10, 11, 12, 13, 14
 _ENDS: Final = {
     _VALID: ROWS,
@@ -142,11 +161,9 @@ def _read(log: _Log, mode: str) -> None:
         after = 0
         while after < _READS_AFTER:
             after += log.changed.exists()
-            count = 0
-            for batch in log.batches(mode):
-                _check(batch.to_pydict(), log.bodies)
-                count += batch.num_rows
-            if count < log.least_rows:
+            if log.work in ANSWERS:
+                ANSWERS[log.work](log.root)
+            elif sum(_checked_rows(batch, log.bodies) for batch in log.batches(mode)) < log.least_rows:
                 sys.exit(_MISSING)
     except SegmentVanishedError:
         sys.exit(_NAMED)
@@ -157,11 +174,13 @@ def _read(log: _Log, mode: str) -> None:
     sys.exit(_VALID)
 
 
-def _check(rows: dict[str, list[object]], expected: dict[int, bytes]) -> None:
-    """End the process if a row is not one that the log had; those for damage have no body."""
+def _checked_rows(batch: pa.RecordBatch, expected: dict[int, bytes]) -> int:
+    """Count rows, or end the process if one is not one that the log had; those for damage have no body."""
+    rows = batch.to_pydict()
     for offset, body in zip(rows["physical_offset"], rows["body"], strict=True):
-        if body is not None and expected.get(offset) != body:  # type: ignore[call-overload]  # an integer
+        if body is not None and expected.get(offset) != body:
             sys.exit(_WRONG)
+    return len(rows["body"])
 
 
 class _Log:
@@ -170,13 +189,15 @@ class _Log:
     Parameters
     ----------
     root : Path
-    is_look_up : bool
-        Whether a topic is looked up.
+    work : str
+        What is read.
     of : str
         What is changed.
 
     Attributes
     ----------
+    root, work
+        As given.
     path : Path
         The file that is changed.
     size : int
@@ -189,15 +210,16 @@ class _Log:
         How many rows each read has to have.
     """
 
-    def __init__(self, root: Path, *, is_look_up: bool, of: Changed) -> None:
+    def __init__(self, root: Path, *, work: Work, of: Changed) -> None:
         log = LogBuilder(_SEGMENT)
         while log.end < _SEGMENT:
             log.append(b"x" * 500, topic=f"t{len(log.records) % _TOPICS}")
         log.write(root)
         write_queues(root, log.records, units_per_file=10_000)
         (root / "lock").touch()
+        (root / "lock").chmod(0o666)
         root.chmod(0o755)
-        self._root, self._is_look_up = root, is_look_up
+        self.root, self.work = root, work
         rows = sum(record.topic == _TOPIC for record in log.records)
         is_segment = of == "segment"
         self.path = root / ("commitlog" if is_segment else f"consumequeue/{_TOPIC}/0") / f"{0:020d}"
@@ -209,14 +231,14 @@ class _Log:
 
     def batches(self, mode: str) -> Iterator[pa.RecordBatch]:
         """Yield all messages, or those of a topic by its queue; only FAILFAST looks anything up."""
-        topic = _TOPIC if self._is_look_up else None
+        topic = _TOPIC if self.work == "look-up" else None
         options = ReadOptions.parse(
             columns=["physical_offset", "body"],
             topic=topic,
             max_records_per_batch=2000,
             mode="FAILFAST" if topic else mode,
         )
-        plan, mapped = plan_and_walk(self._root, options, ALWAYS)
+        plan, mapped = plan_and_walk(self.root, options, ALWAYS)
         for part in plan.ranges:
             yield from read_range(part, options, mapped)
 
@@ -229,12 +251,14 @@ class _Log:
 
 
 def campaign(
-    times: int, seed: int, kinds: list[str], *, is_look_up: bool = False, of: Changed = "segment"
+    times: int, seed: int, kinds: list[str], *, work: Work = "scan", of: Changed = "segment"
 ) -> Counter[tuple[str, str]]:
     """Change a file of a store `times` times for each kind; return how often the reads ended how."""
     random, ends = Random(seed), Counter[tuple[str, str]]()
     with tempfile.TemporaryDirectory(prefix="changing-files-") as name:
-        log = _Log(Path(name), is_look_up=is_look_up, of=of)
+        log = _Log(Path(name), work=work, of=of)
+        if work in ANSWERS:
+            ANSWERS[work](log.root)  # what Python imports meanwhile is not there for another user
         for kind in kinds:
             for number in range(times):
                 ends[kind, _tried(log, random, kind, _MODES[number % len(_MODES)])] += 1
@@ -262,11 +286,11 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--look-up", action="store_true", help="read a topic by its queues")
+    parser.add_argument("--work", choices=("scan", "look-up", *ANSWERS), default="scan", help="what is read")
     parser.add_argument("--file", choices=("segment", "queue"), default="segment", help="what is changed")
     asked = parser.parse_args()
-    kinds, is_look_up = asked.kinds.split(","), asked.look_up or asked.file == "queue"
-    ends = campaign(asked.times, asked.seed, kinds, is_look_up=is_look_up, of=asked.file)
+    work: Work = "look-up" if asked.file == "queue" else asked.work
+    ends = campaign(asked.times, asked.seed, asked.kinds.split(","), work=work, of=asked.file)
     for (kind, end), count in sorted(ends.items()):
         print(f"{count:6} {kind:10} {end}")
     return int(any(end in bad_ends(asked.file) for _, end in ends))

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.changing_files import KINDS, bad_ends, campaign
+from tests.fuzz.changing_files import ANSWERS, KINDS, bad_ends, campaign
 
 if TYPE_CHECKING:
-    from tests.fuzz.changing_files import Changed
+    from tests.fuzz.changing_files import Changed, Work
 
 _SEED = 23
 
 
 @pytest.mark.parametrize(
-    ("is_look_up", "changed"),
-    [(False, "segment"), (True, "segment"), (True, "queue")],
-    ids=["scan", "look-up", "look-up, queue"],
+    ("work", "changed"),
+    [("scan", "segment"), ("look-up", "segment"), ("look-up", "queue"), *((work, "segment") for work in ANSWERS)],
 )
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("times", [1, pytest.param(60, marks=pytest.mark.soak)])
-def test_no_change_kills_a_reader_or_changes_a_row(times: int, kind: str, is_look_up: bool, changed: Changed) -> None:
-    ends = campaign(times, _SEED, [kind], is_look_up=is_look_up, of=changed)
+def test_no_change_kills_a_reader_or_changes_a_row(times: int, kind: str, work: Work, changed: Changed) -> None:
+    ends = campaign(times, _SEED, [kind], work=work, of=changed)
 
     assert times == ends.total()
     assert not {end for _, end in ends} & bad_ends(changed)
