@@ -10,11 +10,8 @@ from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.exporting.export_report import EXPORT_SCHEMA
 from store_core.answers.exporting.proof_report import PROOF_SCHEMA
 from store_core.answers.lag_report import LAG_SCHEMA
-from store_core.answers.life.dead_letter_report import DEAD_LETTERS_SCHEMA
-from store_core.answers.life.delay_report import DELAYS_SCHEMA
 from store_core.answers.life.replay_report import REPLAY_SCHEMA
-from store_core.answers.life.trace_report import TRACE_SCHEMA
-from store_core.answers.life.transaction_report import TRANSACTIONS_SCHEMA
+from store_core.answers.message_trace import TraceReport
 from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.redacting.redact_report import REDACT_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
@@ -22,7 +19,10 @@ from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.retaining.retention_report import RETENTION_SCHEMA
 from store_core.answers.salvage_report import SALVAGE_SCHEMA
 from store_core.answers.store_bill import BillReport
+from store_core.answers.store_dead_letters import DeadLettersReport
+from store_core.answers.store_delays import DelaysReport
 from store_core.answers.store_producers import ProducersReport
+from store_core.answers.store_transactions import TransactionsReport
 
 __all__ = ["markdown_document"]
 
@@ -40,10 +40,10 @@ _SCHEMAS: Final = (
     REPAIR_SCHEMA,
     RETENTION_SCHEMA,
     SALVAGE_SCHEMA,
-    TRANSACTIONS_SCHEMA,
-    DELAYS_SCHEMA,
-    TRACE_SCHEMA,
-    DEAD_LETTERS_SCHEMA,
+    TransactionsReport.SCHEMA,
+    DelaysReport.SCHEMA,
+    TraceReport.SCHEMA,
+    DeadLettersReport.SCHEMA,
     REPLAY_SCHEMA,
 )
 _INTRODUCTION: Final = (

@@ -28,14 +28,14 @@ from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.limits import MOST_MESSAGES
 from store_core.answers.log_diff import diff_by
 from store_core.answers.log_salvage import salvage_by
-from store_core.answers.message_trace import TraceOptions, trace_by
+from store_core.answers.message_trace import Trace
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.report import Report
 from store_core.answers.store_bill import Bill
 from store_core.answers.store_check import check_by
-from store_core.answers.store_dead_letters import dead_letters_by
-from store_core.answers.store_delays import DelaysOptions, delays_by
+from store_core.answers.store_dead_letters import DeadLetters
+from store_core.answers.store_delays import Delays
 from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
 from store_core.answers.store_producers import Producers
@@ -43,7 +43,7 @@ from store_core.answers.store_recover import recover_by
 from store_core.answers.store_redact import redact_by
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.answers.store_retention import retention_by
-from store_core.answers.store_transactions import transactions_by
+from store_core.answers.store_transactions import Transactions
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.configured_store import config_of, configured_paths, configured_store, told
@@ -59,11 +59,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lag_report import LagReport
-    from store_core.answers.life.dead_letter_report import DeadLettersReport
-    from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.replay_report import ReplayReport
-    from store_core.answers.life.trace_report import TraceReport
-    from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.redacting.redact_report import RedactReport
@@ -72,10 +68,8 @@ if TYPE_CHECKING:
     from store_core.answers.retaining.retention_options import RetentionOptions
     from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.salvage_report import SalvageReport
-    from store_core.answers.store_dead_letters import DeadLettersOptions
     from store_core.answers.store_lag import LagOptions
     from store_core.answers.store_replay import ReplayOptions
-    from store_core.answers.store_transactions import TransactionsOptions
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
@@ -185,6 +179,10 @@ def _on_spark(answer: type[asked.Answer[AnyReport]]) -> Callable[..., Answer[Any
 
 bill = _on_spark(Bill)
 producers = _on_spark(Producers)
+transactions = _on_spark(Transactions)
+delays = _on_spark(Delays)
+trace = _on_spark(Trace)
+dead_letters = _on_spark(DeadLetters)
 
 
 def check(
@@ -354,59 +352,6 @@ def salvage(
     source = configured_paths(source, config)
     with _engine(spark, "salvage") as engine:
         return Answer(spark, salvage_by(engine, source, into, kind))
-
-
-def transactions(
-    spark: SparkSession,
-    paths: StorePaths,
-    options: TransactionsOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[TransactionsReport]:
-    """Tell how the transactions of a store ended; see `store_core.answers.transactions`."""
-    paths = configured_paths(paths, config)
-    with _engine(spark, "transactions") as engine:
-        return Answer(spark, transactions_by(engine, paths, options))
-
-
-def delays(
-    spark: SparkSession,
-    paths: StorePaths,
-    options: DelaysOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[DelaysReport]:
-    """Tell when the delayed messages of a store are due; see `store_core.answers.delays`."""
-    options = told(options or DelaysOptions(), config)
-    with _engine(spark, "delays") as engine:
-        return Answer(spark, delays_by(engine, paths, options))
-
-
-def trace(
-    spark: SparkSession,
-    paths: StorePaths,
-    what: str,
-    options: TraceOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[TraceReport]:
-    """Tell what happened to a message; see `store_core.answers.trace`."""
-    options = told(options or TraceOptions(), config)
-    with _engine(spark, "trace") as engine:
-        return Answer(spark, trace_by(engine, paths, what, options))
-
-
-def dead_letters(
-    spark: SparkSession,
-    paths: StorePaths,
-    options: DeadLettersOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[DeadLettersReport]:
-    """Tell which messages consumers gave up; see `store_core.answers.dead_letters`."""
-    paths = configured_paths(paths, config)
-    with _engine(spark, "dead letters") as engine:
-        return Answer(spark, dead_letters_by(engine, paths, options))
 
 
 def replay(  # noqa: PLR0913 -- what is chosen, and how it is changed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
 from pyspark_commitlog.write.undelivered import undelivered
-from store_core.answers.life.provenance import (
+from store_core.answers.life.message_reads import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,

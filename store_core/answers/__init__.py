@@ -18,14 +18,10 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lag_report import LagReport
-    from store_core.answers.life.dead_letter_report import DeadLettersReport
-    from store_core.answers.life.delay_report import DelaysReport
     from store_core.answers.life.replay_report import ReplayReport
-    from store_core.answers.life.trace_report import TraceReport
-    from store_core.answers.life.transaction_report import TransactionsReport
     from store_core.answers.log_diff import diff
     from store_core.answers.log_salvage import salvage
-    from store_core.answers.message_trace import TraceOptions, trace
+    from store_core.answers.message_trace import Trace, TraceReport, trace
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
@@ -35,8 +31,8 @@ if TYPE_CHECKING:
     from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_bill import Bill, BillReport, bill
     from store_core.answers.store_check import check
-    from store_core.answers.store_dead_letters import DeadLettersOptions, dead_letters
-    from store_core.answers.store_delays import DelaysOptions, delays
+    from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
+    from store_core.answers.store_delays import Delays, DelaysReport, delays
     from store_core.answers.store_export import export, prove
     from store_core.answers.store_lag import LagOptions, lag
     from store_core.answers.store_producers import Producers, ProducersReport, producers
@@ -45,7 +41,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.answers.store_replay import ReplayOptions, replay
     from store_core.answers.store_retention import retention
-    from store_core.answers.store_transactions import TransactionsOptions, transactions
+    from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
     from store_core.store.diff.diff_options import DiffBy, DiffOptions
 
 __all__ = [
@@ -54,9 +50,9 @@ __all__ = [
     "BillReport",
     "CheckOptions",
     "CheckReport",
-    "DeadLettersOptions",
+    "DeadLetters",
     "DeadLettersReport",
-    "DelaysOptions",
+    "Delays",
     "DelaysReport",
     "DiffBy",
     "DiffOptions",
@@ -76,9 +72,9 @@ __all__ = [
     "RetentionOptions",
     "RetentionReport",
     "SalvageReport",
-    "TraceOptions",
+    "Trace",
     "TraceReport",
-    "TransactionsOptions",
+    "Transactions",
     "TransactionsReport",
     "bill",
     "check",
@@ -109,10 +105,10 @@ _HOMES: Final = {
     "BillReport": "store_core.answers.store_bill",
     "CheckOptions": "store_core.answers.checking.check_options",
     "CheckReport": "store_core.answers.checking.check_report",
-    "DeadLettersOptions": "store_core.answers.store_dead_letters",
-    "DeadLettersReport": "store_core.answers.life.dead_letter_report",
-    "DelaysOptions": "store_core.answers.store_delays",
-    "DelaysReport": "store_core.answers.life.delay_report",
+    "DeadLetters": "store_core.answers.store_dead_letters",
+    "DeadLettersReport": "store_core.answers.store_dead_letters",
+    "Delays": "store_core.answers.store_delays",
+    "DelaysReport": "store_core.answers.store_delays",
     "DiffBy": "store_core.store.diff.diff_options",
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
@@ -130,10 +126,10 @@ _HOMES: Final = {
     "RetentionOptions": "store_core.answers.retaining.retention_options",
     "RetentionReport": "store_core.answers.retaining.retention_report",
     "SalvageReport": "store_core.answers.salvage_report",
-    "TraceOptions": "store_core.answers.message_trace",
-    "TraceReport": "store_core.answers.life.trace_report",
-    "TransactionsOptions": "store_core.answers.store_transactions",
-    "TransactionsReport": "store_core.answers.life.transaction_report",
+    "Trace": "store_core.answers.message_trace",
+    "TraceReport": "store_core.answers.message_trace",
+    "Transactions": "store_core.answers.store_transactions",
+    "TransactionsReport": "store_core.answers.store_transactions",
     "bill": "store_core.answers.store_bill",
     "check": "store_core.answers.store_check",
     "dead_letters": "store_core.answers.store_dead_letters",

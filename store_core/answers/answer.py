@@ -36,6 +36,7 @@ __all__ = [
     "AnyReport",
     "Kind",
     "Option",
+    "flag",
     "function_of",
     "opt",
     "options_of",
@@ -86,6 +87,8 @@ class Option:
         What it may be; empty if it is not one of some words.
     hint : callable or None
         What else is said of a word that is none of them, in place of the nearest.
+    enum : type or None
+        Whose member the field gets, where the choices are its values.
     is_repeated : bool
         Whether it can be given more than once.
     """
@@ -101,6 +104,7 @@ class Option:
     most: int | None = None
     choices: tuple[str, ...] = ()
     hint: Callable[[str], str] | None = None
+    enum: type[Enum] | None = None
     is_repeated: bool = False
 
     @property
@@ -124,11 +128,11 @@ class Option:
             return _parsed_time(self.name, value)
         if self.kind is Kind.NUMBER:
             self._check_bounds(value)
-        elif self.choices and value not in self.choices:
+        elif self.choices and getattr(value, "value", value) not in self.choices:
             expected = ", ".join(self.choices)
-            hint = hint_of(value, self.choices) if self.hint is None else self.hint(str(value))
+            hint = hint_of(str(value), self.choices) if self.hint is None else self.hint(str(value))
             raise InvalidOptionError(f"{self.name}: expected one of {expected}, found {value!r}{hint}")
-        return value
+        return value if self.enum is None else self.enum(value)
 
     def _check_bounds(self, value: int) -> None:
         if self.most is not None:
@@ -158,7 +162,7 @@ def opt(  # noqa: PLR0913 -- all that an option says of itself
     shown_default: str | None = None,
     least: int | None = None,
     most: int | None = None,
-    choices: Collection[str] = (),
+    choices: Collection[str] | type[Enum] = (),
     hint: Callable[[str], str] | None = None,
 ) -> Any:  # noqa: ANN401 -- the default, for a type checker
     """Return the field of an option; `Option` explains the arguments, and `dataclasses.MISSING` is no default.
@@ -173,10 +177,16 @@ def opt(  # noqa: PLR0913 -- all that an option says of itself
         "shown_default": shown_default,
         "least": least,
         "most": most,
-        "choices": tuple(choices),
+        "choices": tuple(str(getattr(each, "value", each)) for each in choices),
+        "enum": choices if isinstance(choices, type) else None,
         "hint": hint,
     }
     return field(default=default, metadata={"option": said})
+
+
+def flag(words: str, name: str | None = None) -> Any:  # noqa: ANN401 -- as `opt`
+    """Return the field of a flag, which is off by default."""
+    return opt(False, words, flag=name)  # noqa: FBT003 -- the default
 
 
 def release_option() -> Any:  # noqa: ANN401 -- as `opt`
@@ -256,13 +266,14 @@ class Answer(ABC, Generic[AnyReport]):
         """
         from store_core.store.configured_store import configured_paths
 
-        asked, paths = self.told(config), configured_paths(store, config)
+        asked = self._told(config)
+        paths = configured_paths(store, config)
         if isinstance(engine, AbstractContextManager):  # it ends what it has started
             with engine as running:
                 return asked.by(running, paths)
         return asked.by(engine or InProcess(), paths)
 
-    def told(self, config: str | os.PathLike[str] | None) -> Self:
+    def _told(self, config: str | os.PathLike[str] | None) -> Self:
         """Return the answer with the broker's configuration, if that is given and counts."""
         names = [each.name for each in options_of(type(self)) if each.kind is Kind.FROM_CONFIG]
         return self if config is None or not names else replace(self, **dict.fromkeys(names, config))

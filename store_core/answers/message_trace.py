@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.answers.answer import Answer, Kind, function_of, opt, release_option
 from store_core.answers.life.delay_states import delay_levels
-from store_core.answers.life.message_read import read_of
-from store_core.answers.life.message_reads import ReadJob
-from store_core.answers.life.trace_report import TraceFacts, TraceReport
-from store_core.answers.life.trace_rows import TRACE_COLUMNS, copies_of, operations_on, trace_rows
+from store_core.answers.life.message_reads import (
+    MISSING_BYTES,
+    ORIGIN_MESSAGE_ID,
+    REPLAY_ID,
+    REPLAY_ORIGIN_MESSAGE_ID,
+    ReadJob,
+    missing_line,
+    read_of,
+)
 from store_core.answers.life.trace_steps import (
     BrokerState,
     StepKind,
@@ -22,106 +31,81 @@ from store_core.answers.life.trace_steps import (
     note_of,
     outcome_of,
 )
-from store_core.answers.local_engine import local_engine
-from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Strip, Tone, lanes_of
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.verdict import Verdict
+from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.columnar.map_values import with_properties
+from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import agreeing, counted
+from store_core.format.property_string import RETRY_TOPIC
 from store_core.format.table_time import table_time
-from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, Config
-from store_core.snapshot.log import Log
-from store_core.store.configured_store import configured_paths, told
-from store_core.store.read.one_message import meanings_of
 from store_core.store.read.option_values import ReadMode
-from store_core.views.store_root import root_of
+from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.answers.life.message_read import MessageRead
+    from store_core.answers.life.message_reads import MessageRead
+    from store_core.answers.report_plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
-    from store_core.store.parts import Engine, ProgressSink
-    from store_core.store.read.word_kind import WordKind
+    from store_core.store.parts import Engine
 
-__all__ = ["TraceOptions", "trace", "trace_by"]
+
+__all__ = ["Trace", "TraceReport", "trace"]
+
+
+@dataclass(frozen=True)
+class Trace(Answer["TraceReport"]):
+    """Tell what happened to a message, in order: sends, delays, transaction, attempts, dead letter, replays.
+
+    Duplicates are sends with the same unique key. The exit code is 1 if there are any, or if the message is a dead
+    letter, and 2 if there is no such message.
+    """
+
+    NAME: ClassVar = "trace"
+    EXAMPLES: ClassVar = (
+        "commitlog trace /data/store order-4711",
+        "commitlog trace /data/store 7F00000100002A9F000000000000A3C1 --json",
+        "commitlog trace /data/store orders/1/42 --html order.html",
+    )
+    CONFIG_WORDS: ClassVar = "messageDelayLevel"
+
+    what: str = opt(
+        MISSING,
+        "A key, a unique key, an offset message id, or a place in a queue.",
+        flag="",
+        metavar="KEY|UNIQ_KEY|MSGID|TOPIC/QUEUE/OFFSET",
+    )
+    kind: WordKind | None = opt(
+        None,
+        "What the argument is.",
+        flag="--as",
+        choices=WordKind,
+        shown_default="what it looks like, and else a key",
+    )
+    release: Release = release_option()
+    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+
+    def by(self, engine: Engine, store: StorePaths) -> TraceReport:
+        """Find the copies of a message by its unique key, which they keep; one without it, by its message id.
+
+        That takes the key index where it proves complete, and for a message id a scan.
+        """
+        from store_core.views.store_root import root_of
+
+        return _Tracing(engine, store, root_of(store), self).report(self.what)
+
+
+trace = function_of(Trace)
+
 
 _Row = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceOptions:
-    """How a message is traced.
-
-    Attributes
-    ----------
-    kind : WordKind or None
-        What the word is; by default what it looks like, then a key.
-    broker_config : path, optional
-        The broker's configuration file, if it sets ``messageDelayLevel``: by it, delayed messages are due.
-    release : str
-        RocketMQ release that serves the store.
-    """
-
-    kind: WordKind | None = None
-    broker_config: str | os.PathLike[str] | None = None
-    release: Release = DEFAULT_RELEASE
-
-
-def trace(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
-    paths: StorePaths,
-    what: str,
-    options: TraceOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> TraceReport:
-    """Tell what happened to a message: sends, delays, transaction, attempts, dead letter, replays, in order.
-
-    Copies of a message keep its unique key (property UNIQ_KEY), by which they are found, through the key index where
-    that proves complete. One without it is followed by its offset message id; that takes a scan. Nothing is written,
-    and no lock is taken. Damage is left out.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As of `store_core.read_messages`.
-    what : str
-        A key, a unique key, an offset message id, or ``TOPIC/QUEUE/OFFSET``.
-    options : TraceOptions, optional
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If there is no such message.
-    StoreError
-        If an option is invalid, or the path has nothing to read.
-
-    Examples
-    --------
-    >>> from store_core.answers import trace
-    >>> print(trace("/data/store", "order-4711").to_text())  # doctest: +SKIP
-    """
-    options = told(options or TraceOptions(), config)
-    with local_engine(processes, on_progress) as engine:
-        return trace_by(engine, paths, what, options)
-
-
-def trace_by(engine: Engine, paths: StorePaths, what: str, options: TraceOptions | None = None) -> TraceReport:
-    """Tell what happened to a message, on an engine; see `trace`."""
-    chosen = options or TraceOptions()
-    paths = configured_paths(paths, chosen.broker_config)
-    root = root_of(paths)
-    return _Tracing(engine, paths, root, chosen).report(what)
 
 
 _COPIES: Final = "copies"
@@ -132,9 +116,12 @@ class _Tracing:
     engine: Engine
     paths: StorePaths
     root: Path
-    options: TraceOptions
+    options: Trace
 
     def report(self, what: str) -> TraceReport:
+        from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, Config
+        from store_core.snapshot.log import Log
+
         levels = delay_levels(self.options.broker_config, self.options.release)
         # Asked first, so that in a growing store nothing is called delivered whose delivery is not among the records.
         config = Config(self.root, self.options.release)
@@ -168,6 +155,9 @@ class _Tracing:
 
     def _records(self, what: str) -> tuple[list[_Row], tuple[str, ...]]:
         """Return the records of the messages that a word means, in log order."""
+        from store_core.snapshot.log import Log
+        from store_core.store.read.one_message import meanings_of
+
         for meaning in meanings_of(what, self.options.kind):
             rows, notes = self._read(self._as_asked(meaning))
             is_of_batch = bool(rows) and _is_of_batch(rows[0]) and meaning.get("key") in (None, rows[0]["uniq_msg_id"])
@@ -332,3 +322,169 @@ def _as_step(row: _Row, half: _Row) -> _Row:
             "reconsume_times": None,
         }
     )
+
+
+TRACE_COLUMNS: Final = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "store_timestamp",
+    "reconsume_times",
+    "sys_flag",
+    "prepared_transaction_offset",
+    "msg_id",
+    "unique_key",
+    "uniq_msg_id",
+    "properties",
+)
+
+_NAMES: Final = {
+    "keys": "KEYS",
+    "real_topic": "REAL_TOPIC",
+    "retry_topic": RETRY_TOPIC,
+    "origin_id": ORIGIN_MESSAGE_ID,
+    "delay_level": "DELAY",
+    "timer_due": "TIMER_OUT_MS",
+    "roll_times": "TIMER_ROLL_TIMES",
+    "group": "PGROUP",
+    "check_times": "TRANSACTION_CHECK_TIMES",
+    "replay_id": REPLAY_ID,
+    "replay_origin_id": REPLAY_ORIGIN_MESSAGE_ID,
+}
+
+
+def trace_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records, read with `TRACE_COLUMNS`, with the properties that matter as columns of strings."""
+    return with_ms(with_properties(batch, _NAMES))
+
+
+def copies_of(batch: pa.RecordBatch, *, message_id: str) -> pa.RecordBatch:
+    """Return the records that name a message by its offset id, as those without a unique key do; and its own record."""
+    rows = trace_rows(batch)
+    columns = (rows[name] for name in ("msg_id", "origin_id", "replay_origin_id"))
+    named, *others = (pc.fill_null(pc.equal(column, message_id), False) for column in columns)  # noqa: FBT003 -- a value
+    for other in others:
+        named = pc.or_(named, other)
+    return rows.filter(named)
+
+
+def operations_on(batch: pa.RecordBatch, *, indexes: Sequence[int], offsets: Sequence[int]) -> pa.RecordBatch:
+    """Return the operations, read with `OP_COLUMNS`, on half messages with some queue offsets or physical offsets."""
+    rows = operation_rows(batch)
+    pattern = f"(^|,)({'|'.join(map(str, indexes)) or '-'})(,|$)"
+    texts = pa.array(
+        [body if body is None else body.decode("latin-1") for body in rows["body"].to_pylist()], pa.string()
+    )
+    is_index = pc.fill_null(pc.match_substring_regex(texts, pattern), False)  # noqa: FBT003 -- a value
+    is_offset = pc.is_in(rows["half_physical_offset"], pa.array(list(map(str, offsets)), pa.string()))
+    is_named = pc.is_valid(rows["half_physical_offset"])
+    return rows.filter(pc.if_else(is_named, is_offset, is_index))
+
+
+_UNIQUE: Final = ReportColumn("unique_key", pa.string(), "the id that its producer got")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """The facts of the answer."""
+
+    store: str = fact("the store's root")
+    what: str = fact("the key, unique key or message id that was asked for")
+    begin: int = fact("physical offset at which the log begins")
+    end: int = fact("physical offset at which its files end")
+    messages: int = fact("messages that it names: those with different unique keys", default=0)
+    records: int = fact("records of these messages", default=0)
+    duplicates: int = fact("sends beyond the first with the same unique key", default=0)
+    dead: int = fact("messages that are dead letters", default=0)
+    missing_bytes: int = fact(MISSING_BYTES, default=0)
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "messages",
+        "Messages",
+        (
+            _UNIQUE,
+            ReportColumn("keys", pa.string(), "property KEYS"),
+            ReportColumn("topic", pa.string(), "the topic that it was sent to"),
+            ReportColumn("outcome", pa.string(), "`stored`, `waiting`, `retried`, `dead`, `replayed`, `pending`, ..."),
+            ReportColumn("sends", pa.int64(), "how often it was sent"),
+            ReportColumn("attempts", pa.int64(), "copies that consumers were to try again"),
+            ReportColumn("first_timestamp", TIMESTAMP_TYPE, "store time of its first record"),
+            ReportColumn("last_timestamp", TIMESTAMP_TYPE, "store time of its last record", in_text=False),
+        ),
+    ),
+    ReportTable(
+        "steps",
+        "What happened, in order",
+        (
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when the record was stored"),
+            ReportColumn("step", pa.string(), "what the record is"),
+            ReportColumn("topic", pa.string(), "its topic"),
+            ReportColumn("queue_id", pa.int32(), "its queue"),
+            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+            ReportColumn("physical_offset", pa.int64(), "its place in the log"),
+            ReportColumn("note", pa.string(), "what that means"),
+            ReportColumn("group", pa.string(), "consumer group, or producer group of a transaction", in_text=False),
+            ReportColumn("since", pa.int64(), "ms after the message's first record", in_text=False),
+            ReportColumn("reconsume_times", pa.int32(), "deliveries that failed before", in_text=False),
+            ReportColumn("due", TIMESTAMP_TYPE, "when a record that waits is due", in_text=False),
+            ReportColumn("msg_id", pa.string(), "offset message id", in_text=False),
+            ReportColumn("origin_id", pa.string(), "offset message id of the first message", in_text=False),
+            ReportColumn(_UNIQUE.name, _UNIQUE.type, _UNIQUE.doc, in_text=False),
+        ),
+    ),
+    ReportTable(
+        "consumers",
+        "Consumer groups of these queues",
+        (
+            ReportColumn("group", pa.string(), "consumer group"),
+            ReportColumn("topic", pa.string(), "topic of the record"),
+            ReportColumn("queue_id", pa.int32(), "its queue"),
+            ReportColumn("queue_offset", pa.int64(), "the record"),
+            ReportColumn("next_offset", pa.int64(), "what the group consumes next, by consumerOffset.json"),
+            ReportColumn("is_past", pa.bool_(), "whether the group is past the record"),
+        ),
+    ),
+)
+
+_TONES: Final[dict[str, Tone]] = {
+    kind.value: Tone.BAD if kind in (StepKind.DEAD_LETTER, StepKind.GIVEN_UP) else Tone.PLAIN for kind in StepKind
+} | {StepKind.RETRY.value: Tone.WARNING, StepKind.SEND.value: Tone.GOOD, StepKind.COMMIT.value: Tone.GOOD}
+
+
+class TraceReport(Report[TraceFacts]):
+    """What happened to a message."""
+
+    SCHEMA: ClassVar = ReportSchema.of("trace", 1, TraceFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if a message was sent twice, or is a dead letter; then damage, if segments are missing."""
+        has_findings = bool(self.found.duplicates or self.found.dead)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
+
+    @property
+    def subject(self) -> str:
+        """What was asked for, and the store's root."""
+        return f"{self.found.what} in {self.found.store}"
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Where in the log its records are."""
+        rows = zip(*(self.tables["steps"][name].to_pylist() for name in ("step", "physical_offset")), strict=True)
+        lanes = lanes_of([(step, at, at + 1) for step, at in rows], _TONES, "record")
+        return (Strip("Where in the log its records are", self.found.begin, self.found.end, lanes),)
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        yield f"{found.what}: {counted(found.messages, 'message')}, {counted(found.records, 'record')}"
+        if found.duplicates:
+            yield f"sent again with the same unique key: {counted(found.duplicates, 'duplicate')}"
+        if found.dead:
+            yield f"{counted(found.dead, 'message')} became {agreeing(found.dead, 'a dead letter', 'dead letters')}"
+        if found.missing_bytes:
+            yield missing_line(found.missing_bytes)
+        yield from found.notes

@@ -89,7 +89,8 @@ class ReportSchema:
     @classmethod
     def of(cls, answer: str, version: int, facts: type[DataclassInstance], *tables: ReportTable) -> Self:
         """Return the schema of a report whose facts are a dataclass with fields made by `fact`."""
-        return cls(answer, version, tuple(Fact(each.name, each.metadata["doc"]) for each in fields(facts)), tables)
+        told = (each for each in fields(facts) if "doc" in each.metadata)
+        return cls(answer, version, tuple(Fact(each.name, each.metadata["doc"]) for each in told), tables)
 
     @property
     def name(self) -> str:

@@ -5,128 +5,101 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from store_core.answers.life.dead_letter_report import DeadLettersFacts, DeadLettersReport
-from store_core.answers.life.dead_letter_rows import (
-    DEAD_LETTER_COLUMNS,
-    DEAD_LETTER_PATTERN,
-    dead_letter_rows,
-    known_groups,
-    origin_of,
-    origin_offset,
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.answers.answer import Answer, function_of, opt, release_option
+from store_core.answers.life.message_reads import (
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    MISSING_BYTES,
+    ORIGIN_MESSAGE_ID,
+    ReadJob,
+    RecordLookUp,
+    missing_line,
+    read_of,
 )
-from store_core.answers.life.message_read import read_of
-from store_core.answers.life.message_reads import ReadJob
-from store_core.answers.life.record_look_up import RecordLookUp
-from store_core.answers.local_engine import local_engine
-from store_core.answers.text.message_column import message_name
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text.message_column import message_name, with_message_column
+from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
+from store_core.broker.transaction_rows import with_ms
 from store_core.errors import InvalidOptionError
+from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.counted import agreeing, counted
 from store_core.format.near_name import did_you_mean, known_names
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.property_string import RETRY_TOPIC
+from store_core.format.record.delayed import RETRY_PREFIX
+from store_core.format.record.host import is_message_id, position_of_message_id
 from store_core.format.table_time import table_time
-from store_core.snapshot.config import SUBSCRIPTION_GROUPS, Config
-from store_core.snapshot.log import Log
-from store_core.store.configured_store import configured_paths
-from store_core.store.least_value import check_least
-from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from store_core.answers.report_plots import Plot
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.format.releases.release import Release
+    from store_core.store.parts import Engine
 
-__all__ = ["DeadLettersOptions", "dead_letters", "dead_letters_by"]
+
+__all__ = ["DeadLetters", "DeadLettersReport", "dead_letters"]
+
+
+@dataclass(frozen=True)
+class DeadLetters(Answer["DeadLettersReport"]):
+    """Tell which messages consumers gave up, by group and topic, why, and where their first messages are.
+
+    Only the topics of dead letters are read, and the records that they name. The exit code is 1 if there are any.
+    """
+
+    NAME: ClassVar = "deadletters"
+    EXAMPLES: ClassVar = (
+        "commitlog deadletters /data/store",
+        "commitlog deadletters /data/store --group billing --json",
+        "commitlog deadletters /data/store --html report.html",
+    )
+
+    group: tuple[str, ...] = opt((), "Only of this consumer group; can be repeated.", metavar="GROUP")
+    most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
+    release: Release = release_option()
+
+    def by(self, engine: Engine, store: StorePaths) -> DeadLettersReport:
+        """Read the topics of dead letters, through their queues where these prove complete."""
+        from store_core.snapshot.config import SUBSCRIPTION_GROUPS, Config
+        from store_core.snapshot.log import Log
+        from store_core.views.store_root import root_of
+
+        root, extent = root_of(store), Log.for_reading(store)
+        topics: dict[str, Any] = {"topics_pattern": DEAD_LETTER_PATTERN}
+        if self.group:
+            topics = {"topic": tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in self.group)}
+        read = read_of(DEAD_LETTER_COLUMNS, dead_letter_rows, release=self.release, **topics)
+        found = engine.run(ReadJob(store, {"letters": read}))
+        rows = found.tables["letters"].to_pylist()
+        _check_groups(root, self.group, {str(row["topic"]) for row in rows})
+        offsets = (origin_offset(row) for row in rows)
+        origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), self.release))
+        what = "after how many attempts groups give up"
+        groups, notes = Config(root, self.release).known(SUBSCRIPTION_GROUPS, what)
+        limits = {
+            name: group.retry_max_times for name, group in (groups or {}).items() if "retryMaxTimes" in group.given
+        }
+        letters = [_letter(row, origins, extent.begin, limits) for row in rows]
+        facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
+        return DeadLettersReport.of(
+            facts, {"groups": list(_groups(letters, limits)), "letters": letters[: self.most_rows]}
+        )
+
+
+dead_letters = function_of(DeadLetters)
+
 
 _Row = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLettersOptions:
-    """Which dead letters.
-
-    Attributes
-    ----------
-    group : sequence of str
-        Only of these consumer groups; empty for all.
-    most_rows : int
-        Letters that are listed; all are counted.
-    release : str
-        RocketMQ release that serves the store.
-    """
-
-    group: tuple[str, ...] = ()
-    most_rows: int = 1000
-    release: str = DEFAULT_RELEASE
-
-
-def dead_letters(
-    paths: StorePaths,
-    options: DeadLettersOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> DeadLettersReport:
-    """Tell which messages consumers gave up, by group and topic, and join them to their first messages.
-
-    Only the topics of dead letters are read, through their queues where these prove complete, and the records that they
-    name. Nothing is written, and no lock is taken. Damage is left out.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As of `store_core.read_messages`.
-    options : DeadLettersOptions, optional
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
-
-    Raises
-    ------
-    StoreError
-        If an option is invalid, a group is not known, or the path has nothing to read.
-
-    Examples
-    --------
-    >>> from store_core.answers import dead_letters
-    >>> print(dead_letters("/data/store").to_text())  # doctest: +SKIP
-    """
-    paths = configured_paths(paths, config)
-    with local_engine(processes, on_progress) as engine:
-        return dead_letters_by(engine, paths, options)
-
-
-def dead_letters_by(engine: Engine, paths: StorePaths, options: DeadLettersOptions | None = None) -> DeadLettersReport:
-    """Tell which messages consumers gave up, on an engine; see `dead_letters`."""
-    chosen = options or DeadLettersOptions()
-    check_least(0, most_rows=chosen.most_rows)
-    root, extent = root_of(paths), Log.for_reading(paths)
-    topics: dict[str, Any] = {"topics_pattern": DEAD_LETTER_PATTERN}
-    if chosen.group:
-        topics = {"topic": tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in chosen.group)}
-    read = read_of(DEAD_LETTER_COLUMNS, dead_letter_rows, release=chosen.release, **topics)
-    found = engine.run(ReadJob(paths, {"letters": read}))
-    rows = found.tables["letters"].to_pylist()
-    _check_groups(root, chosen.group, {str(row["topic"]) for row in rows})
-    offsets = (origin_offset(row) for row in rows)
-    origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), chosen.release))
-    what = "after how many attempts groups give up"
-    groups, notes = Config(root, chosen.release).known(SUBSCRIPTION_GROUPS, what)
-    limits = {name: group.retry_max_times for name, group in (groups or {}).items() if "retryMaxTimes" in group.given}
-    letters = [_letter(row, origins, extent.begin, limits) for row in rows]
-    facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
-    return DeadLettersReport.of(
-        facts, {"groups": list(_groups(letters, limits)), "letters": letters[: chosen.most_rows]}
-    )
 
 
 def _check_groups(root: Path, asked: Sequence[str], found: Collection[str]) -> None:
@@ -206,3 +179,218 @@ def _groups(letters: Sequence[_Row], limits: Mapping[str, int]) -> Iterator[_Row
             "first_timestamp": min(times),
             "last_timestamp": max(times),
         }
+
+
+def known_groups(root: Path) -> frozenset[str]:
+    """Return the groups that are configured, have committed offsets, or have a topic of retries or dead letters.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root; a file that is broken is left out.
+    """
+    from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, Config
+    from store_core.store.read.stored_topics import stored_topics
+
+    config = Config(root)
+    configured, _ = config.known(SUBSCRIPTION_GROUPS, "which groups there are")
+    offsets, _ = config.known(CONSUMER_OFFSETS, "what groups have consumed")
+    topics = stored_topics((root,))
+    of_topics = {
+        topic.removeprefix(prefix)
+        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+        for topic in topics
+        if topic.startswith(prefix)
+    }
+    return frozenset({*(configured or ()), *(group for _, group in (offsets.by_group if offsets else ())), *of_topics})
+
+
+DEAD_LETTER_PATTERN: Final = "%DLQ%.*"
+DEAD_LETTER_COLUMNS: Final = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "store_timestamp",
+    "store_size",
+    "reconsume_times",
+    "msg_id",
+    "unique_key",
+    "keys",
+    "properties",
+)
+_POSITION: Final = 16
+"""Hexadecimal digits of the physical offset, at the end of an offset message id."""
+
+_NAMES: Final = {
+    "origin_id": (ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID),
+    "origin_topic": (RETRY_TOPIC, DLQ_ORIGIN_TOPIC),
+}
+
+
+def dead_letter_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return dead letters, read with `DEAD_LETTER_COLUMNS`, with what they say of their first messages."""
+    for column, names in _NAMES.items():
+        first, then = (pc.map_lookup(batch["properties"], pa.scalar(name), "last") for name in names)
+        batch = batch.append_column(column, pc.coalesce(first, then))
+    return with_ms(batch)
+
+
+def origin_offset(row: Mapping[str, Any]) -> int | None:
+    """Return where the first message of a dead letter was in the log; None if it does not say."""
+    known: str | None = row["origin_id"]
+    return None if known is None or not is_message_id(known) else position_of_message_id(known)
+
+
+def origin_of(row: Mapping[str, Any], origins: Mapping[int, Mapping[str, Any]], log_begin: int) -> str:
+    """Return in one word where the first message of a dead letter is.
+
+    Parameters
+    ----------
+    row : mapping
+        The dead letter.
+    origins : mapping of int to mapping
+        The records that were found, by their physical offsets.
+    log_begin : int
+        Physical offset.
+    """
+    offset = origin_offset(row)
+    if offset is None:
+        return "unknown"
+    found = origins.get(offset)
+    if found is not None and found["unique_key"] == row["unique_key"]:
+        return "here"
+    if str(row["origin_id"]).upper()[:-_POSITION] != str(row["msg_id"]).upper()[:-_POSITION]:
+        return "elsewhere"
+    return "deleted" if offset < log_begin else "missing"
+
+
+_ORIGIN: Final = (
+    "`here`; `deleted`, if the log begins after it; `elsewhere`, on another broker; `missing`, if its place has no "
+    "such message; `unknown`, if the letter does not name it"
+)
+_WHY: Final = "`exhausted` if the group's retryMaxTimes were used up, `early` if not, `unknown` without a configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersFacts:
+    """The facts of the answer."""
+
+    store: str = fact("the store's root")
+    letters: int = fact("dead letters that were looked at", default=0)
+    groups: int = fact("consumer groups that have any", default=0)
+    bytes: int = fact("bytes of their records", default=0)
+    exhausted: int = fact("letters of messages that were tried as often as their group allows", default=0)
+    early: int = fact("letters of messages that were tried less often: the consumer gave up by itself", default=0)
+    here: int = fact("letters whose first message is still in the log", default=0)
+    deleted: int = fact("letters whose first message was deleted", default=0)
+    elsewhere: int = fact("letters whose first message is on another broker", default=0)
+    missing: int = fact("letters whose first message is not where they say it is", default=0)
+    unknown: int = fact("letters that do not name their first message", default=0)
+    missing_bytes: int = fact(MISSING_BYTES, default=0)
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "groups",
+        "By consumer group and origin",
+        (
+            ReportColumn("group", pa.string(), "consumer group"),
+            ReportColumn("origin_topic", pa.string(), "topic of the first message"),
+            ReportColumn("letters", pa.int64(), "dead letters"),
+            ReportColumn("bytes", pa.int64(), "bytes of their records", in_text=False),
+            ReportColumn("retry_max_times", pa.int64(), "the group's retryMaxTimes; null if not configured"),
+            ReportColumn("least_failures", pa.int64(), "deliveries that failed, at least", in_text=False),
+            ReportColumn("most_failures", pa.int64(), "deliveries that failed, at most"),
+            ReportColumn("here", pa.int64(), "first messages that are still in the log"),
+            ReportColumn("first_timestamp", TIMESTAMP_TYPE, "when the first letter was stored"),
+            ReportColumn("last_timestamp", TIMESTAMP_TYPE, "when the last one was stored", in_text=False),
+        ),
+    ),
+    ReportTable(
+        "letters",
+        "Dead letters",
+        (
+            ReportColumn("topic", pa.string(), "its topic"),
+            ReportColumn("queue_id", pa.int32(), "its queue"),
+            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+            ReportColumn("group", pa.string(), "consumer group", in_text=False),
+            ReportColumn("keys", STRINGS_TYPE, "its keys"),
+            ReportColumn("failures", pa.int64(), "deliveries that failed"),
+            ReportColumn("why", pa.string(), _WHY),
+            ReportColumn("origin", pa.string(), "where the first message is: " + _ORIGIN),
+            ReportColumn("origin_message", pa.string(), "the first message as `TOPIC/QUEUE/OFFSET`, if it is here"),
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it became a dead letter", in_text=False),
+            ReportColumn("seconds", pa.float64(), "how long after its first message", in_text=False),
+            ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
+            ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
+            ReportColumn("msg_id", pa.string(), "its offset message id", in_text=False),
+            ReportColumn("origin_topic", pa.string(), "topic of the first message", in_text=False),
+            ReportColumn("origin_id", pa.string(), "offset message id of the first message", in_text=False),
+            ReportColumn("origin_offset", pa.int64(), "its physical offset", in_text=False),
+            ReportColumn("properties", MAP_TYPE, "its properties, as its last consumer left them", in_text=False),
+        ),
+    ),
+)
+
+
+class DeadLettersReport(Report[DeadLettersFacts]):
+    """The dead letters of a store."""
+
+    SCHEMA: ClassVar = ReportSchema.of("deadletters", 1, DeadLettersFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if there is any dead letter; then damage, if segments are missing."""
+        has_findings = bool(self.found.letters)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """How many each group has, and whether their first messages are still there."""
+        rows = self.tables["groups"].to_pylist()
+        bars = tuple(
+            Bar(
+                f"{row['group']}, {row['origin_topic']}",
+                row["here"],
+                Tone.WARNING,
+                f"{row['letters']:,}, of {row['here']:,} the first message is here",
+                full=row["letters"],
+            )
+            for row in rows[:_MOST_BARS]
+        )
+        more = f"and {len(rows) - _MOST_BARS:,} more" if len(rows) > _MOST_BARS else ""
+        return (Bars("Dead letters by group and topic", bars, more),) if bars else ()
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        shown = super()._in_text(table)
+        return with_message_column(shown) if table.name == "letters" else shown
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        whose = f" of {counted(found.groups, 'group')}" if found.groups else ""
+        yield f"{counted(found.letters, 'dead letter')}{whose}, in {found.store}"
+        for name, words in _WORDS.items():
+            count: int = getattr(found, name)
+            if count:
+                yield f"{count:,} {agreeing(count, *words)}"
+        if found.missing_bytes:
+            yield missing_line(found.missing_bytes)
+        yield from found.notes
+
+
+_MOST_BARS: Final = 20
+_WORDS: Final = {
+    "exhausted": ("was tried as often as its group allows", "were tried as often as their group allows"),
+    "early": (
+        "was tried less often: the consumer gave up by itself",
+        "were tried less often: the consumer gave up by itself",
+    ),
+    "here": ("has its first message in the log", "have their first message in the log"),
+    "deleted": ("had a first message that was deleted", "had a first message that was deleted"),
+    "elsewhere": ("has its first message on another broker", "have their first message on another broker"),
+    "missing": ("has no first message where it says it is", "have no first message where they say it is"),
+    "unknown": ("does not name its first message", "do not name their first message"),
+}
+"""What is said of one, and of several."""

@@ -1,46 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer `delays`: which delayed messages and timers are due when, are overdue, or will never be delivered."""
+"""The answer `delays`: which messages and timers wait, when they are due, and which are late."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.calendar import calendar_rows, scale_of
-from store_core.answers.life.delay_report import DelaysFacts, DelaysReport
-from store_core.answers.life.delay_rows import DELAY_COLUMNS, delayed_rows, timer_rows
+from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
+from store_core.answers.life.calendar import Scale, calendar_rows, heat_map, scale_of
 from store_core.answers.life.delay_states import (
+    DELAY_COLUMNS,
     DelayState,
     LevelRules,
     TimerRules,
     cancelled_by_others,
     delay_levels,
+    delayed_rows,
     level_states,
+    timer_rows,
     timer_states,
 )
-from store_core.answers.life.message_read import read_of
-from store_core.answers.life.message_reads import ReadJob
-from store_core.answers.life.stray_timers import stray_timers
-from store_core.answers.local_engine import local_engine
+from store_core.answers.life.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
-from store_core.format.counted import counted
+from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import agreeing, counted
 from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.releases.release import rules_of
 from store_core.format.table_time import table_time
-from store_core.snapshot.config import DELAY_OFFSETS, Config
-from store_core.snapshot.log import Log
-from store_core.store.configured_store import configured_paths, told
-from store_core.store.least_value import check_least
-from store_core.store.read.last_rows import last_rows
-from store_core.store.read.store_time import check_calendar_time
-from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
     import os
@@ -49,122 +46,78 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
+    from store_core.answers.report_plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
-    from store_core.store.parts import Engine, ProgressSink
-
-__all__ = ["DelaysOptions", "delays", "delays_by"]
+    from store_core.store.parts import Engine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelaysOptions:
-    """How delayed messages are judged.
+__all__ = ["Delays", "DelaysReport", "delays"]
 
-    Attributes
-    ----------
-    at : int, optional
-        As of which time, ms since 1970; now by default.
-    late_after : int
-        Seconds for which a message may be overdue before that is a finding: a broker writes only every ten seconds
-        down what it has delivered.
-    lists_all : bool
-        Whether the table has the messages that wait, too.
-    most_rows : int
-        Messages that are listed; all are counted.
-    broker_config : path, optional
-        The broker's configuration file, if it sets ``messageDelayLevel``.
-    release : str
-        RocketMQ release that serves the store.
+
+@dataclass(frozen=True)
+class Delays(Answer["DelaysReport"]):
+    """Tell when delayed messages and timers are due, which are overdue, and which no broker will deliver.
+
+    Only the topics where they wait are read, and delayOffset.json and timercheck. The exit code is 1 if messages are
+    late, or will not be delivered.
     """
 
-    at: int | None = None
-    late_after: int = 60
-    lists_all: bool = False
-    most_rows: int = 1000
-    broker_config: str | os.PathLike[str] | None = None
-    release: Release = DEFAULT_RELEASE
+    NAME: ClassVar = "delays"
+    EXAMPLES: ClassVar = (
+        "commitlog delays /data/store",
+        "commitlog delays /data/store --at 2024-05-01T12:00:00Z --html report.html",
+        "commitlog delays /data/store --config broker.conf --all --json",
+    )
+    CONFIG_WORDS: ClassVar = "messageDelayLevel"
+
+    late_after: int = opt(60, "An overdue one is a finding after these.", metavar="SECONDS", least=0)
+    at: int | None = opt(
+        None, "As of this time: ISO 8601 or ms since 1970.", kind=Kind.TIME, metavar="TIME", shown_default="now"
+    )
+    lists_all: bool = flag("List those that are as they should be, too.", "--all")
+    most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
+    release: Release = release_option()
+    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+
+    def by(self, engine: Engine, store: StorePaths) -> DelaysReport:
+        """Read the topics where they wait, through their queues where these prove complete."""
+        from store_core.answers.life.stray_timers import stray_timers
+        from store_core.snapshot.config import DELAY_OFFSETS, Config
+        from store_core.snapshot.log import Log
+        from store_core.views.store_root import root_of
+
+        levels = delay_levels(self.broker_config, self.release)
+        root = root_of(store)
+        # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
+        config = Config(root, self.release)
+        delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
+        written = _written(root, DELAY_OFFSETS.name), _written(root, TIMER_CHECK_FILE)
+        known = _Known(delivered, *config.timer_check, _last_stored(store), *written)
+        shared: dict[str, Any] = {"release": self.release, "verify_crc": False}
+        reads = {
+            "levels": read_of(DELAY_COLUMNS, delayed_rows, topic=(SCHEDULE_TOPIC,), **shared),
+            "timers": read_of(DELAY_COLUMNS, timer_rows, topic=(TIMER_TOPIC,), **shared),
+        }
+        found = engine.run(ReadJob(store, reads))
+        at = SystemClock().now_ms() if self.at is None else self.at
+        last_stored = known.last_stored or 0
+        rules = LevelRules(levels, known.delay_offsets or {}, at, last_stored, known.offsets_written)
+        features = rules_of(self.release)
+        until, offset, check_written = known.timers_read_until, known.timers_offset, known.check_written
+        timers = TimerRules(until, offset, at, last_stored, features, check_written)
+        judged = {
+            "level": level_states(found.tables["levels"], rules),
+            "timer": timer_states(found.tables["timers"], timers),
+        }
+        notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), self.release)
+        extent = Log.for_reading(store)
+        missing_bytes, stray = extent.missing_bytes, stray_timers(root, extent.segments, self.release)
+        notes += () if stray is None else (stray.note,)
+        return _Made(root, self, rules, known, judged, (*found.notes, *notes), missing_bytes).report()
 
 
-def delays(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
-    paths: StorePaths,
-    options: DelaysOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-    clock: Clock | None = None,
-) -> DelaysReport:
-    """Tell when the delayed messages and timers of a store are due, and which will not be delivered.
-
-    Only the topics where they wait are read, through their queues where these prove complete. Nothing is written, and
-    no lock is taken. Damage is left out.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As of `store_core.read_messages`.
-    options : DelaysOptions, optional
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
-    clock : Clock, optional
-
-    Raises
-    ------
-    StoreError
-        If an option is invalid, or the path has nothing to read.
-
-    Examples
-    --------
-    >>> from store_core.answers import delays
-    >>> print(delays("/data/store").to_text())  # doctest: +SKIP
-    """
-    options = told(options or DelaysOptions(), config)
-    with local_engine(processes, on_progress) as engine:
-        return delays_by(engine, paths, options, clock=clock)
-
-
-def delays_by(
-    engine: Engine, paths: StorePaths, options: DelaysOptions | None = None, *, clock: Clock | None = None
-) -> DelaysReport:
-    """Tell when delayed messages are due, on an engine; see `delays`."""
-    chosen = options or DelaysOptions()
-    check_calendar_time("at", chosen.at)
-    check_least(0, late_after=chosen.late_after, most_rows=chosen.most_rows)
-    levels = delay_levels(chosen.broker_config, chosen.release)
-    paths = configured_paths(paths, chosen.broker_config)
-    root = root_of(paths)
-    # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
-    config = Config(root, chosen.release)
-    delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
-    written = _written(root, DELAY_OFFSETS.name), _written(root, TIMER_CHECK_FILE)
-    known = _Known(delivered, *config.timer_check, _last_stored(paths), *written)
-    shared: dict[str, Any] = {"release": chosen.release, "verify_crc": False}
-    reads = {
-        "levels": read_of(DELAY_COLUMNS, delayed_rows, topic=(SCHEDULE_TOPIC,), **shared),
-        "timers": read_of(DELAY_COLUMNS, timer_rows, topic=(TIMER_TOPIC,), **shared),
-    }
-    found = engine.run(ReadJob(paths, reads))
-    at = (clock or SystemClock()).now_ms() if chosen.at is None else chosen.at
-    last_stored = known.last_stored or 0
-    rules = LevelRules(levels, known.delay_offsets or {}, at, last_stored, known.offsets_written)
-    features = rules_of(chosen.release)
-    until, offset, check_written = known.timers_read_until, known.timers_offset, known.check_written
-    timers = TimerRules(until, offset, at, last_stored, features, check_written)
-    judged = {
-        "level": level_states(found.tables["levels"], rules),
-        "timer": timer_states(found.tables["timers"], timers),
-    }
-    notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), chosen.release)
-    extent = Log.for_reading(paths)
-    missing_bytes, stray = extent.missing_bytes, stray_timers(root, extent.segments, chosen.release)
-    notes += () if stray is None else (stray.note,)
-    return _Made(root, chosen, rules, known, judged, (*found.notes, *notes), missing_bytes).report()
+delays = function_of(Delays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +152,8 @@ def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release
 
 def _last_stored(paths: StorePaths) -> int | None:
     """Return the store time of the last record, ms; None in an empty log."""
+    from store_core.store.read.last_rows import last_rows
+
     read = read_of(("store_timestamp",)).options
     batches = last_rows(paths, read, 1)
     if not batches:
@@ -212,7 +167,7 @@ class _Made:
     """What a report is made of: rows by kind."""
 
     root: Path
-    options: DelaysOptions
+    options: Delays
     rules: LevelRules
     known: _Known
     judged: Mapping[str, pa.Table]
@@ -251,6 +206,8 @@ class _Made:
 
     def _age_notes(self) -> Iterator[str]:
         """Say as of when the broker's files are, where they are older than the log's end and that counts."""
+        from store_core.snapshot.config import DELAY_OFFSETS
+
         known, last = self.known, self.known.last_stored or 0
         files = ("level", DELAY_OFFSETS.name, known.offsets_written), ("timer", TIMER_CHECK_FILE, known.check_written)
         for kind, name, written in files:
@@ -338,3 +295,168 @@ def _totals(table: pa.Table) -> dict[str, Any]:
         "first_due": table_time(int(due.min())) if due.size else None,
         "last_due": table_time(int(due.max())) if due.size else None,
     }
+
+
+_STATES: Final = (
+    ReportColumn("waiting", pa.int64(), "not due yet"),
+    ReportColumn("overdue", pa.int64(), "due, and not delivered"),
+    ReportColumn(
+        "unsettled", pa.int64(), "due after the broker's file was written, and perhaps delivered since", in_text=False
+    ),
+    ReportColumn("orphaned", pa.int64(), "never to be delivered"),
+)
+_DUE: Final = (
+    ReportColumn("first_due", TIMESTAMP_TYPE, "when the first that is not delivered is due"),
+    ReportColumn("last_due", TIMESTAMP_TYPE, "when the last is due"),
+)
+_KIND: Final = ReportColumn("kind", pa.string(), "`level` for a delay level, `timer` for a timer of RocketMQ 5")
+
+
+@dataclass(frozen=True, slots=True)
+class DelaysFacts:
+    """The facts of the answer; `scale` is of the calendar."""
+
+    scale: Scale
+    store: str = fact("the store's root")
+    at: str = fact("time as of which messages are due, ISO 8601")
+    last_stored: str | None = fact("store time of the log's last record, ISO 8601, or null in an empty log")
+    messages: int = fact("delayed messages and timers in the log", default=0)
+    waiting: int = fact("those that are not due yet", default=0)
+    overdue: int = fact(
+        "those that are due and not delivered: a broker that starts now delivers them at once", default=0
+    )
+    late: int = fact("of these, those due longer ago than the option `late_after` allows", default=0)
+    unsettled: int = fact(
+        "those due between when the broker wrote its file and the log's end: perhaps delivered since", default=0
+    )
+    orphaned: int = fact("those that no broker will deliver", default=0)
+    delivered: int = fact("those that the broker has delivered", default=0)
+    cancelled: int = fact("timers that another message has cancelled", default=0)
+    rolled: int = fact(
+        "timers that were put again, further ahead than the wheel reaches; the last copy is counted", default=0
+    )
+    has_delay_offsets: bool = fact("whether there is a delayOffset.json, or no delayed message", default=True)
+    has_timer_check: bool = fact("whether there is a config/timercheck, or no timer", default=True)
+    next_due: str | None = fact("when the next message is due, ISO 8601, or null", default=None)
+    missing_bytes: int = fact(MISSING_BYTES, default=0)
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "levels",
+        "Delay levels, and the timer",
+        (
+            _KIND,
+            ReportColumn("level", pa.int64(), "delay level; null for the timer"),
+            ReportColumn("delay", pa.int64(), "its delay, ms"),
+            ReportColumn("messages", pa.int64(), "messages in the log"),
+            ReportColumn("next_offset", pa.int64(), "queue offset that is delivered next"),
+            ReportColumn("end_offset", pa.int64(), "queue offset after its last message in the log"),
+            *_STATES,
+            *_DUE,
+        ),
+    ),
+    ReportTable(
+        "topics",
+        "By real topic",
+        (ReportColumn("real_topic", pa.string(), "where messages are delivered"), _KIND, *_STATES, *_DUE),
+    ),
+    ReportTable(
+        "calendar",
+        "When messages are due that are not delivered",
+        (
+            ReportColumn("begin", TIMESTAMP_TYPE, "when the minute, hour or day begins, UTC"),
+            ReportColumn("seconds", pa.int64(), "how long it is", in_text=False),
+            ReportColumn("level", pa.int64(), "delayed messages due in it"),
+            ReportColumn("timer", pa.int64(), "timers due in it"),
+        ),
+    ),
+    ReportTable(
+        "messages",
+        "Messages that are overdue, or never to be delivered",
+        (
+            _KIND,
+            ReportColumn("state", pa.string(), "one of the facts"),
+            ReportColumn("reason", pa.string(), "why it will not be delivered"),
+            ReportColumn("due", TIMESTAMP_TYPE, "when it is due"),
+            ReportColumn("level", pa.int64(), "delay level"),
+            ReportColumn("real_topic", pa.string(), "where it is to be delivered"),
+            ReportColumn("real_queue_id", pa.string(), "its real queue", in_text=False),
+            ReportColumn("unique_key", pa.string(), "the id that its producer gave it"),
+            ReportColumn("queue_offset", pa.int64(), "in the queue where it waits", in_text=False),
+            ReportColumn("physical_offset", pa.int64(), "where its record is"),
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
+        ),
+    ),
+)
+
+_TONES: Final = {
+    "waiting": Tone.PLAIN,
+    "overdue": Tone.WARNING,
+    "unsettled": Tone.PLAIN,
+    "orphaned": Tone.BAD,
+    "delivered": Tone.GOOD,
+    "cancelled": Tone.PLAIN,
+    "rolled": Tone.PLAIN,
+}
+
+
+class DelaysReport(Report[DelaysFacts]):
+    """When the delayed messages of a store are due."""
+
+    SCHEMA: ClassVar = ReportSchema.of("delays", 1, DelaysFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if messages are late, or will never be delivered; then damage, if segments are missing."""
+        has_findings = bool(self.found.late or self.found.orphaned)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """What became of messages, and a calendar of those that are not delivered."""
+        counts = ((name, getattr(self.found, name), tone) for name, tone in _TONES.items())
+        bars = Bars("Delayed messages", tuple(Bar(name, n, tone, f"{n:,}") for name, n, tone in counts if n))
+        table = self.tables["calendar"]
+        if not table.num_rows:
+            return (bars,)
+        begins = pc.divide(table["begin"].cast(pa.int64()), 1_000_000).to_pylist()
+        dues = pc.add(table["level"], table["timer"]).to_pylist()
+        title = "When messages are due that are not delivered (UTC)"
+        return bars, heat_map(title, list(zip(begins, dues, strict=True)), self.found.scale)
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        yield f"{found.store}: {counted(found.messages, 'delayed message')}, as of {found.at}"
+        for name, what in _WORDS.items():
+            count: int = getattr(found, name)
+            if count:
+                yield f"{count:,} {agreeing(count, *what)}"
+        if found.next_due is not None:
+            yield f"the next one is due at {found.next_due}"
+        if not found.has_delay_offsets:
+            yield "no delayOffset.json can be read: a broker that starts with this store delivers all levels again"
+        if not found.has_timer_check:
+            yield "there is no config/timercheck: a broker that starts with this store delivers all timers again"
+        if found.missing_bytes:
+            yield missing_line(found.missing_bytes)
+        yield from found.notes
+
+
+_WORDS: Final = {
+    "waiting": ("waits: it is not due yet", "wait: they are not due yet"),
+    "overdue": ("is overdue: due, and not delivered", "are overdue: due, and not delivered"),
+    "unsettled": (
+        "was due after the broker wrote down what it had delivered: it may be delivered since",
+        "were due after the broker wrote down what it had delivered: they may be delivered since",
+    ),
+    "orphaned": ("is orphaned: no broker will deliver it", "are orphaned: no broker will deliver them"),
+    "delivered": ("is delivered", "are delivered"),
+    "cancelled": ("timer is cancelled", "timers are cancelled"),
+    "rolled": (
+        "timer was put again, to wait for another turn of the wheel",
+        "timers were put again, to wait for another turn of the wheel",
+    ),
+}
+"""What is said of one, and of several."""

@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.message_read import read_of
-from store_core.answers.life.message_reads import ReadJob
-from store_core.answers.life.queue_presence import QueuedRecord, absent_records
-from store_core.answers.life.transaction_ends import BROKER_GROUP, End, Evidence, end_of
-from store_core.answers.life.transaction_report import TransactionsFacts, TransactionsReport
-from store_core.answers.local_engine import local_engine
-from store_core.broker.transaction_book import transactions_of
+from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
+from store_core.answers.life.message_reads import ReadJob, read_of
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.verdict import Verdict
+from store_core.broker.transaction_book import TransactionStatus, transactions_of
 from store_core.broker.transaction_rows import (
     CHECK_MAX_TIME_TOPIC,
     HALF_COLUMNS,
@@ -30,125 +32,173 @@ from store_core.broker.transaction_rows import (
     with_ms,
 )
 from store_core.files.clock import SystemClock
+from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import agreeing, counted
 from store_core.format.iso_time import iso_time
-from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.table_time import table_time
-from store_core.snapshot.config import CONSUMER_OFFSETS, Config
-from store_core.snapshot.log import Log
-from store_core.store.configured_store import configured_paths
-from store_core.store.least_value import check_least
-from store_core.store.read.store_time import check_calendar_time
-from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.answers.life.message_reads import FoundRows
+    from store_core.answers.report_plots import Plot
     from store_core.broker.transaction_book import Transaction
-    from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.format.releases.release import Release
+    from store_core.snapshot.log import Log
+    from store_core.store.parts import Engine
 
-__all__ = ["TransactionsOptions", "transactions", "transactions_by"]
+
+__all__ = ["Transactions", "TransactionsReport", "transactions"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionsOptions:
-    """How transactions are judged.
+@dataclass(frozen=True)
+class Transactions(Answer["TransactionsReport"]):
+    """Tell how transactions ended: pending, committed, rolled back, given up, lost.
+
+    Only the log, consume queues and consumerOffset.json are read. The exit code is 1 if one will not end by itself, or
+    is pending for too long.
+    """
+
+    NAME: ClassVar = "transactions"
+    EXAMPLES: ClassVar = (
+        "commitlog transactions /data/store",
+        "commitlog transactions /data/store --older-than 3600 --html report.html",
+        "commitlog transactions /data/store --all --json",
+    )
+
+    older_than: int = opt(60, "A pending one is a finding after these.", metavar="SECONDS", least=0)
+    most_checks: int = opt(15, "How often a broker asks about one (transactionCheckMax).", metavar="N", least=0)
+    at: int | None = opt(
+        None, "As of this time: ISO 8601 or ms since 1970.", kind=Kind.TIME, metavar="TIME", shown_default="now"
+    )
+    lists_all: bool = flag("List those that are as they should be, too.", "--all")
+    most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
+    release: Release = release_option()
+
+    def by(self, engine: Engine, store: StorePaths) -> TransactionsReport:
+        """Read the system topics through their queues where these prove complete; of other messages heads alone."""
+        from store_core.snapshot.log import Log
+        from store_core.views.store_root import root_of
+
+        root = root_of(store)
+        # A growing store: where the broker is in the half messages is asked first, so that the new copies of those that
+        # it is past are read, too; and settling records are planned before half messages, so nothing new appears
+        # orphaned.
+        asked_next = _asked_next(root)
+        shared: dict[str, Any] = {"release": self.release}
+        reads = {
+            "given_up": read_of(("unique_key",), topic=(CHECK_MAX_TIME_TOPIC,), **shared),
+            "operations": read_of(OP_COLUMNS, operation_rows, topic=OP_TOPICS, **shared),
+            "settled": read_of(
+                (*SETTLED_COLUMNS, "store_size", _SOUND),
+                _settled,
+                is_permissive=True,
+                flag_bits=TRANSACTION_MASK,
+                **shared,
+            ),
+            "halves": read_of(HALF_COLUMNS, half_rows, topic=HALF_TOPICS, **shared),
+        }
+        found = engine.run(ReadJob(store, reads))
+        at = SystemClock().now_ms() if self.at is None else self.at
+        return _Judged(root, Log.for_reading(store), found, self, at, asked_next).report()
+
+
+transactions = function_of(Transactions)
+
+
+BROKER_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""Consumer group by which a broker reads its half messages, to ask about those that are not settled."""
+
+
+class End(StrEnum):
+    """How a transaction ended; the value is its name in reports."""
+
+    PENDING = "pending"
+    GIVEN_UP = "given_up"
+    COMMITTED = "committed"
+    COMMITTED_ABSENT = "committed_absent"
+    ROLLED_BACK = "rolled_back"
+    SETTLED = "settled"
+    HALF_MISSING = "half_missing"
+    HALF_DELETED = "half_deleted"
+
+    @property
+    def meaning(self) -> str:
+        """What that is, in one line."""
+        return _MEANINGS[self]
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether somebody should look at it; a pending one only when it is old, or was asked about too often."""
+        return self in (End.GIVEN_UP, End.COMMITTED_ABSENT, End.SETTLED, End.HALF_MISSING)
+
+
+_MEANINGS: Final = {
+    End.PENDING: "neither committed nor rolled back; the broker asks the producer",
+    End.GIVEN_UP: "not settled, and the broker asks no more: it moved the half message, or is past it",
+    End.COMMITTED: "its message is in the log, and its queue leads to it",
+    End.COMMITTED_ABSENT: "its message is in the log, and its queue does not lead to it: no consumer gets it",
+    End.ROLLED_BACK: "settled, and no message was put",
+    End.SETTLED: "settled, and bytes of the log are lost since: rolled back, or committed and lost",
+    End.HALF_MISSING: "a commit or an operation whose half message is not in the log, though later ones are",
+    End.HALF_DELETED: "the same, with a half message from before the log begins",
+}
+
+
+class Evidence(NamedTuple):
+    """What else is known of a store.
 
     Attributes
     ----------
-    at : int, optional
-        As of which time, ms since 1970; now by default.
-    older_than : int
-        Seconds for which a transaction may be pending before that is a finding.
-    most_checks : int
-        How often the broker asks about one (``transactionCheckMax``).
-    lists_all : bool
-        Whether the table has transactions that ended as they should, too.
-    most_rows : int
-        Transactions that are listed; all are counted.
-    release : str
-        RocketMQ release that serves the store.
+    absent : collection of int
+        Physical offsets of commits to which no queue leads.
+    asked_next : int
+        Queue offset of the half message that the broker looks at next; 0 if it is not known.
+    lost : sequence of (int, int)
+        Ranges of the log without records that should be there, ascending.
+    log_begin : int
+        Physical offset.
+    first_half : int or None
+        Queue offset of the first half message in the log.
     """
 
-    at: int | None = None
-    older_than: int = 60
-    most_checks: int = 15
-    lists_all: bool = False
-    most_rows: int = 1000
-    release: str = DEFAULT_RELEASE
+    absent: Collection[int]
+    asked_next: int
+    lost: Sequence[tuple[int, int]]
+    log_begin: int
+    first_half: int | None
+
+    def is_lost_between(self, begin: int, end: int) -> bool:
+        """Return whether anything is lost between two physical offsets."""
+        at = bisect_left(self.lost, begin, key=lambda each: each[1])
+        return at < len(self.lost) and self.lost[at][0] < end
 
 
-def transactions(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
-    paths: StorePaths,
-    options: TransactionsOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-    clock: Clock | None = None,
-) -> TransactionsReport:
-    """Tell how the transactions of a store ended, and which did not.
-
-    The system topics are read through their queues where these prove complete; of all other messages only heads are
-    read. Nothing is written, and no lock is taken. Damage is left out, and reported.
-
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As of `store_core.read_messages`.
-    options : TransactionsOptions, optional
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
-    clock : Clock, optional
-
-    Raises
-    ------
-    StoreError
-        If an option is invalid, or the path has nothing to read.
-
-    Examples
-    --------
-    >>> from store_core.answers import transactions
-    >>> print(transactions("/data/store").to_text())  # doctest: +SKIP
-    """
-    paths = configured_paths(paths, config)
-    with local_engine(processes, on_progress) as engine:
-        return transactions_by(engine, paths, options, clock=clock)
+def end_of(found: Transaction, evidence: Evidence) -> End:
+    """Return how a transaction ended."""
+    match found.status:
+        case TransactionStatus.COMMITTED:
+            return End.COMMITTED_ABSENT if found.commit_offset in evidence.absent else End.COMMITTED
+        case TransactionStatus.ROLLED_BACK:
+            begin, end = found.half_offset or 0, found.op_offset or 0
+            return End.SETTLED if evidence.is_lost_between(begin, end) else End.ROLLED_BACK
+        case TransactionStatus.PENDING:
+            is_passed = found.half_queue_offset is not None and found.half_queue_offset < evidence.asked_next
+            return End.GIVEN_UP if is_passed else End.PENDING
+        case TransactionStatus.ORPHANED:
+            return _orphaned(found, evidence)
 
 
-def transactions_by(
-    engine: Engine, paths: StorePaths, options: TransactionsOptions | None = None, *, clock: Clock | None = None
-) -> TransactionsReport:
-    """Tell how transactions ended, on an engine; see `transactions`."""
-    chosen = options or TransactionsOptions()
-    check_calendar_time("at", chosen.at)
-    check_least(0, older_than=chosen.older_than, most_checks=chosen.most_checks, most_rows=chosen.most_rows)
-    root = root_of(paths)
-    # A growing store: where the broker is in the half messages is asked first, so that the new copies of those that it
-    # is past are read, too; and settling records are planned before half messages, so nothing new appears orphaned.
-    asked_next = _asked_next(root)
-    shared: dict[str, Any] = {"release": chosen.release}
-    reads = {
-        "given_up": read_of(("unique_key",), topic=(CHECK_MAX_TIME_TOPIC,), **shared),
-        "operations": read_of(OP_COLUMNS, operation_rows, topic=OP_TOPICS, **shared),
-        "settled": read_of(
-            (*SETTLED_COLUMNS, "store_size", _SOUND), _settled, is_permissive=True, flag_bits=TRANSACTION_MASK, **shared
-        ),
-        "halves": read_of(HALF_COLUMNS, half_rows, topic=HALF_TOPICS, **shared),
-    }
-    found = engine.run(ReadJob(paths, reads))
-    at = (clock or SystemClock()).now_ms() if chosen.at is None else chosen.at
-    return _Judged(root, Log.for_reading(paths), found, chosen, at, asked_next).report()
+def _orphaned(found: Transaction, evidence: Evidence) -> End:
+    if found.commit_offset is None and found.op_offset is None:
+        return End.GIVEN_UP
+    if found.half_offset is not None:
+        return End.HALF_DELETED if found.half_offset < evidence.log_begin else End.HALF_MISSING
+    is_first = evidence.first_half is None or (found.half_queue_offset or 0) < evidence.first_half
+    return End.HALF_DELETED if evidence.log_begin and is_first else End.HALF_MISSING
 
 
 def _asked_next(root: Path) -> tuple[int, tuple[str, ...]]:
@@ -156,6 +206,8 @@ def _asked_next(root: Path) -> tuple[int, tuple[str, ...]]:
 
     It is 0 if it is not known.
     """
+    from store_core.snapshot.config import CONSUMER_OFFSETS, Config
+
     found_offsets, notes = Config(root).known(CONSUMER_OFFSETS, "what groups have consumed")
     offsets = None if found_offsets is None else found_offsets.by_group
     return (offsets or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0), notes
@@ -179,7 +231,7 @@ class _Judged:
         root: Path,
         log: Log,
         found: FoundRows,
-        options: TransactionsOptions,
+        options: Transactions,
         at: int,
         asked_next: tuple[int, tuple[str, ...]],
     ) -> None:
@@ -212,6 +264,8 @@ class _Judged:
 
     def _absent(self) -> set[int] | None:
         """Return the commits to which no queue leads."""
+        from store_core.answers.life.queue_presence import QueuedRecord, absent_records
+
         names = QueuedRecord._fields
         commits = [row for row in self._settled if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]
         return absent_records(self._root, [QueuedRecord(*(row[name] for name in names)) for row in commits])
@@ -282,3 +336,127 @@ def _groups(ended: Iterable[tuple[End, Transaction]]) -> Iterator[dict[str, Any]
             "first_timestamp": table_time(min(times)),
             "last_timestamp": table_time(max(times)),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsFacts:
+    """The facts of the answer."""
+
+    store: str = fact("the store's root")
+    at: str = fact("time as of which transactions are judged, ISO 8601")
+    begin: int = fact("physical offset at which the log begins")
+    end: int = fact("physical offset at which its files end")
+    half_messages: int = fact("half messages in the log, the broker's copies included", default=0)
+    transactions: int = fact("transactions of which anything is in the log", default=0)
+    pending: int = fact(End.PENDING.meaning, default=0)
+    given_up: int = fact(End.GIVEN_UP.meaning, default=0)
+    committed: int = fact(End.COMMITTED.meaning, default=0)
+    committed_absent: int = fact(End.COMMITTED_ABSENT.meaning, default=0)
+    rolled_back: int = fact(End.ROLLED_BACK.meaning, default=0)
+    settled: int = fact(End.SETTLED.meaning, default=0)
+    half_missing: int = fact(End.HALF_MISSING.meaning, default=0)
+    half_deleted: int = fact(End.HALF_DELETED.meaning, default=0)
+    old_pending: int = fact("pending transactions that began longer ago than the option `older_than` allows", default=0)
+    checked_too_often: int = fact(
+        "unsettled transactions about which the broker has asked `most_checks` times or more", default=0
+    )
+    oldest_pending: str | None = fact("when the oldest pending transaction began, ISO 8601, or null", default=None)
+    lost_bytes: int = fact("bytes of the log without records that should be there", default=0)
+    are_queues_checked: bool = fact(
+        "whether commits were looked up in consume queue files; false if there are none", default=True
+    )
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+    def count(self, end: End) -> int:
+        """Return how many transactions ended so."""
+        number: int = getattr(self, end.value)
+        return number
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "groups",
+        "By producer group",
+        (
+            ReportColumn("group", pa.string(), "producer group; null if only the end is left"),
+            ReportColumn("topic", pa.string(), "the real topic"),
+            ReportColumn("state", pa.string(), "how they ended: one of the facts"),
+            ReportColumn("transactions", pa.int64(), "how many"),
+            ReportColumn("most_checks", pa.int64(), "how often the broker asked about one, at most"),
+            ReportColumn("first_timestamp", TIMESTAMP_TYPE, "when the first began"),
+            ReportColumn("last_timestamp", TIMESTAMP_TYPE, "when the last began"),
+        ),
+    ),
+    ReportTable(
+        "transactions",
+        "Transactions that did not end",
+        (
+            ReportColumn("state", pa.string(), "as in `groups`"),
+            ReportColumn("topic", pa.string(), "the real topic"),
+            ReportColumn("queue_id", pa.int32(), "the real queue", in_text=False),
+            ReportColumn("group", pa.string(), "producer group"),
+            ReportColumn("unique_key", pa.string(), "the id that its producer gave it"),
+            ReportColumn("checks", pa.int64(), "how often the broker asked the producer"),
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "store time of its first record in the log"),
+            ReportColumn("half_offset", pa.int64(), "physical offset of the newest half message"),
+            ReportColumn("half_queue_offset", pa.int64(), "its queue offset", in_text=False),
+            ReportColumn("commit_offset", pa.int64(), "physical offset of the committed message"),
+            ReportColumn("op_offset", pa.int64(), "physical offset of the record that settles it"),
+        ),
+    ),
+)
+
+_TONES: Final[dict[str, Tone]] = {
+    End.PENDING: Tone.WARNING,
+    End.GIVEN_UP: Tone.BAD,
+    End.COMMITTED: Tone.GOOD,
+    End.COMMITTED_ABSENT: Tone.BAD,
+    End.ROLLED_BACK: Tone.GOOD,
+    End.SETTLED: Tone.BAD,
+    End.HALF_MISSING: Tone.BAD,
+    End.HALF_DELETED: Tone.PLAIN,
+}
+
+
+class TransactionsReport(Report[TransactionsFacts]):
+    """What became of the transactions of a store."""
+
+    SCHEMA: ClassVar = ReportSchema.of("transactions", 1, TransactionsFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if a transaction will not end by itself, or is pending for too long; damage if bytes are lost."""
+        found = self.found
+        is_stuck = bool(found.old_pending or found.checked_too_often)
+        has_findings = is_stuck or any(found.count(end) for end in End if end.is_finding)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(found.lost_bytes))
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """How transactions ended, and where in the log those are that did not."""
+        counts = [(end, self.found.count(end)) for end in End]
+        bars = tuple(Bar(end.value, count, _TONES[end], f"{count:,}") for end, count in counts if count)
+        rows = self.tables["transactions"].select(["state", "half_offset", "commit_offset", "op_offset"]).to_pylist()
+        places = [(row["state"], row["half_offset"] or row["commit_offset"] or row["op_offset"]) for row in rows]
+        lanes = lanes_of([(state, at, at + 1) for state, at in places if at is not None], _TONES, "transaction")
+        if not lanes:
+            return (Bars("How transactions ended", bars),)
+        strip = Strip("Where in the log their half messages are", self.found.begin, self.found.end, lanes)
+        return Bars("How transactions ended", bars), strip
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        yield f"{found.store}: {counted(found.transactions, 'transaction')}, as of {found.at}"
+        for end in End:
+            if found.count(end):
+                yield f"{found.count(end):,} {end.value.replace('_', ' ')}: {end.meaning}"
+        if found.old_pending:
+            old = agreeing(found.old_pending, "is old; it began", "are old; the oldest began")
+            yield f"{found.old_pending:,} of the pending ones {old} at {found.oldest_pending}"
+        if found.checked_too_often:
+            yield f"the broker has asked about {found.checked_too_often:,} of those not settled as often as it may"
+        if found.lost_bytes:
+            yield f"{found.lost_bytes:,} bytes of the log are lost"
+        if not found.are_queues_checked:
+            yield "whether queues lead to committed messages was not checked: there are no consume queue files"
+        yield from found.notes

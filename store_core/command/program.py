@@ -41,10 +41,12 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "head", "messages", "print the first messages"),
     _Entry(_MESSAGES, "tail", "messages", "print the last messages, and those that arrive"),
     _Entry(_MESSAGES, "get", "messages", "print one message, by key, id or position"),
-    _Entry(_MESSAGES, "trace", "life", "tell what happened to a message, in order"),
-    _Entry(_MESSAGES, "transactions", "life", "tell how transactions ended, and which did not"),
-    _Entry(_MESSAGES, "delays", "life", "tell when delayed messages are due, and which are late"),
-    _Entry(_MESSAGES, "deadletters", "life", "tell what consumers gave up, and why"),
+    _Entry(_MESSAGES, "trace", "message_trace:Trace", "tell what happened to a message, in order"),
+    _Entry(
+        _MESSAGES, "transactions", "store_transactions:Transactions", "tell how transactions ended, and which did not"
+    ),
+    _Entry(_MESSAGES, "delays", "store_delays:Delays", "tell when delayed messages are due, and which are late"),
+    _Entry(_MESSAGES, "deadletters", "store_dead_letters:DeadLetters", "tell what consumers gave up, and why"),
     _Entry(_MESSAGES, "replay", "life", "append messages again, such as dead letters, once"),
     _Entry(_MESSAGES, "append", "appending", "append rows, or messages of another store, all or none"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),

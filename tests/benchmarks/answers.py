@@ -11,7 +11,6 @@ from store_core import read_messages
 from store_core.answers import (
     LagOptions,
     RetentionOptions,
-    TraceOptions,
     bill,
     dead_letters,
     delays,
@@ -47,7 +46,6 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
     """Time each answer beside the scan whose columns it needs; where queues help, on a store that has none, too."""
     bare, whole = _without_queues(folder), _with_offsets(folder)
     print("==> answers about 4.3 million messages, beside the scans that they need; processor time", flush=True)
-    once = TraceOptions(kind=WordKind.KEY)
     groups: list[tuple[str, Callable[[], object], dict[str, Callable[[], object]]]] = [
         (
             "scan of topics and flags",
@@ -62,7 +60,7 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
         (
             "scan of keys",
             _scan(bare, ("physical_offset",), key=_unique_key(2_000_000)),
-            {"trace by unique key, no index": lambda: trace(bare, _unique_key(2_000_000), once)},
+            {"trace by unique key, no index": lambda: trace(bare, _unique_key(2_000_000), kind=WordKind.KEY)},
         ),
         ("scan of what producers sent", _scan(bare, SEND_COLUMNS), {"producers": lambda: producers(bare)}),
     ]

@@ -52,12 +52,12 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
         (answers.producers(spark, sound), core.producers(sound)),
         (answers.salvage(spark, damaged), core.salvage(damaged)),
         (
-            answers.transactions(spark, sound, core.TransactionsOptions(at=0)),
-            core.transactions(sound, core.TransactionsOptions(at=0)),
+            answers.transactions(spark, sound, at=0),
+            core.transactions(sound, at=0),
         ),
         (answers.trace(spark, sound, "orders/0/3"), core.trace(sound, "orders/0/3")),
         (answers.dead_letters(spark, sound), core.dead_letters(sound)),
-        (answers.delays(spark, sound, core.DelaysOptions(at=0)), core.delays(sound, core.DelaysOptions(at=0))),
+        (answers.delays(spark, sound, at=0), core.delays(sound, at=0)),
         (answers.lag(spark, consumed, LAGGING), core.lag(consumed, LAGGING)),
         (answers.retention(spark, consumed, KEPT), core.retention(consumed, KEPT)),
     ]

@@ -28,8 +28,6 @@ NAMES = [
     "append",
     "check",
     "commitlog",
-    "deadletters",
-    "delays",
     "diff",
     "export",
     "lag",
@@ -41,8 +39,6 @@ NAMES = [
     "replay",
     "retention",
     "salvage",
-    "trace",
-    "transactions",
 ]
 
 

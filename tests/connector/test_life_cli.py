@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.life_cli import deadletters, delays, replay, trace, transactions
+from pyspark_commitlog.command import main
+from pyspark_commitlog.life_cli import replay
 from store_core import read_messages
 from tests.life_logs import BEGIN, LifeLog
 
@@ -27,18 +28,19 @@ def test_transactions_and_delays_end_with_1_where_something_is_stuck(
     log = LifeLog()
     log.half("a")
     log.delayed("b", 3)
-    store, report = str(log.write(tmp_path / "store")), tmp_path / "report.json"
+    store = str(log.write(tmp_path / "store"))
 
-    assert 0 == transactions([store, "--at", str(BEGIN)])
-    assert 1 == transactions([store, "--older-than", "60", "--json", str(report)])
-    assert (1, 1) == (json.loads(report.read_text())["old_pending"], json.loads(report.read_text())["exit_code"])
-    assert 0 == delays([store, "--at", "2023-11-14T22:13:20Z"])
+    assert 0 == main(["transactions", store, "--at", str(BEGIN)])
+    capsys.readouterr()
+    assert 1 == main(["transactions", store, "--older-than", "60", "--json"])
+    assert 1 == json.loads(capsys.readouterr().out)["old_pending"]
+    assert 0 == main(["delays", store, "--at", "2023-11-14T22:13:20Z"])
     assert "1 waits: it is not due yet" in capsys.readouterr().out
-    assert 1 == delays([store])
-    assert 0 == trace([store, "a"])
+    assert 1 == main(["delays", store])
+    assert 0 == main(["trace", store, "a"])
     assert "a: 1 message, 1 record" in capsys.readouterr().out
-    assert 0 == deadletters([store])
-    assert 2 == trace([store, "c"])
+    assert 0 == main(["deadletters", store])
+    assert 2 == main(["trace", store, "c"])
 
 
 def test_a_replay_is_chosen_and_edited_by_sql_and_made_once(

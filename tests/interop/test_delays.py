@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import read_messages, read_view
-from store_core.answers import DelaysOptions, delays
+from store_core.answers import delays
 from tests.interop.live_broker import LiveBroker
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ PASSED_OVER: Final = 3
 
 def told(broker: LiveBroker) -> DelaysReport:
     config = broker.directory / "broker.conf"
-    return delays(broker.store, DelaysOptions(lists_all=True, most_rows=10**6, broker_config=config, release="5.3"))
+    return delays(broker.store, lists_all=True, most_rows=10**6, config=config, release="5.3")
 
 
 def keys_in(report: DelaysReport, keys: dict[str, str], *states: str) -> list[str]:

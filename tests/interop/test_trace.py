@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.answers import DeadLettersOptions, TraceOptions, dead_letters, trace
+from store_core.answers import dead_letters, trace
 from tests.interop.live_broker import LiveBroker
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def operations_in(store: Path) -> int:
 
 
 def path_of(store: Path, number: int, kinds: Collection[str] | None = None) -> list[dict[str, Any]]:
-    options = TraceOptions(broker_config=store.parent / "broker.conf", release="5.3")
-    steps: list[dict[str, Any]] = trace(store, f"f{number}", options).tables["steps"].to_pylist()
+    steps: list[dict[str, Any]] = (
+        trace(store, f"f{number}", config=store.parent / "broker.conf", release="5.3").tables["steps"].to_pylist()
+    )
     return [step for step in steps if kinds is None or step["step"] in kinds]
 
 
@@ -119,7 +120,7 @@ def test_dead_letters_are_those_that_consumers_gave_up(told: tuple[Path, dict[st
     store, by_key = told
     dead = {event["uniqueKey"]: event for events in by_key.values() for event in events if event["event"] == "dead"}
     first = {key: path_of(store, int(event["key"][1:]), ARRIVALS)[0] for key, event in dead.items()}
-    letters = dead_letters(store, DeadLettersOptions(release="5.3")).tables["letters"].to_pylist()
+    letters = dead_letters(store, release="5.3").tables["letters"].to_pylist()
 
     assert sorted(dead) == sorted(letter["unique_key"] for letter in letters)
     for letter in letters:

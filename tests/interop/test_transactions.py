@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import read_messages
-from store_core.answers import TransactionsOptions, transactions
+from store_core.answers import Transactions, transactions
 from tests.interop.live_broker import LiveBroker
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ ENDS: Final = {"c": "committed", "r": "rolled_back", "u": "given_up"}
 
 def states_in(store: Path, keys: dict[str, str]) -> dict[str, tuple[str, int]]:
     """Return the state of each transaction, and how often the broker asked, by the message's key."""
-    options = TransactionsOptions(lists_all=True, most_rows=10**6, most_checks=MOST_CHECKS, release="5.3")
-    rows = transactions(store, options).tables["transactions"].to_pylist()
+    asked = Transactions(lists_all=True, most_rows=10**6, most_checks=MOST_CHECKS, release="5.3")
+    rows = asked.ask(store).tables["transactions"].to_pylist()
     return {keys[row["unique_key"]]: (row["state"], row["checks"]) for row in rows if row["unique_key"] in keys}
 
 
@@ -72,7 +72,7 @@ def test_each_transaction_ends_as_its_producer_decides(tmp_path: Path) -> None:
         events.wait_until(look, 300)
         said, ended = decided(events), states_in(broker.store, keys)
         log = read_messages(broker.store, columns=["topic", "unique_key"], topic="Decided").read_all()
-        report = transactions(broker.store, TransactionsOptions(most_checks=MOST_CHECKS, release="5.3"))
+        report = transactions(broker.store, most_checks=MOST_CHECKS, release="5.3")
 
     assert len(keys) == len(ended) == MESSAGES
     for number in range(MESSAGES):

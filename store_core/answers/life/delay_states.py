@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of delayed messages and timers: delivered, waiting, overdue, or never to be delivered."""
+"""Delayed messages and timers in a log: their rows, and whether they wait, are overdue, or will never be delivered."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.delay_rows import integers_in
+from store_core.broker.transaction_rows import with_ms
+from store_core.format.columnar.map_values import with_properties
 from store_core.format.releases.release import RELEASE_RULES
-from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.views.timers import cancel_key
 
 if TYPE_CHECKING:
     import os
@@ -25,19 +24,61 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.format.releases.release_rules import ReleaseRules
 
+
 __all__ = [
+    "DELAY_COLUMNS",
     "DelayState",
     "LevelRules",
     "TimerRules",
     "cancelled_by_others",
     "delay_levels",
+    "delayed_rows",
+    "integers_in",
     "level_states",
+    "timer_rows",
     "timer_states",
 ]
 
 
+DELAY_COLUMNS: Final = ("queue_id", "queue_offset", "physical_offset", "store_timestamp", "properties", "body")
+
+_COMMON: Final = {"real_topic": "REAL_TOPIC", "real_queue_id": "REAL_QID", "unique_key": "UNIQ_KEY"}
+_OF_LEVEL: Final = _COMMON | {"delay_level": "DELAY"}
+_OF_TIMER: Final = _COMMON | {"due": "TIMER_OUT_MS", "cancels": "TIMER_DEL_UNIQKEY", "roll_times": "TIMER_ROLL_TIMES"}
+_INTEGER: Final = "^[+-]?[0-9]{1,18}$"
+
+
+def delayed_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return messages of the schedule topic, read with `DELAY_COLUMNS`: whether they have a body, not the body."""
+    return _with_numbers(_reduced(batch, _OF_LEVEL), "delay_level")
+
+
+def timer_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return messages of the timer's topic, read with `DELAY_COLUMNS`: whether they have a body, not the body."""
+    return _with_numbers(_reduced(batch, _OF_TIMER), "due")
+
+
+def integers_in(texts: pa.Array) -> pa.Array:
+    """Return numbers in decimal; null for what is none."""
+    is_number = pc.match_substring_regex(texts, _INTEGER)
+    digits = pc.replace_substring_regex(texts, r"^\+", "")
+    return pc.if_else(pc.fill_null(is_number, False), digits, pa.scalar(None, pa.string())).cast(pa.int64())  # noqa: FBT003 -- a value
+
+
+def _reduced(batch: pa.RecordBatch, names: dict[str, str]) -> pa.RecordBatch:
+    has_body = pc.greater(pc.fill_null(pc.binary_length(batch["body"]), 0), 0)
+    return with_ms(with_properties(batch.append_column("has_body", has_body).drop_columns(["body"]), names))
+
+
+def _with_numbers(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    at = batch.schema.get_field_index(name)
+    return batch.set_column(at, name, integers_in(batch.column(at)))
+
+
 def delay_levels(broker_config: str | os.PathLike[str] | None, release: Release) -> tuple[int, ...]:
     """Return the delay of each level, ms: as a broker's file sets ``messageDelayLevel``, or the usual ones."""
+    from store_core.store.config.message_store_config import MessageStoreConfig
+
     if broker_config is None:
         return MessageStoreConfig(release=release).delay_levels
     return MessageStoreConfig.from_properties(broker_config, release=release).delay_levels
@@ -241,6 +282,8 @@ def _has_place(rows: pa.Table) -> npt.NDArray[np.bool_]:
 
 def _is_cancelled(timers: pa.Table, cancelling: pa.Table, features: ReleaseRules) -> npt.NDArray[np.bool_]:
     """Return which timers another one of their time cancels, as `store_core.views.timers` does for units."""
+    from store_core.views.timers import cancel_key
+
     if not cancelling.num_rows:
         return np.zeros(timers.num_rows, bool)
     named = set(zip(cancelling["cancels"].to_pylist(), cancelling["due"].to_pylist(), strict=True))

@@ -1,43 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading few columns of some messages in parts: several reads of one log at once, which share a scan of it.
-
-The scan chooses by topic and flags the records of each read, which are then read.
-"""
+"""How answers about messages read them: several reads share a scan, and single records are looked up."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.answers.scanning.message_scan import PART_BYTES
+from store_core.errors import SegmentVanishedError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_kind import queue_database
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from store_core.files.store_path import store_roots
 from store_core.format.columnar.arrow_slices import true_mask
 from store_core.format.columns import CORRUPT_RECORD, arrow_schema
-from store_core.store.read.message_reader import read_range
+from store_core.format.properties import PropertyParser
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.picks import NO_QUEUE, Picks
-from store_core.store.read.read_plan import plan_ranges
-from store_core.store.read.row_filter import RowFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from store_core.answers.life.message_read import MessageRead
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.read_plan import ReadPlan
 
-__all__ = ["FoundRows", "ReadJob", "ReadPart", "can_survey", "surveyed"]
+
+__all__ = [
+    "DLQ_ORIGIN_MESSAGE_ID",
+    "DLQ_ORIGIN_TOPIC",
+    "MISSING_BYTES",
+    "ORIGIN_MESSAGE_ID",
+    "REPLAY_ID",
+    "REPLAY_ORIGIN_MESSAGE_ID",
+    "REPLAY_ORIGIN_TOPIC",
+    "FoundRows",
+    "MessageRead",
+    "ReadJob",
+    "ReadPart",
+    "RecordLookUp",
+    "SegmentOffsets",
+    "can_survey",
+    "missing_line",
+    "read_of",
+    "surveyed",
+]
+
+
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+"""Of a retry and a dead letter: the offset message id of the first message."""
+DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+"""Of a dead letter of RocketMQ 5: the topic of the message that failed last."""
+DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+"""Of a dead letter of RocketMQ 5: the id of the message that failed last."""
+
+REPLAY_ID: Final = "REPLAY_ID"
+"""Of a replayed message: the name of the replay."""
+REPLAY_ORIGIN_MESSAGE_ID: Final = "REPLAY_ORIGIN_MESSAGE_ID"
+"""Of a replayed message: the offset message id of the record that was replayed."""
+REPLAY_ORIGIN_TOPIC: Final = "REPLAY_ORIGIN_TOPIC"
+"""Of a replayed message: the topic of that record."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRead:
+    """One read.
+
+    Attributes
+    ----------
+    options : ReadOptions
+    reduced : callable or None
+        Makes of each batch the rows that are kept; a function of a module, since it is pickled.
+    flag_bits : int
+        If not 0: only records with one of these bits in ``sys_flag`` are kept by `reduced`, and damage.
+    """
+
+    options: ReadOptions
+    reduced: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    flag_bits: int = 0
+
+    def rows_of(self, part: ReadRange) -> pa.Table:
+        """Return what is kept of a range."""
+        from store_core.store.read.message_reader import read_range
+
+        return self.table_of(read_range(part, self.options))
+
+    def table_of(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+        """Return what is kept of rows."""
+        return pa.Table.from_batches([self.kept(self._empty()), *map(self.kept, batches)])
+
+    def whole(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return the rows of several ranges."""
+        nothing = pa.Table.from_batches([self.kept(self._empty())])
+        return pa.concat_tables([nothing, *tables]).combine_chunks()
+
+    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what is kept of a batch."""
+        return batch if self.reduced is None else self.reduced(batch)
+
+    def _empty(self) -> pa.RecordBatch:
+        schema = arrow_schema(self.options.columns, nullable=self.options.is_permissive)
+        return pa.RecordBatch.from_pylist([], schema)
+
+
+def read_of(
+    columns: Sequence[str],
+    reduced: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+    *,
+    is_permissive: bool = False,
+    flag_bits: int = 0,
+    **options: object,
+) -> MessageRead:
+    """Return a read that goes on after damage, and makes rows of it if it is permissive.
+
+    Parameters
+    ----------
+    columns : sequence of str
+    reduced : callable, optional
+    is_permissive : bool
+    flag_bits : int
+        As of `MessageRead`.
+    **options
+        As of `store_core.ReadOptions.parse`.
+
+    Raises
+    ------
+    InvalidOptionError
+        As `store_core.ReadOptions.parse`.
+    """
+    from store_core.store.read.read_options import ReadOptions
+
+    mode = ReadMode.PERMISSIVE if is_permissive else ReadMode.DROPMALFORMED
+    fixed = {"mode": mode, "fail_on_data_loss": False, "max_partition_bytes": PART_BYTES}
+    parsed = ReadOptions.parse(columns=tuple(columns), **fixed, **options)
+    return MessageRead(replace(parsed, nearest_times=True), reduced, flag_bits)
 
 
 _COLUMNS: Final = ("physical_offset", "store_size", "magic_code", "topic", "sys_flag")
@@ -55,6 +160,8 @@ _SOUND: Final = "magic_code"
 
 def can_survey(read: MessageRead) -> bool:
     """Return whether a scan of topics and flags can choose the records of a read, which are not all of them."""
+    from store_core.store.read.row_filter import RowFilter
+
     options = read.options
     if options.is_permissive and set(options.columns) & _CHECKED:
         return False  # each record with a broken body is a row
@@ -72,6 +179,8 @@ def surveyed(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[s
     reads : mapping of str to (MessageRead, ReadRange)
         By name. Ranges that begin at one offset of one segment, without picks; in a growing log, ends may differ.
     """
+    from store_core.store.read.message_reader import read_range
+
     chosen = {name: _Chosen(read, part) for name, (read, part) in reads.items()}
     widest = max((part for _, part in reads.values()), key=lambda part: (part.data_end, part.end))
     options = next(iter(reads.values()))[0].options
@@ -89,6 +198,8 @@ def surveyed(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[s
 
 def _topics_of(reads: Sequence[MessageRead]) -> pa.Array | None:
     """Return the topics of all reads that choose by topic alone; None if one chooses by something else."""
+    from store_core.store.read.row_filter import RowFilter
+
     topical = [read for read in reads if RowFilter(read.options).columns]
     if any(read.options.topics_pattern is not None or not read.options.topic for read in topical):
         return None
@@ -110,6 +221,8 @@ class _Chosen:
     """The records of a range that one read needs, and the damage in it."""
 
     def __init__(self, read: MessageRead, part: ReadRange) -> None:
+        from store_core.store.read.row_filter import RowFilter
+
         self._read = read
         self._part = part
         self._filter = RowFilter(read.options)
@@ -150,6 +263,8 @@ class _Chosen:
         yield from pa.Table.from_batches([*batches, *damage], schema).sort_by(_KNOWN[0]).combine_chunks().to_batches()
 
     def _messages(self) -> Iterator[pa.RecordBatch]:
+        from store_core.store.read.message_reader import read_range
+
         if self._records:
             starts, sizes = np.concatenate(self._records, axis=1)
             queues = np.full(starts.size, NO_QUEUE, np.int32)
@@ -234,6 +349,8 @@ class ReadJob:
 
     def _plan(self, read: MessageRead) -> ReadPlan:
         """Plan a read; the last bodies tell where the log ends, whether the others are checked or not."""
+        from store_core.store.read.read_plan import plan_ranges
+
         return plan_ranges(self.paths, replace(read.options, verify_crc=True))
 
     def run(self, part: ReadPart) -> list[tuple[str, pa.Table]]:
@@ -257,6 +374,9 @@ class ReadJob:
 
 def _has_queue_files(paths: StorePaths) -> bool:
     """Return whether a store has queues, of whatever kind, that may look records up."""
+    from store_core.files.store_kind import queue_database
+    from store_core.files.store_path import store_roots
+
     kinds = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
     return any(
         any((root / kind).is_dir() for kind in kinds) or queue_database(root, OsFileSystem()) is not None
@@ -267,3 +387,73 @@ def _has_queue_files(paths: StorePaths) -> bool:
 def _without_tail(part: ReadRange) -> ReadRange:
     """Return a range without what a dead writer left after the log's end: that is no damage in it."""
     return replace(part, end=min(part.end, part.data_end), torn_end=0)
+
+
+class SegmentOffsets(NamedTuple):
+    """A segment, and offsets in it."""
+
+    segment: Segment
+    offsets: tuple[int, ...]
+
+
+class RecordLookUp:
+    """Finds records; see `store_core.store.parts.Job`. Its result has a row for each record, by its offset.
+
+    Parameters
+    ----------
+    segments : sequence of Segment
+        Of the log, in order.
+    offsets : iterable of int
+        Physical offsets, where records may be or not.
+    release : str
+        By which properties are parsed.
+    """
+
+    def __init__(self, segments: Sequence[Segment], offsets: Iterable[int], release: str) -> None:
+        self.segments = tuple(segments)
+        self.offsets = sorted(set(offsets))
+        self.parser = PropertyParser.of_release(release)
+
+    def plan(self) -> Sequence[SegmentOffsets]:
+        """Return the parts: the segments with any of the offsets."""
+        parts = []
+        for segment in self.segments:
+            first, stop = (bisect_left(self.offsets, at) for at in (segment.start_offset, segment.end_offset))
+            if first < stop:
+                parts.append(SegmentOffsets(segment, tuple(self.offsets[first:stop])))
+        return parts
+
+    def run(self, part: SegmentOffsets) -> list[dict[str, Any]]:
+        """Return the records of a segment; where there is none that carries its own offset, nothing."""
+        from store_core.files.segment_source import load_record, open_picks
+        from store_core.format.columnar.records import Records
+        from store_core.format.record.scan import check_record
+        from store_core.store.diff.record_rows import record_rows
+
+        start = part.segment.start_offset
+        try:
+            opened = open_picks(part.segment)
+        except SegmentVanishedError:
+            return []
+        with opened:
+            raw = opened.raw
+            places = [at - start for at in part.offsets]
+            for at in places:
+                load_record(opened, at)
+            sound = [at for at in places if check_record(raw.data, at, start).reason is None]
+            if not sound:
+                return []
+            return record_rows(Records(raw, np.array(sound, np.int64), part.segment.name, start, self.parser))
+
+    def merge(self, partials: Iterable[list[dict[str, Any]]]) -> dict[int, dict[str, Any]]:
+        """Put the records together."""
+        return {row["physical_offset"]: row for rows in partials for row in rows}
+
+
+MISSING_BYTES: Final = "bytes of segments that are missing from the log: their records are in no table"
+"""What the fact `missing_bytes` is."""
+
+
+def missing_line(missing_bytes: int) -> str:
+    """Return what a report says of missing files."""
+    return f"{missing_bytes:,} bytes of the log are missing: what was in them is not counted"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.answers.life.record_look_up import RecordLookUp
+from store_core.answers.life.message_reads import RecordLookUp
 from store_core.format.record.delayed import TIMER_TOPIC
 from store_core.snapshot.timers import TIMER_LOG, Timers, due_times
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.answers import DeadLettersOptions, DeadLettersReport, dead_letters
-from store_core.answers.store_dead_letters import dead_letters_by
+from store_core.answers import DeadLetters, DeadLettersReport, dead_letters
 from store_core.answers.verdict import Verdict
 from tests.builders import Record
 from tests.life_logs import LifeLog, message_id, write_config
@@ -23,7 +22,7 @@ LIMITS = {"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryM
 
 
 def told(root: Path, **options: Any) -> DeadLettersReport:  # noqa: ANN401 -- options
-    return dead_letters(root, DeadLettersOptions(**options))
+    return dead_letters(root, **options)
 
 
 def column(report: DeadLettersReport, name: str) -> list[Any]:
@@ -123,7 +122,7 @@ def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> 
     for number in range(60):
         log.dead(log.send(f"k{number}"), f"k{number}", f"group{number % 3}")
     root = log.write(tmp_path)
-    pooled = dead_letters_by(pool, root)
+    pooled = DeadLetters().by(pool, root)
 
     assert dead_letters(root).to_json() == pooled.to_json()
     assert (60, 60) == (pooled.found.letters, pooled.found.here)

@@ -12,12 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from store_core.answers import (
-    DeadLettersOptions,
-    DelaysOptions,
     LagOptions,
     ReplayOptions,
     RetentionOptions,
-    TransactionsOptions,
     bill,
     dead_letters,
     delays,
@@ -63,8 +60,8 @@ def store(tmp_path: Path) -> Path:
 
 ANSWERS: dict[str, Callable[[Path], Any]] = {
     "trace": lambda root: trace(root, "a"),
-    "transactions": lambda root: transactions(root, TransactionsOptions(at=BEGIN)),
-    "delays": lambda root: delays(root, DelaysOptions(at=BEGIN)),
+    "transactions": lambda root: transactions(root, at=BEGIN),
+    "delays": lambda root: delays(root, at=BEGIN),
     "dead_letters": dead_letters,
     "bill": bill,
     "retention": lambda root: retention(root, RetentionOptions.of(NOW, disk_size=2**40, disk_used=2**30)),
@@ -212,9 +209,9 @@ def test_a_mistyped_name_is_refused_with_one_like_it(store: Path, tmp_path: Path
     (store / "consumequeue" / "orders").mkdir(parents=True)
     write_config(store, consumerOffset=OFFSETS)
 
-    assert 1 == dead_letters(store, DeadLettersOptions(group=("billing",))).found.letters
+    assert 1 == dead_letters(store, group=("billing",)).found.letters
     with pytest.raises(InvalidOptionError, match=r"no consumer group 'biling' in .*; did you mean 'billing'\?"):
-        dead_letters(store, DeadLettersOptions(group=("billing", "biling")))
+        dead_letters(store, group=("billing", "biling"))
     with pytest.raises(InvalidOptionError, match=r"has no topic 'ordrs'; did you mean 'orders'\?"):
         redact(store, tmp_path / "copy", topic=["orders", "ordrs"])
     with pytest.raises(InvalidOptionError, match=r"has no topic 'ordrs'; did you mean 'orders'\?"):
@@ -225,7 +222,7 @@ def test_a_mistyped_name_is_refused_with_one_like_it(store: Path, tmp_path: Path
 def test_a_group_that_is_known_and_has_no_letters_is_no_mistake(store: Path) -> None:
     write_config(store, consumerOffset={"offsetTable": {"orders@other": {"0": 1}}})
 
-    assert 0 == dead_letters(store, DeadLettersOptions(group=("other",))).found.letters
+    assert 0 == dead_letters(store, group=("other",)).found.letters
 
 
 # ---- errors that name what the user knows
@@ -294,9 +291,9 @@ def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="option now"):
         RetentionOptions.of(time)
     with pytest.raises(InvalidOptionError, match="option at"):
-        delays(store, DelaysOptions(at=time))
+        delays(store, at=time)
     with pytest.raises(InvalidOptionError, match="option at"):
-        transactions(store, TransactionsOptions(at=time))
+        transactions(store, at=time)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
-from store_core.answers import TraceOptions, TraceReport, message_trace, trace
+from store_core.answers import Trace, TraceReport, message_trace, trace
 from store_core.answers.life.message_reads import ReadJob
-from store_core.answers.message_trace import trace_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.store.read.option_values import ReadMode
@@ -195,7 +194,7 @@ def test_nothing_found_is_an_error_that_names_what_was_asked_for(tmp_path: Path)
     with pytest.raises(StoreNotFoundError, match="'b'"):
         trace(root, "b")
     with pytest.raises(StoreNotFoundError):
-        trace(root, "a", TraceOptions(kind=WordKind.ID))
+        trace(root, "a", kind=WordKind.ID)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
@@ -230,7 +229,7 @@ def test_the_index_and_a_pool_change_nothing(tmp_path: Path, pool: ProcessPool) 
     config: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200}
     with DefaultMessageStore.open(root, MessageStoreConfig(max_hash_slot_num=100, max_index_num=1000, **config)):
         pass
-    pooled = trace_by(pool, root, "k7").to_json()
+    pooled = Trace("k7").by(pool, root).to_json()
 
     assert scanned == pooled == trace(root, "k7").to_json()
     assert len(FAILED) == scanned["records"]

@@ -14,10 +14,8 @@ from click.testing import CliRunner
 from store_core import DefaultMessageStore, plan_rebuild, rebuild_consume_queue, store_at
 from store_core.answers import (
     CheckOptions,
-    DelaysOptions,
     LagOptions,
     RetentionOptions,
-    TransactionsOptions,
     bill,
     check,
     dead_letters,
@@ -61,8 +59,8 @@ ANSWERS: dict[str, Callable[[Store], Any]] = {
     "bill": bill,
     "lag": lambda store: lag(store, LagOptions.of(most_messages=5)),
     "producers": producers,
-    "transactions": lambda store: transactions(store, TransactionsOptions(at=NOW)),
-    "delays": lambda store: delays(store, DelaysOptions(at=NOW)),
+    "transactions": lambda store: transactions(store, at=NOW),
+    "delays": lambda store: delays(store, at=NOW),
     "dead letters": dead_letters,
     "trace": lambda store: trace(store, "orders/0/0"),
     "salvage": salvage,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.answers import DelaysOptions, DelaysReport, delays
-from store_core.answers.store_delays import delays_by
+from store_core.answers import Delays, DelaysReport, delays
 from store_core.answers.verdict import Verdict
 from tests.builders import BODY_AT
 from tests.golden_stores import find_golden_store, golden_stores, stores_of_kind, unpack
@@ -30,7 +29,7 @@ SECOND: Final = 1000
 
 
 def told(root: Path, **options: Any) -> DelaysReport:  # noqa: ANN401 -- options
-    return delays(root, DelaysOptions(**{"at": BEGIN, "lists_all": True} | options))
+    return delays(root, **{"at": BEGIN, "lists_all": True} | options)
 
 
 def states(report: DelaysReport) -> dict[str, str]:
@@ -316,10 +315,10 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
 
 def test_the_report_is_the_same_in_a_pool(golden_directory: Path, pool: ProcessPool) -> None:
     root = unpack(find_golden_store(DELAY_STORES[-1]), golden_directory).root
-    options = DelaysOptions(at=BEGIN)
-    pooled = delays_by(pool, root, options)
+    options = Delays(at=BEGIN)
+    pooled = options.by(pool, root)
 
-    assert delays(root, options).to_json() == pooled.to_json()
+    assert options.ask(root).to_json() == pooled.to_json()
 
 
 def test_times_that_no_clock_shows_are_left_out_of_the_calendar(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
-from store_core.answers import TransactionsOptions, TransactionsReport, transactions
-from store_core.answers.store_transactions import transactions_by
+from store_core.answers import Transactions, TransactionsReport, transactions
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
 from store_core.store.parts import InProcess
@@ -32,7 +31,7 @@ BROKER: Final = "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"
 
 
 def told(root: Path, **options: Any) -> TransactionsReport:  # noqa: ANN401 -- options
-    return transactions(root, TransactionsOptions(**{"at": BEGIN + 1000} | options))
+    return transactions(root, **{"at": BEGIN + 1000} | options)
 
 
 def states(report: TransactionsReport) -> dict[str, str]:
@@ -138,7 +137,7 @@ def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(tmp
     log.half("b")
     root = log.write(tmp_path)
 
-    report = transactions_by(BrokerMeanwhile(root), root, TransactionsOptions(at=BEGIN + 1000))
+    report = Transactions(at=BEGIN + 1000).by(BrokerMeanwhile(root), root)
     assert {"U-a": "pending", "U-b": "pending"} == states(report)
 
 
@@ -195,10 +194,10 @@ def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> 
     halves = [log.half(f"k{number}") for number in range(40)]
     log.op(*halves[::2])
     root = log.write(tmp_path)
-    options = TransactionsOptions(at=BEGIN)
-    pooled = transactions_by(pool, root, options)
+    options = Transactions(at=BEGIN)
+    pooled = options.by(pool, root)
 
-    assert transactions(root, options).to_json() == pooled.to_json()
+    assert options.ask(root).to_json() == pooled.to_json()
     assert (20, 20) == (pooled.found.pending, pooled.found.rolled_back)
 
 

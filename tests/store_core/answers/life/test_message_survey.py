@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 
 from store_core.answers import delays, transactions
 from store_core.answers.life import message_reads
-from store_core.answers.life.message_read import MessageRead, read_of
-from store_core.answers.life.message_reads import ReadJob, can_survey, surveyed
+from store_core.answers.life.message_reads import MessageRead, ReadJob, can_survey, read_of, surveyed
 from store_core.answers.local_engine import local_engine
-from store_core.answers.store_delays import DelaysOptions
-from store_core.answers.store_transactions import TransactionsOptions
 from tests.budgets import budget
 from tests.life_logs import BEGIN, LifeLog
 
@@ -112,8 +109,8 @@ def test_answers_are_the_same_with_and_without_a_shared_scan(tmp_path: Path, mon
         log.timer(f"r{number}", BEGIN + number)
     root = log.write(tmp_path / "store")
     answers: list[Any] = [
-        lambda: transactions(root, TransactionsOptions(at=BEGIN, lists_all=True)).to_json(),
-        lambda: delays(root, DelaysOptions(at=BEGIN, lists_all=True)).to_json(),
+        lambda: transactions(root, at=BEGIN, lists_all=True).to_json(),
+        lambda: delays(root, at=BEGIN, lists_all=True).to_json(),
     ]
     shared = [answer() for answer in answers]
     monkeypatch.setattr(message_reads, "can_survey", lambda _: False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.answers import DelaysOptions, check, delays
+from store_core.answers import check, delays
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.snapshot.log import Log
 from tests.builders import LogBuilder
@@ -46,7 +46,7 @@ def test_timers_that_lead_elsewhere_are_named(number: int, found: str, tmp_path:
     _, places, size = store_with(tmp_path / "first", (0, 1))
     offset = places[1] if number == 1 else number
     root, _, _ = store_with(tmp_path / "second", (places[0], size), (offset, size), (offset, size))
-    report = delays(root, DelaysOptions(at=DUE * 1000))
+    report = delays(root, at=DUE * 1000)
     (note,) = [note for note in report.found.notes if "pending timers of timerlog" in note]
 
     assert note.startswith("2 pending timers of timerlog lead past the log's end or to other records")
