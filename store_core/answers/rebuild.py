@@ -24,6 +24,7 @@ from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.format.iso_time import iso_time
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
+from store_core.snapshot.queues import Queues
 from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.inferred import inference_notes
@@ -32,8 +33,6 @@ from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.report import as_json, as_text
-from store_core.store.rebuild.stored_names import stored_queue_names
-from store_core.store.rebuild.stored_queues import StoredQueues
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories, locked_for_swap
 from store_core.store.rebuild.wanted import check_wanted
 
@@ -365,13 +364,12 @@ class StoreRebuild:
         if not rules.has_queues or rules.since_offset:
             return ()
         known = {(queue.topic, queue.queue_id) for queue in report.queues}
-        stored = StoredQueues(self.plan.store, rules.queue_rules, self._file_system, self._clock)
-        with stored:
-            try:
-                there = stored.names()
-            except (UnsupportedStoreError, CorruptDatabaseError) as error:
-                self._note(f"queues of which the log has no record are not known: {error}")
-                return ()
+        try:
+            with Queues(self.plan.store, file_system=self._file_system) as stored:
+                there = set(stored.names())
+        except (UnsupportedStoreError, CorruptDatabaseError) as error:
+            self._note(f"queues of which the log has no record are not known: {error}")
+            return ()
         return tuple(sorted(name for name in there - known if rules.wants(*name)))
 
     def _replace(self, report: RebuildReport) -> None:
@@ -409,7 +407,7 @@ class StoreRebuild:
                     f"there are {list(index.names)}"
                 )
         if plan.rules.has_queues:
-            names = stored_queue_names(plan.output, OsFileSystem())
+            names = {queue.name for queue in Queues(plan.output).in_files()}
             expected_names = {(queue.topic, queue.queue_id) for queue in report.queues if queue.max_offset}
             missing = expected_names - names
             if missing:

@@ -394,7 +394,7 @@ class _Check:
         """Find where the log ends, whatever damage precedes it; of a live store, as of one moment."""
         rules = self.plan.rules.queue_rules
         if self.is_live:
-            moment = LiveMoment.take(self.plan.store, rules, self.clock, self.earlier)
+            moment = LiveMoment.take(self.plan.store, rules, self.earlier)
             return LogBounds(self.plan.min_offset, moment, moment.log_end, is_open=True)
         options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
         end = plan_ranges(self.plan.store, options).end or FoundEnd()
@@ -470,14 +470,14 @@ class _Check:
         self, compared: RebuildReport, bounds: LogBounds, topics: set[str], tally: Tally, *, is_open: bool
     ) -> None:
         """Add queues that have units, though the log has no record of them."""
-        rules, files = self.plan.rules, OsFileSystem()
+        rules = self.plan.rules
         if not rules.has_queues:
             return
-        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules, files, self.clock)
+        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules)
         lost = self._lost(compared)
         known = {(queue.topic, queue.queue_id) for queue in compared.queues}
         logged = {topic for topic, _ in known} | topics
-        with StoredQueues(self.plan.store, rules.queue_rules, files, self.clock) as stored:
+        with StoredQueues(self.plan.store, rules.queue_rules) as stored:
             for topic, queue_id in sorted(stored.names() - known):
                 if not rules.wants(topic, queue_id):
                     continue

@@ -16,6 +16,8 @@ from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFou
 from store_core.files.access import access_error, explained_access
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import remote_file_of
+from store_core.files.segment_file import offset_of
+from store_core.files.segment_listing import list_for_loading
 from store_core.files.segment_names import advice_on_name, start_offset_of, why_no_segment
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.snapshot.units import QueueBounds, QueueDoubtError, QueueKind, UnitRange, Units
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
+    from store_core.queue.queue_rules import QueueRules
     from store_core.snapshot.units import QueueName
 
 __all__ = ["DIRECTORIES", "FileQueue", "OpenUnits", "UnitFile", "unit_files"]
@@ -362,6 +365,31 @@ class FileQueue:
             found.append(int(file.read(0, 1).offsets[0]) if file.file.count else 0)
             file.close()
         return found
+
+    def loaded(self, rules: QueueRules) -> Iterator[Units]:
+        """Yield the units that a release has when it has loaded the queue: up to where its recovery ends it.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the release would not load the files, see `store_core.files.segment_listing`.
+        """
+        unit = self.kind.dtype.itemsize
+        is_batch = self.kind is QueueKind.BATCH
+        configured = rules.batch_consume_queue_file_size if is_batch else rules.consume_queue_file_size
+        size = -(-configured // unit) * unit
+        paths = list_for_loading((self.directory,), size, self._files, rules.release).paths
+        queue = FileQueue(self.name, self.kind, self._root, self._files)
+        files = (UnitFile(path, offset_of(path), size, self.kind) for path in paths)
+        queue._opened_files = opened = [OpenUnits(file, self._files) for file in files]
+        index, count = queue._loaded()
+        try:
+            for file in opened[: index + 1]:
+                yield from file.windows(0, count if file is opened[index] else file.file.count)
+                file.close()
+        finally:
+            for file in opened:
+                file.close()
 
     # ---- what look-ups ask
 

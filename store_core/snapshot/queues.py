@@ -137,10 +137,14 @@ class Queues:
         if self.database is not None:
             yield from self._in_database(self.database, wanted)
             return
-        for kind in DIRECTORIES:
-            yield from (FileQueue(name, kind, self.root, self._files) for name in self._names_in(kind, wanted))
+        yield from self.in_files(wanted)
         if any(map(is_light, wanted.topics)) and self.light_database is not None:
             yield from self._in_database(self.light_database, wanted)
+
+    def in_files(self, wanted: TopicFilter = EVERY_QUEUE) -> Iterator[FileQueue]:
+        """Yield those of the queues that `each` yields which have a directory, also beside a RocksDB."""
+        for kind in DIRECTORIES:
+            yield from (FileQueue(name, kind, self.root, self._files) for name in self._names_in(kind, wanted))
 
     def _in_database(self, database: Path, wanted: TopicFilter) -> Iterator[Queue]:
         stored = self._stored(database)

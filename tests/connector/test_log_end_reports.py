@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
-from store_core.files.clock import SystemClock
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.read.coverage import Check
 from store_core.store.rebuild.compare import LogBounds
@@ -44,7 +43,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 def verified(root: Path, rules: RebuildRules | None = None, *, is_live: bool = False) -> RebuildReport:
     rules = rules or RebuildRules(QueueRules(consume_queue_file_size=800), has_index=True)
-    moment = LiveMoment.take(root, rules.queue_rules, SystemClock()) if is_live else None
+    moment = LiveMoment.take(root, rules.queue_rules) if is_live else None
     return rebuild_here(root, root / "none", rules, compared=LogBounds(0, moment))
 
 

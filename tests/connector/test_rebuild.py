@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.clock import SystemClock
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.rebuild import passes, segment_part
 from store_core.store.rebuild.compare import LogBounds
@@ -318,7 +317,7 @@ def test_a_live_store_may_be_newer_than_what_was_read(tmp_path: Path) -> None:
     last = log.records[-1].physical_offset
     segment = max((store / "commitlog").iterdir())
     changed(segment, last - int(segment.name), bytes(4))  # as if the last record was not there yet
-    moment = LiveMoment.take(store, RULES.queue_rules, SystemClock())
+    moment = LiveMoment.take(store, RULES.queue_rules)
     newer = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0, moment))
     still = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
 

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.store.rebuild.queue_side import COMPARED, Side
 from store_core.store.rebuild.unit_verdicts import digest_of, judge_units, unreadable_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
-
     from store_core.store.rebuild.live_moment import LiveMoment
     from store_core.store.rebuild.lost_ranges import LostBytes
-    from store_core.store.rebuild.queue_side import Compared
-    from store_core.store.rebuild.stored_queues import StoredQueues
+    from store_core.store.rebuild.stored_queues import Side, StoredQueues
     from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
 __all__ = ["LogBounds", "judge_queue"]
@@ -63,7 +57,7 @@ def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
 
     A unit whose record is damaged now was right, so its place in the queue does not count.
     """
-    ours = _joined(rebuilt.units(topic, queue_id, bounds.min_offset))
+    ours = rebuilt.side(topic, queue_id, bounds.min_offset)
     try:
         theirs = _theirs(topic, queue_id, stored, bounds)
     except (SegmentLayoutError, OSError) as error:
@@ -87,7 +81,7 @@ def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int
 
 def _theirs(topic: str, queue_id: int, stored: StoredQueues, bounds: LogBounds) -> Side:
     """Return the units of the store; of a live one, without those of records that are newer than what is read."""
-    theirs = _joined(stored.units(topic, queue_id, bounds.min_offset))
+    theirs = stored.side(topic, queue_id, bounds.min_offset)
     return theirs if bounds.moment is None else theirs.chosen(bounds.moment.judges(theirs.units["physical_offset"]))
 
 
@@ -97,10 +91,3 @@ def _due(ours: Side, theirs: Side, bounds: LogBounds) -> Side:
         return ours
     is_due = ours.units["physical_offset"] < bounds.moment.dispatched
     return ours if is_due.all() else ours.chosen(is_due | np.isin(ours.indexes, theirs.indexes))
-
-
-def _joined(files: Iterator[tuple[npt.NDArray[np.int64], Compared]]) -> Side:
-    listed = list(files)
-    if not listed:
-        return Side(np.empty(0, np.int64), np.empty(0, COMPARED))
-    return Side(np.concatenate([indexes for indexes, _ in listed]), np.concatenate([units for _, units in listed]))

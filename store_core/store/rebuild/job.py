@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from store_core.errors import SegmentLayoutError
 from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import DeferredSyncFileSystem
-from store_core.files.file_system import OsFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.index.index_pieces import unpack_entries
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path, refusal_of
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.snapshot.index import Index
+from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
 from store_core.store.rebuild.compare import judge_queue
@@ -38,7 +38,6 @@ from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
 from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.segment_units import QueuePiece
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
-from store_core.store.rebuild.stored_names import stored_queue_names
 from store_core.store.rebuild.stored_queues import StoredQueues
 from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
@@ -227,9 +226,9 @@ class RebuildJob:
         if self.rules.has_index and self.compared is None:
             yield RunKey(_FIRST_BUCKET, RunKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
         is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
-        for topic, queue_id in stored_queue_names(self.store_root, OsFileSystem()) if is_taken_over else ():
-            if self.rules.wants(topic, queue_id):
-                nothing = QueuePiece(topic, queue_id, b"")
+        for queue in Queues(self.store_root).in_files() if is_taken_over else ():
+            if self.rules.wants(*queue.name):
+                nothing = QueuePiece(*queue.name, b"")
                 yield self._key(0, _FIRST_SEQUENCE, nothing), nothing.packed
 
     def _comparison(self, part: SegmentPart) -> IndexComparison | None:
@@ -333,7 +332,7 @@ class RebuildJob:
         store_root, rules = self.stored_root or self.store_root, self.rules.queue_rules
         with (
             tempfile.TemporaryDirectory(prefix="commitlog-compared-", dir=self.scratch_root) as scratch,
-            StoredQueues(store_root, rules, OsFileSystem(), self.clock) as stored,
+            StoredQueues(store_root, rules) as stored,
         ):
             roots = (Path(scratch, str(number)) for number in count())
             for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
@@ -348,7 +347,7 @@ class RebuildJob:
                     continue
                 root = next(roots)
                 yield self._write_queue(topic, queue_id, payloads, root, budget)
-                rebuilt = StoredQueues(root, rules, OsFileSystem(), self.clock)
+                rebuilt = StoredQueues(root, rules)
                 lost = budget.lost if budget is not None else None
                 yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)
                 shutil.rmtree(root, ignore_errors=True)
@@ -376,6 +375,6 @@ def _outcomes(runs: Iterable[_KeyedRun]) -> Iterator[PartOutcome]:
 def _is_equal(topic: str, queue_id: int, plain: PlainQueue, stored: StoredQueues, bounds: LogBounds) -> bool:
     """Return whether a store's queue surely has nothing but these units."""
     try:
-        return not any(bounds.torn) and stored.has_just(topic, queue_id, plain, bounds.min_offset)
+        return not any(bounds.torn) and plain.is_all_of(stored, topic, queue_id, bounds.min_offset)
     except (SegmentLayoutError, OSError):
         return False  # which comparing the two reports

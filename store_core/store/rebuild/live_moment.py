@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from store_core.files.file_system import OsFileSystem
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
     from store_core.queue.queue_rules import QueueRules
 
 __all__ = ["LiveMoment"]
@@ -69,19 +67,17 @@ class LiveMoment:
     indexed: int
 
     @classmethod
-    def take(cls, store: Path, rules: QueueRules, clock: Clock, earlier: LiveMoment | None = None) -> Self:
+    def take(cls, store: Path, rules: QueueRules, earlier: LiveMoment | None = None) -> Self:
         """Read where queues, index and log of a store end, in this order.
 
         Parameters
         ----------
         store : Path
         rules : QueueRules
-        clock : Clock
         earlier : LiveMoment, optional
             That of an earlier look at the same store.
         """
-        files = OsFileSystem()
-        with StoredQueues(store, rules, files, clock) as queues:
+        with StoredQueues(store, rules) as queues:
             reached, are_seen_late = queues.reached(), queues.is_in_rocksdb
         index = Index(store).loaded(rules)
         indexed = max((file.header.end_physical_offset + 1 for file in index.used), default=0)

@@ -16,7 +16,7 @@ from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_D
 from store_core.queue.units.queue_assignment import index_limit
 from store_core.queue.units.unit_codec import consecutive_units
 from store_core.store.rebuild.files import QueueReport
-from store_core.store.rebuild.queue_side import plain_columns
+from store_core.store.rebuild.stored_queues import live, plain_columns
 from store_core.store.rebuild.unit_verdicts import QueueJudgement, digest_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_rules import QueueRules
     from store_core.queue.units.consume_queue_unit import UnitArray
-    from store_core.store.rebuild.queue_side import Compared
     from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.stored_queues import Compared, StoredQueues
 
 __all__ = ["PlainQueue"]
 
@@ -107,7 +107,32 @@ class PlainQueue(NamedTuple):
         """The index after the last unit."""
         return self.first + len(self.units)
 
-    def has(self, index: int, units: UnitArray) -> bool:
+    def is_all_of(self, stored: StoredQueues, topic: str, queue_id: int, min_offset: int) -> bool:
+        """Return whether a stored queue has these units, and no more that point at or after an offset of the log.
+
+        False also if it is not known without comparing unit by unit: in a database, or with an extension.
+
+        Raises
+        ------
+        SegmentLayoutError
+            If the release would not load the queue.
+        """
+        if not stored.are_plain(topic):
+            return False
+        reached = self.first
+        for units in stored.units(topic, queue_id):
+            first = int(units.offsets[0])
+            begin, end = (min(max(place - first, 0), len(units)) for place in (self.first, self.stop))
+            outside = (units.chosen(slice(0, begin)), units.chosen(slice(end, None)))
+            if any(len(live(each, min_offset).indexes) for each in outside):
+                return False
+            if begin < end:
+                if first + begin != reached or not self._has(reached, units.stored[begin:end]):
+                    return False
+                reached = first + end
+        return reached == self.stop
+
+    def _has(self, index: int, units: UnitArray) -> bool:
         """Return whether these are the units from an index on."""
         own = self.units[index - self.first :][: len(units)]
         return np.array_equal(own.view(np.uint8), np.ascontiguousarray(units).view(np.uint8))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.rebuild.queue_side import Compared, Side
+    from store_core.store.rebuild.stored_queues import Compared, Side
 
 __all__ = ["QueueJudgement", "UnitFinding", "UnitVerdict", "digest_of", "judge_units", "unreadable_queue"]
 

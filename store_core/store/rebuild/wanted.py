@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
+from store_core.snapshot.queues import Queues
 from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.store.rebuild.stored_names import stored_queue_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,7 +43,7 @@ def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_s
     if rules.topics is None and rules.queue_id is None:
         return
     in_log = {(queue.topic, queue.queue_id) for queue in report.queues}
-    queues = in_log | report.passed_over | stored_queue_names(store, file_system)
+    queues = in_log | report.passed_over | {queue.name for queue in Queues(store, file_system=file_system).in_files()}
     where = f"neither in the log of {store}{_read_part(report, rules)} nor among its queues"
     topics = {topic for topic, _ in queues} | stored_topics([store])
     unknown = sorted((rules.topics or frozenset()) - topics)

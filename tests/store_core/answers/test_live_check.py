@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from store_core.files.clock import Clock
     from store_core.format.releases.release import Release
     from store_core.queue.queue_rules import QueueRules
     from store_core.store.read.read_plan import ReadPlan
@@ -160,8 +159,8 @@ def test_keys_are_missing_from_an_index_that_stands_still_only_after_many_looks(
     moments: list[LiveMoment] = []
     take, write_back = LiveMoment.take, IndexService.write_back
 
-    def noted(store: Path, rules: QueueRules, clock: Clock, earlier: LiveMoment | None = None) -> LiveMoment:
-        moments.append(take(store, rules, clock, earlier))
+    def noted(store: Path, rules: QueueRules, earlier: LiveMoment | None = None) -> LiveMoment:
+        moments.append(take(store, rules, earlier))
         return moments[-1]
 
     def gathered(index: IndexService) -> None:

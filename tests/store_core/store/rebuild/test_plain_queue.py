@@ -55,7 +55,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 def stored(root: Path) -> StoredQueues:
-    return StoredQueues(root, RULES.queue_rules, OsFileSystem(), FakeClock())
+    return StoredQueues(root, RULES.queue_rules)
 
 
 def change(root: Path, place: int, value: int) -> None:
@@ -94,7 +94,7 @@ def test_a_plain_queue_is_judged_as_its_files_are(
         if changed is not None:
             change(theirs, *changed)
         judged = judge_queue(*QUEUE, stored(ours), stored(theirs), LogBounds(min_offset, log_end=begin))
-        is_equal = stored(theirs).has_just(*QUEUE, plain, min_offset)
+        is_equal = plain.is_all_of(stored(theirs), *QUEUE, min_offset)
 
         plain.write(queue_path(Path(scratch, "plain", "consumequeue"), *QUEUE), RULES.queue_rules, OsFileSystem())
         assert files_of(Path(scratch, "plain")) == files_of(ours)
