@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from store_core.format.record.framing import Framing
+from store_core.format.record.framing import Framing, check_frame, frame_size
+from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,7 +15,21 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["ALL_THERE", "AllThere", "Pages", "SegmentView"]
+__all__ = ["ALL_THERE", "HEAD", "AllThere", "Pages", "SegmentView"]
+
+
+HEAD: Final = 4 << 10
+"""Bytes in which a frame tells its size: more than its head, and most frames."""
+
+_NO_FRAME: Final = (
+    StopReason.BAD_MAGIC,
+    StopReason.BAD_SIZE,
+    StopReason.END_OF_FILE,
+    StopReason.LIMIT,
+    StopReason.TORN,
+    StopReason.UNWRITTEN,
+)
+"""What the first bytes say where no frame is whose parts could be looked at."""
 
 
 class Pages(Protocol):
@@ -98,6 +113,14 @@ class SegmentView:
     def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
         """Return the bytes from one position up to another, inside of the segment; the next call overwrites them."""
         return self.raw[begin:end] if isinstance(self.pages, AllThere) else self.pages.chunk(begin, end)
+
+    def load_frame(self, position: int) -> None:
+        """Load the record, or entry, at a position as long as it says that it is, if it looks like one."""
+        if isinstance(self.pages, AllThere):
+            return
+        self.pages.load(position, position + HEAD)
+        if check_frame(self.raw.data, position, None, self.framing).reason not in _NO_FRAME:
+            self.pages.load(position, position + frame_size(self.raw.data, position, self.framing))
 
     def up_to(self, end: int) -> Self:
         """Return the same segment without the bytes at and after a position."""

@@ -42,9 +42,9 @@ from store_core.files.store_path import located, nothing_at, places_of
 from store_core.format.columnar.entries import EntryLog
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.properties import decode_text
-from store_core.format.record.framing import check_frame, frame_size
+from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import store_timestamp
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes, Segment
     from store_core.files.store_path import StorePaths
 
-__all__ = ["Log", "NamedRecord", "check_plain", "first_store_timestamp", "has_record", "load_first_frame", "load_frame"]
+__all__ = ["Log", "NamedRecord", "check_plain", "first_store_timestamp", "has_record"]
 
 _Compressed: TypeAlias = Literal["left out", "read", "refused"]
 
@@ -435,23 +435,8 @@ def has_record(segment: Segment) -> bool:
         return _begins_with_record(segment, opened)
 
 
-def load_first_frame(segment: Segment, opened: PagedBytes) -> None:
-    """Load the first record, or entry, of a segment, as long as it says that it is."""
-    load_frame(segment, opened, 0)
-
-
-def load_frame(segment: Segment, opened: PagedBytes, position: int) -> None:
-    """Load the record, or entry, at a position of a segment, as long as it says that it is, if it looks like one."""
-    opened.load(position, min(position + _HEAD, segment.size))
-    if segment.size - position < _HEAD:
-        return
-    check = check_frame(opened.raw.data, position, segment.start_offset, segment.framing)
-    if check.reason is not StopReason.BAD_MAGIC:
-        opened.load(position + _HEAD, position + frame_size(opened.raw.data, position, segment.framing))
-
-
 def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:
-    load_first_frame(segment, opened)
+    segment.view(opened).load_frame(0)
     return check_frame(opened.raw.data, 0, segment.start_offset, segment.framing).reason is None
 
 

@@ -14,9 +14,9 @@ from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
-from store_core.format.layout import BLANK_RECORD, BLANK_SIZE, MIN_RECORD_SIZE, field_position, unit_dtype
+from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
 from store_core.format.record.dledger_entry import ENTRY_DTYPE
-from store_core.format.record.framing import Framing, check_frame, frame_size
+from store_core.format.record.framing import Framing, check_frame
 from store_core.format.record.scan import StopReason
 from store_core.snapshot.log import has_record
 
@@ -43,8 +43,6 @@ _PROBE: Final = 64 << 10
 """Bytes that are looked at to see whether a place is written."""
 
 _CLEAN: Final = (StopReason.UNWRITTEN, StopReason.END_OF_FILE)
-_HEAD: Final = 4 << 10
-"""Bytes in which a record tells its size."""
 
 
 def _bytes_of(dtype: np.dtype[np.void], name: str) -> slice:
@@ -236,9 +234,7 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
 
 def _is_foreign(segment: SegmentView) -> bool:
     """Return whether a file without any readable record is not this segment: another kind of file, or renamed."""
-    segment.pages.load(0, _HEAD)
-    if segment.size >= BLANK_SIZE:
-        segment.pages.load(0, frame_size(segment.raw.data, 0, segment.framing))
+    segment.load_frame(0)
     check = check_frame(segment.raw.data, 0, segment.start_offset, segment.framing)
     if check.reason is StopReason.BAD_MAGIC:
         return bool(segment.raw[_MAGIC_CODES[segment.framing]].any())

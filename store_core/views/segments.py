@@ -15,7 +15,7 @@ from store_core.format.columnar.chain import Chain
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
-from store_core.snapshot.log import Log, load_first_frame, load_frame
+from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_end
 from store_core.views.view import name_text, row_batches, timestamps
 
@@ -157,17 +157,18 @@ def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
 
 def _walk(segment: Segment, opened: PagedBytes) -> _Walk:
     """Follow the records from a segment's first byte, as `store_core.format.record.framing.follow_frames` defines."""
-    chain = Chain(segment.view(opened)).followed_sound()
+    view = segment.view(opened)
+    chain = Chain(view).followed_sound()
     starts, stop, last = chain.starts_before(segment.size), chain.stop, chain.place.last_sound
     for position in (last, stop) if last >= 0 else (stop,):
-        load_frame(segment, opened, position)
+        view.load_frame(position)
     check = check_frame(opened.raw.data, stop, segment.start_offset, segment.framing, previous=last)
     return _Walk(starts, stop, check.reason or StopReason.LIMIT)
 
 
 def _begins_sound(segment: Segment, *, verify_crc: bool = False) -> bool:
     with open_pages(segment) as opened:
-        load_first_frame(segment, opened)
+        segment.view(opened).load_frame(0)
         check = check_frame(opened.raw.data, 0, segment.start_offset, segment.framing, verify_crc=verify_crc)
         return check.spans is not None
 
@@ -192,7 +193,7 @@ def _first_time(segment: Segment, options: ViewOptions) -> pa.Scalar | None:
     if not _begins_sound(segment):
         return None
     with open_pages(segment) as opened:
-        load_first_frame(segment, opened)
+        segment.view(opened).load_frame(0)
         return _time_of(segment.view(opened), np.zeros(1, np.int64), options, "first_store_timestamp")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.damage.salvage import Damage, Salvage
-from store_core.format.record.framing import check_frame, frame_size
+from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import RecordCheck, StopReason
 
 if TYPE_CHECKING:
@@ -59,9 +59,6 @@ _STRETCHES: Final = 64
 
 _TAIL_CHUNK: Final = 1 << 20
 """Bytes per step in the search for the end of a torn tail."""
-
-_HEAD: Final = 4 << 10
-"""Bytes in which a record tells its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +187,5 @@ def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, St
 
 
 def _check_body(segment: SegmentView, start: int) -> RecordCheck:
-    segment.pages.load(start, start + _HEAD)
-    segment.pages.load(start, start + frame_size(segment.raw.data, start, segment.framing))
+    segment.load_frame(start)
     return check_frame(segment.raw.data, start, None, segment.framing, verify_crc=True)

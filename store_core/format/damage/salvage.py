@@ -27,7 +27,7 @@ from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, fie
 from store_core.format.record.framing import check_frame, follow_frames, frame_size
 from store_core.format.record.record_head import head_reader, head_shape, read_frame, read_sys_flag, store_timestamp
 from store_core.format.record.scan import RecordCheck, Scan, StopReason
-from store_core.format.segment_view import AllThere
+from store_core.format.segment_view import HEAD, AllThere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ class CandidateFinder:
     def _look_at(self, begin: int) -> None:
         """Find the candidates of the block that starts at `begin`."""
         self._begin, self._end = begin, min(begin + _BLOCK, self._raw.size - MIN_RECORD_SIZE + 1)
-        self._load(begin, self._end + _HEAD)
+        self._load(begin, self._end + HEAD)
         starts = begin + np.flatnonzero(_magics(self._raw[begin + _MAGIC_POSITION : self._end + 2 * _MAGIC_LENGTH - 1]))
         heads = Heads(self._raw, starts)
         sizes = heads.leading("total_size")
@@ -124,9 +124,6 @@ _SEGMENT_START: Final = Place()
 
 _LONGEST_WINDOW: Final = 256 << 20
 """Most bytes walked in one step: only the starts in them are held, 8 bytes per record."""
-
-_HEAD: Final = 4 << 10
-"""Bytes that are loaded of a frame whose size is not known: more than its head, and most frames."""
 
 _SHORTEST_WINDOW: Final = 4 << 10
 """Bytes walked in the first step, doubled each time, so that frequent damage costs no more than its bytes."""
@@ -201,6 +198,7 @@ class Salvage:
         self.is_unfinished = False
         self.covered = -1
         self._raw = segment.raw
+        self._segment = segment
         self._load = segment.pages.load
         self._has_pages = not isinstance(segment.pages, AllThere)
         self._longest = min(_LONGEST_WINDOW, segment.pages.step)
@@ -253,20 +251,14 @@ class Salvage:
 
     def _scan(self, begin: int, end: int) -> Scan:
         if self._last_sound >= 0:
-            self._load(self._last_sound, self._last_sound + _HEAD)
-        self._load(begin, end + _HEAD)
+            self._load(self._last_sound, self._last_sound + HEAD)
+        self._load(begin, end + HEAD)
         where = begin, end, self._start_offset, self._framing
         if end - begin > _SHORTEST_WINDOW:
             return scan(self._raw, *where, previous=self._last_sound, load=self._load)
         if self._has_pages:
             self._load(end, chain(self._raw, *where).stop)
         return follow_frames(self._data, *where, previous=self._last_sound)
-
-    def _load_frame(self, position: int) -> None:
-        """Load the frame at a position, as long as it says that it is."""
-        self._load(position, position + _HEAD)
-        if self._has_pages and 0 <= position <= self._raw.size - BLANK_SIZE:
-            self._load(position, position + frame_size(self._data, position, self._framing))
 
     def _is_end(self, found: Scan) -> bool:
         """Return whether the segment ends here, with a blank record or with too few zeros for any record.
@@ -292,7 +284,7 @@ class Salvage:
         and the log has no record of a later time, they are its batch. The size is looked at again at the end: a writer
         that finished the batch meanwhile may have put others since.
         """
-        self._load(begin, begin + _HEAD)
+        self._load(begin, begin + HEAD)
         if self._lead or not self._head_end(begin) or frame_size(self._data, begin, self._framing):
             return False
         position = self._measured_end(begin)
@@ -328,7 +320,7 @@ class Salvage:
 
     def _check(self, position: int, *, verify_crc: bool = False, previous: int = -1) -> RecordCheck:
         """Check for a frame; after damage it need not continue one before it."""
-        self._load_frame(position)
+        self._segment.load_frame(position)
         return check_frame(
             self._data, position, self._start_offset, self._framing, verify_crc=verify_crc, previous=previous
         )
@@ -431,7 +423,7 @@ class Salvage:
         return self._last_sound < 0 or self._time(position) >= self._time(self._last_sound)
 
     def _time(self, position: int) -> int:
-        self._load(position, position + _HEAD)
+        self._load(position, position + HEAD)
         return store_timestamp(self._data, position + self._lead)
 
     def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:

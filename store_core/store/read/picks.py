@@ -29,8 +29,6 @@ NO_QUEUE: Final = -1
 """Stands for the queue of a record that was found in the log itself."""
 
 _MAGICS: Final = (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2)
-_WINDOW: Final = 1 << 14
-"""Records verified at once, so that their heads stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,18 +99,6 @@ class Picks:
             stop = min(stop, first + rows)
             yield self.take(slice(first, stop))
             first = stop
-
-    def first_wrong(self, raw: npt.NDArray[np.uint8], segment: Segment) -> int | None:
-        """Return the physical offset of the first record that is not what its unit says; None if all are.
-
-        Parameters as of `are_right`.
-        """
-        for first in range(0, len(self), _WINDOW):
-            window = self.take(slice(first, first + _WINDOW))
-            is_right = window.are_right(raw, segment)
-            if not is_right.all():
-                return int(window.starts[int(is_right.argmin())])
-        return None
 
     def are_right(
         self, raw: npt.NDArray[np.uint8], segment: Segment, positions: npt.NDArray[np.int64] | None = None

@@ -10,20 +10,14 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
-    from store_core.files.segment_source import PagedBytes, Segment
+    from store_core.files.segment_source import Segment
     from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.picks import Picks
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["CLOCK_STEP", "ReadRange", "first_wrong"]
+__all__ = ["CLOCK_STEP", "ReadRange"]
 
 _log: Final = logging.getLogger("store_core")
-
-_CHECKED_AT_ONCE: Final = 8 << 20
-"""Bytes of records that are loaded at once to check them, where they are not on this machine."""
-
-_MOST_KEPT: Final = 64 << 20
-"""Bytes of records up to which what was loaded to check them stays for those who read them."""
 
 CLOCK_STEP: Final = 60_000
 """How far a broker's clock may have been set back, in ms, without a segment with matching rows being skipped.
@@ -116,27 +110,3 @@ class ReadRange:
             wrong,
         )
         return replace(self, picks=None)
-
-
-def first_wrong(picks: Picks, opened: PagedBytes, segment: Segment, data_end: int) -> int | None:
-    """Load records, and return the physical offset of the first that is not what its unit says; None if all are.
-
-    Parameters
-    ----------
-    picks : Picks
-    opened : PagedBytes
-        The segment, open.
-    segment : Segment
-    data_end : int
-        Physical offset at which its records end.
-    """
-    raw = opened.raw[: data_end - segment.start_offset]
-    is_kept = segment.remote is None or picks.size <= _MOST_KEPT
-    for window in picks.windows(_CHECKED_AT_ONCE):
-        opened.load_many(window.places(segment))
-        wrong = window.first_wrong(raw, segment)
-        if wrong is not None:
-            return wrong
-        if not is_kept:
-            opened.drop(int(window.starts[-1]) - segment.start_offset)
-    return None

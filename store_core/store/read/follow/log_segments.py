@@ -21,7 +21,7 @@ from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import StopReason, check_record
 from store_core.snapshot.log import Log, first_store_timestamp
 from store_core.store.read.follow.log_position import LogPosition
-from store_core.store.read.follow.record_proof import RecordProof, load_record
+from store_core.store.read.follow.record_proof import RecordProof
 from store_core.store.read.follow.sound_walk import FIRST_STEP, sound_parts
 from store_core.store.read.ranges import CLOCK_STEP
 
@@ -184,7 +184,7 @@ class LogSegments:
         """Return the position at the end of a segment's records; None if none is there."""
         with open_pages(segment, segment.size) as opened:
             view = segment.view(opened)
-            load_record(view, 0)
+            view.load_frame(0)
             if not after.position and check_record(view.raw.data, 0, view.start_offset).reason is StopReason.UNWRITTEN:
                 return None  # preallocated, which a file system without holes shows only if all of it is read
             end = find_log_end(view, verify_crc=verify_crc, after=after)
@@ -283,7 +283,7 @@ def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:
 
 def _is_finished(view: SegmentView, start: int, end: int) -> bool:
     """Return whether the last byte of a record that is not always the same has been written."""
-    load_record(view, start)
+    view.load_frame(start)
     spans = check_record(view.raw.data, start, view.start_offset).spans
     if spans is None:
         return True

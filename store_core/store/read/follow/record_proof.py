@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from store_core.errors import InvalidOptionError
-from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag, store_timestamp
+from store_core.format.record.record_head import head_shape, read_sys_flag, store_timestamp
 from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["RecordProof", "json_integer", "load_record"]
+__all__ = ["RecordProof", "json_integer"]
 
 _LONG: Final = 2**63 - 1
 _INT: Final = 2**31 - 1
@@ -54,7 +54,7 @@ class RecordProof:
         data = segment.raw.data
         if not 0 <= position < segment.size:
             return None
-        load_record(segment, position)
+        segment.load_frame(position)
         check = check_record(data, position, segment.start_offset)
         if check.reason is not None:
             return None
@@ -84,19 +84,6 @@ class RecordProof:
             return None
         return cls(**{field: json_integer(name, found, key, _MOST[field]) for field, key in _JSON_NAMES.items()})
 
-
-def load_record(segment: SegmentView, position: int) -> None:
-    """Load the record at a position of a segment, by the length that it begins with."""
-    segment.pages.load(position, position + _HEAD)
-    if position + _LENGTH_SIZE <= segment.size:
-        segment.pages.load(position, position + max(read_frame(segment.raw.data, position)[0], 0))
-
-
-_HEAD: Final = 4 << 10
-"""Bytes of a record that are loaded first: more than its head, and most records."""
-
-_LENGTH_SIZE: Final = 8
-"""Bytes of a record's length and magic code."""
 
 _JSON_NAMES: Final = {
     "physical_offset": "physicalOffset",

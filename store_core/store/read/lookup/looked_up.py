@@ -15,9 +15,8 @@ from store_core.files.store_lock import is_lock_held
 from store_core.format.columnar.chain import Place
 from store_core.format.record.framing import Framing, check_frame
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.snapshot.log import first_store_timestamp, load_frame
+from store_core.snapshot.log import first_store_timestamp
 from store_core.store.read.picks import NO_QUEUE, Picks
-from store_core.store.read.ranges import first_wrong
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
@@ -91,7 +90,8 @@ class Question:
             return None
         with self.opened.opened(segment) as pages:
             picks = one_pick(start, size_in(segment, pages, start)) if picks is None else picks
-            if not picks.size or first_wrong(picks, pages, segment, segment.end_offset) is not None:
+            pages.load_many(picks.places(segment))
+            if not picks.size or not picks.are_right(pages.raw, segment).all():
                 return None
             at, verify_crc = start - segment.start_offset - segment.framing.lead, self.options.verify_crc
             check = check_frame(pages.raw.data, at, segment.start_offset, segment.framing, verify_crc=verify_crc)
@@ -206,6 +206,6 @@ def size_in(segment: Segment, pages: PagedBytes, start: int) -> int:
     at = start - segment.start_offset
     if not 0 <= at <= segment.size - 4:
         return 0
-    load_frame(segment, pages, at - segment.framing.lead)
+    segment.view(pages).load_frame(at - segment.framing.lead)
     size = int.from_bytes(pages.raw[at : at + 4].tobytes(), "big", signed=True)
     return size if 0 < size <= segment.size - at else 0

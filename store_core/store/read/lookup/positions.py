@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import head_reader
 from store_core.queue.queue_path import refusal_of
-from store_core.snapshot.log import load_frame
 from store_core.snapshot.queues import QueueDoubtError, Queues
 from store_core.store.read.lookup.index import last_entry_record
 from store_core.store.read.lookup.looked_up import LookedUp, Proven, one_pick
@@ -61,7 +60,7 @@ def _proven(question: Question, segment: Segment, position: int, resources: Exit
     if at < framing.lead:
         return None
     with question.opened.opened(segment) as pages:
-        load_frame(segment, pages, at - framing.lead)
+        segment.view(pages).load_frame(at - framing.lead)
         check = check_frame(pages.raw.data, at - framing.lead, segment.start_offset, framing)
         if check.spans is None:
             return None
