@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
     from store_core.views.read_view import read_view
+    from store_core.views.sql import sql
 
 __all__ = [
     "AppendBatchResult",
@@ -119,6 +120,7 @@ __all__ = [
     "read_view",
     "rebuild_consume_queue",
     "rebuild_index",
+    "sql",
     "store_at",
     "unwrap_inner_batch",
 ]
@@ -174,6 +176,7 @@ _HOMES: Final = {
     "read_view": "store_core.views.read_view",
     "rebuild_consume_queue": "store_core.answers.rebuild",
     "rebuild_index": "store_core.answers.rebuild",
+    "sql": "store_core.views.sql",
     "store_at": "store_core.store.read.store_at",
     "unwrap_inner_batch": "store_core.format.record.client_batch",
 }

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL over the messages and the views of a store, in the process, by DuckDB.
+
+Each view is a dataset of Arrow, which an engine asks for the columns and the conditions of a query: only these columns
+are decoded, and conditions on topic, queue, times, ids and positions narrow what is read.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.format.columns import COLUMNS, CORRUPT_RECORD
+from store_core.views.read_view import read_view
+from store_core.views.view_columns import MESSAGES, find_view, is_messages
+from store_core.views.view_names import VIEW_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import ModuleType
+
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["ViewDataset", "options_of", "sql"]
+
+_ROWS: Final = 16_384
+_SETTINGS: Final = {"autoinstall_known_extensions": "false", "python_enable_replacements": "false"}
+"""Nothing is fetched from elsewhere, and no variable of the program is a table."""
+
+_COMPARED: Final = re.compile(r'\((\w+) (==|>=|>|<=|<) (?:"([^"\\]*)"|([-\d:.TZ ]+))\)')
+_LISTED: Final = re.compile(
+    r"if_else\(is_valid\((\w+)\), is_in\(\1, \{value_set=\w+:\[([^\]\"\\]*|(?:\s*\"[^\"\\]*\",?\s*)*)\], "
+    r"null_matching_behavior=MATCH\}\), null\[bool\]\)"
+)
+"""How Arrow writes that a column has one of some values."""
+
+_MS: Final = 1000
+_POINTS: Final = {"msg_id": "msg_id", "physical_offset": "physical_offset", "uniq_msg_id": "unique_key"}
+"""Column -> the option that finds its rows; the first one that is asked for is taken."""
+
+
+def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  # noqa: ANN401 -- as of `read_view`
+    """Ask a store in SQL, without Spark. Nothing is written to it, and no lock taken.
+
+    Parameters
+    ----------
+    query : str
+        In the language of DuckDB. The tables are ``messages`` and the views, such as ``consumequeue``, ``topics`` and
+        ``consumer_offsets``. Only the columns that it names are decoded; conditions on topic, queue, store time, ids
+        and positions narrow what is read.
+    path : path or sequence of paths
+    **options
+        Options that every view takes: `release`, `storage`, `config`, `store_path_commit_log`, `fail_on_data_loss`.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Times are in UTC.
+
+    Raises
+    ------
+    StoreError
+        If the store can't be read, or the query is wrong. What only reading finds is raised by the batch that reaches
+        it.
+
+    Examples
+    --------
+    >>> sql("SELECT topic, count(*) FROM messages GROUP BY topic", store).read_all()  # doctest: +SKIP
+    """
+    duckdb = _duckdb()
+    tables = {name: ViewDataset(path, name, **options) for name in (MESSAGES, *VIEW_NAMES)}
+    connection = duckdb.connect(config=_SETTINGS)
+    connection.execute("SET TimeZone = 'UTC'")
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        found = connection.sql(query)
+        if found is None:
+            raise InvalidOptionError(f"expected a query that returns rows, found {query!r}")
+        reader = found.to_arrow_reader(_ROWS)
+    except duckdb.Error as error:
+        raise _failure(tables) or InvalidOptionError(f"the query: {error}") from error
+    schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in reader.schema])
+    return pa.RecordBatchReader.from_batches(schema, _batches(reader.cast(schema), tables, connection))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column: sums of whole numbers, which DuckDB makes 128 bits wide, have 64 as all others."""
+    return pa.int64() if pa.types.is_decimal(kind) and kind.scale == 0 else kind
+
+
+def _batches(reader: pa.RecordBatchReader, tables: dict[str, ViewDataset], _open: object) -> Iterator[pa.RecordBatch]:
+    """Yield the rows; the connection is open as long."""
+    try:
+        yield from reader
+    except Exception as error:
+        raise _failure(tables) or error from error
+
+
+def _failure(tables: dict[str, ViewDataset]) -> BaseException | None:
+    """Return what reading a table raised."""
+    return next((table.failure for table in tables.values() if table.failure is not None), None)
+
+
+def _duckdb() -> ModuleType:
+    try:
+        import duckdb  # noqa: PLC0415 -- an extra
+    except ImportError as error:
+        raise UnsupportedStoreError("SQL without Spark needs DuckDB: pip install 'duckdb>=1.5'") from error
+    return duckdb
+
+
+class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
+    """A view of a store, of which an engine reads what it needs.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+    view : str
+        ``"messages"``, or one of the others of `read_view`.
+    **options
+        As of `read_view`.
+    """
+
+    def __init__(self, path: StorePaths, view: str = "messages", **options: Any) -> None:  # noqa: ANN401 -- as there
+        columns = COLUMNS if is_messages(view) else find_view(view).columns
+        shown = [column for column in columns if column.name != CORRUPT_RECORD]
+        super().__init__(pa.schema([pa.field(column.name, column.type) for column in shown]).empty_table())
+        self._path, self._view, self._options = path, view, options
+        self.failure: BaseException | None = None
+        """What reading raised: engines pass on only its text."""
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: ds.Expression | None = None,  # noqa: A002 -- Arrow's name
+        **_unused: Any,  # noqa: ANN401 -- batch sizes, and how Arrow reads files
+    ) -> ViewScanner:
+        """Return a scanner of the rows that meet a condition; of no others more is decoded than needed to tell."""
+        asked = list(self.schema.names if columns is None else columns)
+        text = "" if filter is None else str(filter)
+        tested = [name for name in self.schema.names if re.search(rf"\b{name}\b", text) and name not in asked]
+        reader = self._reader([*asked, *tested] or [self.schema.names[0]], text)
+        schema = pa.schema([reader.schema.field(name) for name in asked])
+        return ViewScanner(pa.RecordBatchReader.from_batches(schema, self._rows(reader, asked, filter)))
+
+    def _reader(self, columns: list[str], condition: str) -> pa.RecordBatchReader:
+        narrowed = options_of(condition, self._view)
+        try:
+            try:
+                return read_view(self._path, self._view, columns=columns, **{**narrowed, **self._options})
+            except InvalidOptionError:  # such as an id that none can be: then no row has it
+                return read_view(self._path, self._view, columns=columns, **self._options)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _rows(
+        self, reader: pa.RecordBatchReader, columns: list[str], condition: ds.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in reader:
+                found = pa.Table.from_batches([batch])
+                if condition is not None:
+                    found = found.filter(condition)
+                yield from found.select(columns).to_batches()
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def get_fragments(self, filter: ds.Expression | None = None) -> NoReturn:  # noqa: A002 -- Arrow's name
+        """Refuse: rows come by `scanner` alone."""
+        raise NotImplementedError("a view of a store has no fragments; use its scanner")
+
+
+class ViewScanner:
+    """The rows of a scan, as Arrow's own scanner gives them, but read by whoever asks, in its thread.
+
+    Attributes
+    ----------
+    reader : pyarrow.RecordBatchReader
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.reader = reader
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """Columns of the rows."""
+        return self.reader.schema
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows, once."""
+        return self.reader
+
+    def to_table(self) -> pa.Table:
+        """Read all rows, once."""
+        return self.reader.read_all()
+
+
+def options_of(condition: str, view: str = "messages") -> dict[str, Any]:
+    """Return options of a read that leave out no row that meets a condition.
+
+    Parameters
+    ----------
+    condition : str
+        As Arrow writes an expression. What is not understood narrows nothing.
+    view : str
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for part in _conjuncts(condition):
+        compared, listed = _COMPARED.fullmatch(part), _LISTED.fullmatch(part)
+        if compared:
+            found.setdefault(compared[1], []).append((compared[2], compared[3] if compared[4] is None else compared[4]))
+        elif listed:
+            found.setdefault(listed[1], []).append(("in", listed[2]))
+    options: dict[str, Any] = {
+        name: values for name in ("topic", "queue_id") if (values := _values(found.get(name, ())))
+    }
+    if is_messages(view):
+        options |= _times(found) | _point(found)
+    own = ("topic", "queue_id") if is_messages(view) else find_view(view).own_options
+    return {name: value for name, value in options.items() if is_messages(view) or name in own}
+
+
+def _conjuncts(text: str) -> Iterator[str]:
+    """Yield the conditions that all have to hold; quoted text has its quotes escaped."""
+    inner = text[1:-1]
+    depth, is_quoted, at = 0, False, 0
+    if text.startswith("(") and text.endswith(")"):
+        while at < len(inner):
+            letter = inner[at]
+            if is_quoted and letter == "\\":
+                at += 1
+            elif letter == '"':
+                is_quoted = not is_quoted
+            elif not is_quoted and letter in "([{":
+                depth += 1
+            elif not is_quoted and letter in ")]}":
+                depth -= 1
+            elif not is_quoted and depth == 0 and inner.startswith(" and ", at):
+                yield from _conjuncts(inner[:at])
+                yield from _conjuncts(inner[at + len(" and ") :])
+                return
+            at += 1
+    yield text
+
+
+def _values(conditions: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the values of the first condition that names all that a column may have."""
+    for operator, text in conditions:
+        if operator == "==":
+            return [text]
+        if operator == "in":
+            return re.findall(r'"([^"]*)"', text) or re.findall(r"-?\d+", text)
+    return []
+
+
+def _times(found: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, int]:
+    """Return the range of store times, in whole milliseconds, that has all rows."""
+    begins, ends = [], []
+    bounds = [(operator, int(text)) for operator, text in found.get("store_timestamp_ms", ()) if operator != "in"]
+    for operator, text in found.get("store_timestamp", ()):
+        if operator != "in":
+            bounds.append((operator, int(datetime.fromisoformat(text).timestamp() * _MS)))
+    for operator, ms in bounds:
+        if operator in (">", ">=", "=="):
+            begins.append(ms)
+        if operator in ("<", "<=", "=="):
+            ends.append(ms + 1)
+    chosen = {"starting_timestamp": max(begins, default=None), "ending_timestamp": min(ends, default=None)}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def _point(found: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
+    for column, option in _POINTS.items():
+        for operator, text in found.get(column, ()):
+            if operator == "==":
+                return {option: text}
+    return {}
