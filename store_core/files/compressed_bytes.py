@@ -46,7 +46,7 @@ class CompressedFile(NamedTuple):
     path : str
         Absolute path, or URL.
     codec : str
-        One of `store_core.files.packed_name.CODECS`.
+        One of `store_core.files.segment_names.CODECS`.
     remote : RemoteFile or None
         None on a disk of this machine.
     begin : int or None

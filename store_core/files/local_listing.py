@@ -7,10 +7,16 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError
-from store_core.files.packed_name import codec_of, compressed_error
 from store_core.files.remote.remote_file import RemoteFile
 from store_core.files.remote.url_path import UrlPath, remote_file_of
-from store_core.files.segment_names import LAST_OFFSET, advice_on_name, start_offset_of, why_no_segment
+from store_core.files.segment_names import (
+    LAST_OFFSET,
+    advice_on_name,
+    codec_of,
+    compressed_error,
+    start_offset_of,
+    why_no_segment,
+)
 from store_core.files.segment_source import Segment, open_pages
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.record.record_head import head_reader

@@ -10,8 +10,8 @@ import numpy as np
 
 from store_core.errors import UnsupportedStoreError
 from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.packed_name import codec_of
 from store_core.files.remote.url_path import remote_file_of
+from store_core.files.segment_names import codec_of
 from store_core.files.segment_source import Segment, open_pages
 from store_core.files.store_parts import (
     BATCH_CONSUME_QUEUE,

@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.packed_name import TO_EXPAND, is_compressed_segment
 from store_core.files.segment_file import offset_of
-from store_core.files.segment_names import twin_note
+from store_core.files.segment_names import TO_EXPAND, is_compressed_segment, twin_note
 from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 

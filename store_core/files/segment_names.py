@@ -1,18 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of segment files: each is the file's start offset."""
+"""Names of segment files, each the file's start offset, and how the names of compressed ones and archives end."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["LAST_OFFSET", "NAME_RULE", "advice_on_name", "start_offset_of", "twin_note", "why_no_segment"]
+from store_core.errors import UnsupportedStoreError
+from store_core.format.counted import agreeing, counted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "CODECS",
+    "LAST_OFFSET",
+    "NAME_RULE",
+    "TO_EXPAND",
+    "advice_on_name",
+    "archive_codec",
+    "archive_error",
+    "codec_of",
+    "compressed_error",
+    "is_compressed_segment",
+    "start_offset_of",
+    "twin_note",
+    "why_no_segment",
+]
 
 NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 LAST_OFFSET: Final = 2**63 - 1
 
 _TOO_FAR: Final = "the start offset in its name is larger than that of any segment"
 _NAME: Final = re.compile(r"[0-9]{20,}")
+CODECS: Final = {".gz": "gzip", ".zst": "zstd", ".lz4": "lz4"}
+"""The codecs of pyarrow, by the ends of the names of the files that the usual programs make."""
+
+TO_EXPAND: Final = (
+    "In a copy of the store, put what it expands to in its place (gunzip, unzstd or unlz4); as it is, only its "
+    "messages can be read"
+)
+"""What to do about a compressed segment where one is needed as RocketMQ writes it."""
+
+_ENDS: Final = {".tar": None, ".tgz": "gzip", **{f".tar{end}": codec for end, codec in CODECS.items()}}
+"""How the names of archives end, and the codecs."""
+
+
+def archive_codec(name: str) -> tuple[str | None] | None:
+    """Return the codec of an archive by the end of its name, None for a plain one; None for other files.
+
+    Examples
+    --------
+    >>> archive_codec("store.tar"), archive_codec("store.tar.zst"), archive_codec("store.zip")
+    ((None,), ('zstd',), None)
+    """
+    return next(((codec,) for end, codec in _ENDS.items() if name.endswith(end)), None)
+
+
+def archive_error(place: Path) -> UnsupportedStoreError:
+    """Return the error for an archive where the files of a store are needed."""
+    return UnsupportedStoreError(
+        f"{place} is an archive: expected a store's directory, whose files this needs. Nothing was changed. Unpack it, "
+        f"and give the directory. As it is, its messages can be read and counted, and explain, bill, producers and "
+        f"export accept it"
+    )
+
+
+def codec_of(name: str) -> tuple[str, str] | None:
+    """Return the name of the segment that a compressed file holds, and its codec; None for other files."""
+    stem, dot, end = name.rpartition(".")
+    codec = CODECS.get(dot + end)
+    return None if codec is None else (stem, codec)
+
+
+def is_compressed_segment(name: str) -> bool:
+    """Return whether a file is a segment that was compressed as a whole, by its name."""
+    found = codec_of(name)
+    return found is not None and start_offset_of(found[0]) is not None
+
+
+def compressed_error(path: str, *, more: int = 0) -> UnsupportedStoreError:
+    """Return the error for a compressed segment where segments are needed as RocketMQ writes them.
+
+    Parameters
+    ----------
+    path : str
+        Path or URL.
+    more : int
+        How many others there are.
+    """
+    others = f", and so {agreeing(more, 'is', 'are')} {counted(more, 'more segment')}" if more else ""
+    return UnsupportedStoreError(
+        f"{path} is compressed{others}: expected segments as RocketMQ writes them. Nothing was changed. {TO_EXPAND}"
+    )
 
 
 def start_offset_of(name: str) -> int | None:

@@ -68,7 +68,7 @@ class Segment:
     remote : RemoteFile or None
         The file in an object store or another file system; None on a disk of this machine.
     codec : str or None
-        How the file is compressed, one of `store_core.files.packed_name.CODECS`; `size` is then that of the
+        How the file is compressed, one of `store_core.files.segment_names.CODECS`; `size` is then that of the
         segment in it. None for a plain file.
     archive : str
         Path or URL of the tar archive that it is in; empty for a file of its own.

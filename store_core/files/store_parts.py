@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import names_in
-from store_core.files.packed_name import archive_codec, archive_error
+from store_core.files.segment_names import archive_codec, archive_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection

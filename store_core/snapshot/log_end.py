@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Place
+from store_core.format.columnar.entries import entry_column
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
@@ -24,13 +27,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    import numpy as np
-
     from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["FoundEnd", "SegmentEnd", "TornTail", "end_by_tail", "find_end", "segment_end", "segment_ends"]
-
+__all__ = [
+    "FoundEnd",
+    "SegmentEnd",
+    "TornTail",
+    "covered_note",
+    "end_by_tail",
+    "find_end",
+    "segment_end",
+    "segment_ends",
+    "uncommitted_note",
+]
 
 _SEGMENT_START: Final = Place()
 _WINDOWS: Final = (1 << 20, 8 << 20)
@@ -298,3 +308,48 @@ def _data_end(opened: PagedBytes) -> int:
             high = probe
         probe = max((low + high - _PROBE) // 2, 0)
     return high if high < opened.raw.size else low
+
+
+# ---- what is said of it
+
+
+def covered_note(path: str, blank: int, covered: int) -> str:
+    """Return a note that a blank record hides sound ones.
+
+    Parameters
+    ----------
+    path : str
+        The segment file.
+    blank, covered : int
+        Physical offsets of the blank record, and of the first sound record behind it.
+    """
+    return (
+        f"the blank record at offset {blank} of {path} closes the file, but sound records that are not older follow it "
+        f"from offset {covered} on. They are not rows: an append of this package was not committed, or something "
+        f"overwrote the record at {blank}; commitlog check shows which queue units lead there."
+    )
+
+
+def uncommitted_note(end: SegmentEnd) -> str | None:
+    """Return a note if the last entries of a DLedger log are not known to be committed; None if all are.
+
+    Parameters
+    ----------
+    end : SegmentEnd
+        The end of the segment that the log ends in.
+    """
+    entries, chain = end.segment.entries, end.found.chain
+    if entries is None or entries.committed_index is None or chain is None:
+        return None
+    last = chain.place.last_sound
+    if last < 0:
+        return None
+    raw = chain.segment.raw
+    index = int(entry_column(raw, np.array([last + end.segment.framing.lead]), "index")[0])
+    if index <= entries.committed_index:
+        return None
+    return (
+        f"the DLedger log in {end.segment.path} goes on to entry {index}, but by its checkpoint only those up to "
+        f"{entries.committed_index} are committed: another leader may still replace the rows whose dledger_committed "
+        f"is false."
+    )

@@ -19,10 +19,9 @@ from store_core.format.record.decode import corrupt_record_error
 from store_core.format.record.framing import check_frame
 from store_core.format.record.scan import StopReason
 from store_core.format.segment_view import SegmentView
-from store_core.snapshot.log_end import segment_end
+from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import WAYS_ON, ChunkRows, pieces_of
-from store_core.store.read.entry_notes import covered_note
 from store_core.store.read.pick_windows import PickWindows
 from store_core.store.read.read_chunk import NO_BYTES, ReadChunk, SegmentWindow
 

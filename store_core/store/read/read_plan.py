@@ -27,9 +27,8 @@ from store_core.files.store_path import located
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
-from store_core.snapshot.log_end import FoundEnd, end_by_tail
+from store_core.snapshot.log_end import FoundEnd, covered_note, end_by_tail, uncommitted_note
 from store_core.store.read.coverage import Check, Coverage
-from store_core.store.read.entry_notes import covered_note, uncommitted_note
 from store_core.store.read.lookup.costs import DEFAULT_COSTS
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.look_up import LookUp

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import names_in
-from store_core.files.packed_name import compressed_error, is_compressed_segment
+from store_core.files.segment_names import compressed_error, is_compressed_segment
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.index.index_format import index_file_size
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
