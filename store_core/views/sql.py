@@ -112,7 +112,8 @@ def _duckdb() -> ModuleType:
         import duckdb  # noqa: PLC0415 -- an extra
     except ImportError as error:
         raise UnsupportedStoreError("SQL without Spark needs DuckDB: pip install 'duckdb>=1.5'") from error
-    return duckdb
+    found: ModuleType = duckdb  # which is Any where it is not installed
+    return found
 
 
 class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types

@@ -48,7 +48,8 @@ def _plainly(query: str, messages: pa.Table) -> list[tuple[object, ...]]:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("messages", messages)
-        return connection.execute(query).fetchall()
+        rows: list[tuple[object, ...]] = connection.execute(query).fetchall()
+        return rows
 
 
 def _rows(query: str, store: Path) -> list[tuple[object, ...]]:
