@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CONFIG_DIRECTORY", "TIMER_CHECK_FILE", "TOPICS_FILE"]
+__all__ = ["CONFIG_DIRECTORY", "TIMER_CHECK_FILE"]
 
 CONFIG_DIRECTORY: Final = "config"
 """Below the store's root."""
 
-TOPICS_FILE: Final = "topics.json"
 TIMER_CHECK_FILE: Final = "timercheck"

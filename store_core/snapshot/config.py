@@ -13,7 +13,7 @@ import numpy as np
 from store_core.errors import CorruptRecordError, StoreAccessError, UnsafeSizeError
 from store_core.files.access import explained_access, kind_of_file
 from store_core.files.archive_listing import is_archive
-from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE, TOPICS_FILE
+from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import DEFAULT_RELEASE, named_rules, rules_of
 from store_core.snapshot.config_json import ConfigFields, parse_config
@@ -199,7 +199,7 @@ def _popped(fields: ConfigFields, _: ReleaseRules) -> frozenset[tuple[str, str]]
     return frozenset((topic, group) for topic, group, mode in modes if mode.text("mode", "") == "POP")
 
 
-TOPICS: Final = ConfigKind(TOPICS_FILE, _topics)
+TOPICS: Final = ConfigKind("topics.json", _topics)
 CONSUMER_OFFSETS: Final = ConfigKind(
     "consumerOffset.json",
     lambda fields, rules: ConsumerOffsets.decode(fields, has_version=rules.versions_consumer_offsets),

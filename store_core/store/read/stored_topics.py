@@ -3,47 +3,36 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.files.config_paths import CONFIG_DIRECTORY, TOPICS_FILE
-from store_core.files.file_system import OsFileSystem
+from store_core.errors import StoreError
 from store_core.files.remote.url_path import UrlPath
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.files.store_path import located, store_roots
 from store_core.format.columnar.arrow_slices import texts
 from store_core.format.near_name import did_you_mean, known_names
-from store_core.queue.queue_path import refusal_of
+from store_core.snapshot.config import Config
+from store_core.snapshot.queues import Queues, TopicFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.config_tables import TopicConfig
     from store_core.store.read.read_options import AskedQueue, ReadOptions
 
 __all__ = ["TopicWatch", "hint_of", "stored_queues", "stored_topics", "unknown_queues"]
 
 _log: Final = logging.getLogger("store_core")
 
-_MOST_NAMES: Final = 1 << 20
-"""How many directories are examined; a bound for hostile stores."""
-
-_COUNTS: Final = ("readQueueNums", "writeQueueNums")
-_LONGEST_ID: Final = 10
-"""Digits of the largest queue id."""
-
 _MOST_QUEUES: Final = 1 << 16
 _MOST_SHOWN: Final = 20
-_LARGEST_FILE: Final = 64 << 20
-"""Maximum bytes of a ``topics.json`` that is read."""
 
 
 def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
@@ -68,13 +57,11 @@ def stored_queues(roots: Iterable[Path], topics: Iterable[str]) -> frozenset[int
 
 
 def _queues_of(root: Path, topics: Sequence[str]) -> Iterator[int]:
-    sound = [topic for topic in topics if refusal_of(topic, 0) is None]
-    for directory in (root / kind / topic for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) for topic in sound):
-        yield from (int(name) for name in _directories(directory) if name.isdecimal() and len(name) <= _LONGEST_ID)
-    table = _configured(root / CONFIG_DIRECTORY / TOPICS_FILE)
-    for fields in (table.get(topic) for topic in topics):
-        counts = [fields.get(name) for name in _COUNTS] if isinstance(fields, dict) else []
-        yield from range(min(max((count for count in counts if isinstance(count, int)), default=0), _MOST_QUEUES))
+    with suppress(StoreError, OSError), Queues(root) as queues:
+        yield from (queue_id for _, queue_id in queues.names(TopicFilter(tuple(topics))))
+    configured = _configured(root)
+    for config in (configured[topic] for topic in topics if topic in configured):
+        yield from range(min(max(config.read_queue_nums, config.write_queue_nums, 0), _MOST_QUEUES))
 
 
 def unknown_queues(roots: Sequence[Path], asked: Iterable[AskedQueue], known: frozenset[str]) -> Iterator[str]:
@@ -99,34 +86,24 @@ def unknown_queues(roots: Sequence[Path], asked: Iterable[AskedQueue], known: fr
             )
 
 
+def _with_queues(root: Path, topics: Collection[str]) -> Iterator[str]:
+    """Yield those of some topics that have queues; others are not listed."""
+    with suppress(StoreError, OSError), Queues(root) as queues:
+        yield from (topic for topic, _ in queues.names(TopicFilter(tuple(topics))) if topics)
+
+
 def _topics_of(root: Path) -> Iterator[str]:
-    for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
-        yield from _directories(root / kind)
-    yield from _configured(root / CONFIG_DIRECTORY / TOPICS_FILE)
+    with suppress(StoreError, OSError), Queues(root) as queues:
+        yield from queues.topics()
+    yield from _configured(root)
 
 
-def _directories(directory: Path) -> list[str]:
+def _configured(root: Path) -> Mapping[str, TopicConfig]:
+    """Return the topics of a broker's topic table, by name."""
     try:
-        if isinstance(directory, UrlPath):
-            return [entry.name for _, entry in directory.scan() if not entry.is_file]
-        with os.scandir(directory) as entries:
-            return [entry.name for entry in islice(entries, _MOST_NAMES) if entry.is_dir()]
-    except OSError:
-        return []
-
-
-def _configured(path: Path) -> dict[str, object]:
-    """Return the topics of a broker's topic table, by name (RocketMQ: ``TopicConfigManager.configFilePath``)."""
-    try:
-        file = OsFileSystem().open(path, writable=False)  # refuses a named pipe, which would wait for its other end
-        try:
-            text = file.read(file.size(), 0) if file.size() <= _LARGEST_FILE else b""
-        finally:
-            file.close()
-        table = json.loads(text)["topicConfigTable"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return Config(root).topics or {}
+    except (StoreError, OSError):
         return {}
-    return table if isinstance(table, dict) else {}
 
 
 def hint_of(topic: str, known: Collection[str]) -> str:
@@ -145,7 +122,7 @@ class TopicWatch:
     roots : tuple of Path
         Where the store may have queues and configuration.
     known : frozenset of str
-        Topics that the store knows.
+        Topics that the store knows; none if that was not needed.
     queues : tuple of AskedQueue
         Queues that are asked for by their ids.
     """
@@ -162,8 +139,10 @@ class TopicWatch:
         places = located(paths)
         is_local = places is paths and not isinstance(paths, UrlPath)
         roots = store_roots(paths) if (asked or queues) and is_local else ()
-        known = stored_topics(roots)
-        return cls(asked - known, roots, known, queues)
+        missing = asked - {topic for root in roots for topic in _with_queues(root, asked)}
+        needs_all = missing or any(not topics for topics, _ in queues)
+        known = stored_topics(roots) if needs_all else frozenset[str]()
+        return cls(missing - known, roots, known, queues)
 
     def see(self, topics: pa.Array) -> None:
         """Note the topics of records."""

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,8 +14,12 @@ from hypothesis import strategies as st
 
 from store_core.broker.config_file import write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.releases.release import rules_of
+from store_core.format.releases.release import RELEASES, rules_of
+from store_core.snapshot import config_json
 from store_core.snapshot.config_json import JsonObject, JsonValue, parse_config
+
+if TYPE_CHECKING:
+    from store_core.format.releases.release_rules import ReleaseRules
 
 _FILE = "consumerOffset.json"
 
@@ -197,7 +203,10 @@ def test_escapes_what_fastjson_escapes() -> None:
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _KEYS = _TEXT | st.integers(-(2**31), 2**31 - 1)
-_VALUES = st.recursive(
+_LEAVES: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=3)
+)
+_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.booleans() | st.integers(-(2**63), 2**63 - 1) | _TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
     max_leaves=12,
@@ -225,3 +234,48 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         parse_config(b'{"a":' + data, _FILE)
     except CorruptRecordError as error:
         assert 0 <= error.offset <= len(data) + 5  # noqa: PT017 -- most bytes are refused, some are not
+
+
+_PLAIN_LEAVES: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=3)
+)
+_PLAIN_VALUES: st.SearchStrategy[Any] = st.recursive(
+    _PLAIN_LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(
+    value=st.dictionaries(st.text(max_size=3), _PLAIN_VALUES, max_size=3),
+    indent=st.sampled_from([None, 1, "\t"]),
+    at=st.integers(0, 80),
+    put=st.sampled_from(["", ",", "}", "\0", "'", "1", " ", "[[", "//\n", "\x1a", "\x7f", "\ud800", "NaN", "\\u0041"]),
+    features=st.sampled_from([None, *map(rules_of, RELEASES)]),
+)
+def test_plain_json_is_what_the_definition_takes_it_for(
+    value: dict[str, Any], indent: int | str | None, at: int, put: str, features: ReleaseRules | None
+) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    data = (text[:at] + put + text[at:]).encode(errors="surrogatepass")
+
+    def found() -> object:
+        try:
+            return parse_config(data, "file", features)
+        except (CorruptRecordError, UnsafeSizeError) as error:
+            return str(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config_json, "_plain", lambda _: None)
+        expected = found()
+
+    assert repr(expected) == repr(found())
+
+
+def test_plain_json_may_not_be_nested_deeper_than_any() -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"a":' * levels + b"1" + b"}" * levels
+
+    assert parse_config(nested(64), "file")
+    with pytest.raises(UnsafeSizeError, match="64 levels"):
+        parse_config(nested(65), "file")
