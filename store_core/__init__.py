@@ -6,7 +6,9 @@ The names are imported when they are first looked up, so that a program pays onl
 Examples
 --------
 >>> import store_core
->>> for batch in store_core.read_messages("store", columns=["topic", "body"], topic="orders"):  # doctest: +SKIP
+>>> store = store_core.Store("store")  # doctest: +SKIP
+>>> store.topics  # doctest: +SKIP
+>>> for batch in store.messages(columns=["topic", "body"], topic="orders"):  # doctest: +SKIP
 ...     print(batch.num_rows)
 """
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from store_core.format.message import Message, MessageExt
     from store_core.format.record.client_batch import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.time_search import BoundaryType
+    from store_core.snapshot.store import Store, StoreKind
     from store_core.store.config.broker_config import BrokerConfig
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.message_store import DefaultMessageStore
@@ -105,8 +108,10 @@ __all__ = [
     "RepairRefusedError",
     "SegmentLayoutError",
     "SegmentVanishedError",
+    "Store",
     "StoreAccessError",
     "StoreError",
+    "StoreKind",
     "StoreLockedError",
     "StoreNotFoundError",
     "UnsafeSizeError",
@@ -162,8 +167,10 @@ _HOMES: Final = {
     "RepairRefusedError": "store_core.errors",
     "SegmentLayoutError": "store_core.errors",
     "SegmentVanishedError": "store_core.errors",
+    "Store": "store_core.snapshot.store",
     "StoreAccessError": "store_core.errors",
     "StoreError": "store_core.errors",
+    "StoreKind": "store_core.snapshot.store",
     "StoreLockedError": "store_core.errors",
     "StoreNotFoundError": "store_core.errors",
     "UnsafeSizeError": "store_core.errors",

@@ -21,7 +21,6 @@ from store_core.answers.checking.judged_log import JudgedLog
 from store_core.answers.checking.log_loading import add_loading
 from store_core.answers.checking.restart import NOT_ASKED, dispatch_start
 from store_core.answers.checking.tally import Tally
-from store_core.answers.checking.told_release import ToldRelease
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
 from store_core.errors import CorruptRecordError, SegmentVanishedError
@@ -38,6 +37,7 @@ from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd
+from store_core.snapshot.told_release import ToldRelease
 from store_core.store.configured_store import configured_store, told
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions

@@ -15,14 +15,14 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.access import access_error
 from store_core.files.archive_listing import is_archive
 from store_core.files.configured_root import ConfiguredRoot, log_directories
-from store_core.files.dledger_log import dledger_logs, root_of_member
+from store_core.files.dledger_log import root_of_member
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE
 from store_core.files.store_kind import has_queues
-from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, check_is_no_url, path_exists
+from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, check_is_no_url, is_root, path_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +37,7 @@ __all__ = [
     "nothing_at",
     "path_of",
     "places_of",
+    "root_at",
     "store_roots",
     "stores_near",
     "without_scheme",
@@ -136,16 +137,21 @@ def store_roots(paths: StorePaths) -> tuple[Path, ...]:
     StoreNotFoundError
         If nothing exists at a path.
     """
-    return tuple(dict.fromkeys(map(_root_at, places_of(paths))))
+    return tuple(dict.fromkeys(map(root_at, places_of(paths))))
 
 
-def _root_at(place: Path) -> Path:
-    """Return the root that a place is, or is a log of, or a segment."""
+def root_at(place: Path) -> Path:
+    """Return the root that a place stands for: itself, unless it is a log's directory or in one."""
     if isinstance(place, ConfiguredRoot) or is_archive(place):
         return place
     directory = place if place.is_dir() else place.parent
-    is_root = (directory / COMMIT_LOG).is_dir() or any(dledger_logs(directory, OsFileSystem()))
-    return directory if is_root else root_of_member(directory) or directory.parent
+    member_root = root_of_member(directory)
+    if member_root is not None:
+        return member_root
+    if is_root(directory, OsFileSystem()):
+        return directory
+    is_log = directory != place or directory.name == COMMIT_LOG or is_root(directory.parent, OsFileSystem())
+    return directory.parent if is_log else directory
 
 
 def places_of(paths: StorePaths) -> list[Path]:

@@ -6,10 +6,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import ExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 
+from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import queue_database
@@ -29,9 +31,65 @@ if TYPE_CHECKING:
     from store_core.snapshot.database_queues import QueuedLog, Unflushed
     from store_core.snapshot.units import Queue, QueueName
 
-__all__ = ["QueueBounds", "QueueDoubtError", "QueueKind", "Queues", "TopicFilter", "Units"]
+__all__ = ["NamedQueue", "QueueBounds", "QueueDoubtError", "QueueKind", "Queues", "TopicFilter", "Units"]
 
 _FILES: Final = OsFileSystem()
+
+
+class NamedQueue(NamedTuple):
+    """One queue of a store.
+
+    Attributes
+    ----------
+    queues : Queues
+        Where it is one of.
+    topic : str
+    queue_id : int
+    """
+
+    queues: Queues
+    topic: str
+    queue_id: int
+
+    @property
+    def bounds(self) -> QueueBounds:
+        """Where it begins and ends: the queue offsets of its first message, and of the one after its last."""
+        found = self.queues.bounds(self.topic, self.queue_id)
+        return self.stored.bounds(0) if found is None else found
+
+    @property
+    def stored(self) -> Queue:
+        """The queue as it is stored, with whatever is wrong.
+
+        Raises
+        ------
+        SegmentVanishedError
+            If it is gone since it was asked for.
+        """
+        found = self.queues.get(self.topic, self.queue_id)
+        if found is None:
+            raise SegmentVanishedError(
+                f"{self.queues.root}: queue {self.queue_id} of topic {self.topic!r} is gone since it was asked for"
+            ).advised("Open the store again, or refresh it, to see what there is now")
+        return found
+
+    def units(self, begin: int | None = None, end: int | None = None) -> pa.Table:
+        """Return its units between two queue offsets, by default all, that lead to records.
+
+        Columns are `queue_offset`, `physical_offset` and `store_size`, all int64; a unit of a batch has the offset of
+        its first message.
+        """
+        bounds = self.bounds
+        first = bounds.min_offset if begin is None else max(begin, bounds.min_offset)
+        last = bounds.max_offset if end is None else min(end, bounds.max_offset)
+        found = list(self.queues.units(self.topic, self.queue_id, first, last))
+        arrays = [np.concatenate([getattr(each, name) for each in found] or [_NONE]) for name in _ARRAYS]
+        return pa.table(dict(zip(_COLUMNS, arrays, strict=True)))
+
+
+_COLUMNS: Final = ("queue_offset", "physical_offset", "store_size")
+_ARRAYS: Final = ("offsets", "starts", "sizes")
+_NONE: Final = np.empty(0, np.int64)
 
 
 class Queues:
@@ -48,6 +106,8 @@ class Queues:
         The log that they lead into. With it, bounds end where the log does, and the queues of a RocksDB have what was
         not flushed, which is read now; without it they are as their files have them.
     file_system : FileSystem, optional
+    end : int, optional
+        Physical offset: bounds are as if the log had ended there.
 
     Attributes
     ----------
@@ -70,9 +130,17 @@ class Queues:
     QueueBounds(min_offset=0, max_offset=7, first=(0, 312), last=(2184, 312))
     """
 
-    def __init__(self, root: Path, log: QueuedLog | None = None, file_system: FileSystem = _FILES) -> None:
+    def __init__(
+        self,
+        root: Path,
+        log: QueuedLog | None = None,
+        file_system: FileSystem = _FILES,
+        *,
+        end: int | None = None,
+    ) -> None:
         self.root = root
         self.log = log
+        self.end = end
         self.database = queue_database(root, file_system)
         self.unflushed: dict[QueueName, Unflushed] = {}
         self.notes: dict[str, None] = {}
@@ -89,7 +157,7 @@ class Queues:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is open."""
-        fields = ("root", "log", "database", "unflushed", "notes")
+        fields = ("root", "log", "end", "database", "unflushed", "notes")
         return {name: getattr(self, name) for name in fields}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -152,6 +220,17 @@ class Queues:
             if wanted.takes(*name) and (database == self.database or is_light(name[0])):
                 yield DatabaseQueue(stored, name, self.unflushed.get(name), self.log)
 
+    def topics(self) -> set[str]:
+        """Return the topics that have a place for queues, without looking at their queues."""
+        if self.database is not None:
+            return {topic for topic, _ in self.names()}
+        return {
+            topic
+            for name in DIRECTORIES.values()
+            for topic in names_in(self.root / name, self._files)
+            if refusal_of(topic, 0) is None
+        }
+
     def _names_in(self, kind: QueueKind, wanted: TopicFilter) -> Iterator[QueueName]:
         directory = self.root / DIRECTORIES[kind]
         with explained_access(self.root):
@@ -177,18 +256,17 @@ class Queues:
 
     # ---- one queue
 
-    def __getitem__(self, name: QueueName) -> Queue:
-        """Return a queue.
+    def __getitem__(self, name: QueueName) -> NamedQueue:
+        """Return a queue by its topic and id.
 
         Raises
         ------
         KeyError
             If there is none.
         """
-        found = self.get(*name)
-        if found is None:
+        if self.get(*name) is None:
             raise KeyError(name)
-        return found
+        return NamedQueue(self, *name)
 
     def get(self, topic: str, queue_id: int) -> Queue | None:
         """Return a queue; None if there is none, or can't be. Asked for again, it is the same, files and all."""
@@ -249,7 +327,8 @@ class Queues:
         if found is None or found.last is None:
             return found
         end = None if self.log is None else self.log.end_before(*found.last)
-        return self.before(topic, queue_id, self.before(topic, queue_id, found, end), log_end)
+        most = self.end if log_end is None else log_end
+        return self.before(topic, queue_id, self.before(topic, queue_id, found, end), most)
 
     def before(self, topic: str, queue_id: int, bounds: QueueBounds | None, log_end: int | None) -> QueueBounds | None:
         """Return the bounds of a queue without the units of records from a position in the log on; None for all."""

@@ -7,25 +7,20 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-import numpy as np
-
-from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError
-from store_core.files.access import explained_access
+from store_core.errors import SegmentVanishedError, StoreNotFoundError
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_parts import CHECKPOINT_FILE
-from store_core.format.layout import CHECKPOINT, unit_dtype
+from store_core.snapshot.checkpoint import read_checkpoint
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     LIGHT_OFFSETS,
     SUBSCRIPTION_GROUPS,
-    check_is_file,
 )
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import compare
 from store_core.store.read.queued_log import LogBesideQueues
-from store_core.store.state.store_checkpoint import checkpoint_fields
 from store_core.views.queues import topic_filter
 from store_core.views.store_root import root_of, whole_log
 from store_core.views.view import read_table, row_batches, without_file
@@ -190,35 +185,12 @@ def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     CorruptRecordError
         If it is too short for the fields of the release.
     """
-    path = root_of(paths) / CHECKPOINT_FILE
-    fields = checkpoint_fields(options.read.release)
-    with explained_access(path.parent):
-        check_is_file(path)
-        data = _beginning(path)
-    if data is None:
-        without_file(_no_checkpoint(path), options)
+    root = root_of(paths)
+    values = read_checkpoint(root, options.read.release)
+    if values is None:
+        without_file(_no_checkpoint(root / CHECKPOINT_FILE), options)
         return []
-    values = dict(zip(unit_dtype(CHECKPOINT).names or (), _integers(path, data, len(fields)), strict=False))
-    return [RowsPart(tuple({"name": field.name, "value": values[field.name]} for field in fields))]
-
-
-def _beginning(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            return file.read(unit_dtype(CHECKPOINT).itemsize)
-    except FileNotFoundError:
-        return None
-
-
-def _integers(path: Path, data: bytes, count: int) -> list[int]:
-    size = unit_dtype(CHECKPOINT).itemsize // len(CHECKPOINT.fields)
-    if len(data) < count * size:
-        raise CorruptRecordError(
-            "checkpoint too short", str(path), 0, f"{count * size} bytes or more", f"{len(data)} bytes", data,
-            "Compare it with another copy of the store; option release says which fields there are",
-        )  # fmt: skip
-    numbers: list[int] = np.frombuffer(data[: count * size], ">i8").tolist()
-    return numbers
+    return [RowsPart(tuple({"name": name, "value": value} for name, value in values.items()))]
 
 
 def _no_checkpoint(path: Path) -> StoreNotFoundError:

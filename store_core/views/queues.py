@@ -24,7 +24,7 @@ from store_core.format.table_time import table_time
 from store_core.snapshot.config import TOPICS, Config
 from store_core.snapshot.file_queues import DIRECTORIES, FileQueue, OpenUnits
 from store_core.snapshot.log import Log
-from store_core.snapshot.queues import QueueKind, Queues, TopicFilter
+from store_core.snapshot.queues import NamedQueue, QueueKind, Queues, TopicFilter
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.queued_log import LogBesideQueues
 from store_core.store.read.stored_topics import hint_of, stored_topics
@@ -166,7 +166,7 @@ class UnitsPart:
 
 def _units_of(origin: QueueSlice, queues: Queues) -> Iterator[Units]:
     if origin.file is None:
-        yield from queues[origin.name].units(origin.begin, origin.end)
+        yield from NamedQueue(queues, *origin.name).stored.units(origin.begin, origin.end)
         return
     opened = OpenUnits(origin.file)
     try:

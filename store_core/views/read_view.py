@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from store_core.snapshot.store import Store
 from store_core.store.read.read_messages import read_messages
 from store_core.views.view import ViewOptions, plan_view, resolved
 from store_core.views.view_columns import is_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from store_core.files.store_path import StorePaths
 
-__all__ = ["read_view"]
+__all__ = ["read_view", "view_at_end"]
 
 
 def read_view(
@@ -58,7 +61,23 @@ def read_view(
     """
     if is_messages(view):
         return read_messages(path, columns=columns, **options)
-    parsed = resolved(path, ViewOptions.parse(view, columns=columns, **options))
-    parts = plan_view(path, parsed)
-    batches = (batch for part in parts for batch in part.batches(parsed))
+    parsed = ViewOptions.parse(view, columns=columns, **options)
+    return view_of(Store(parsed.read.configured(path), storage=parsed.read.storage), parsed)
+
+
+def view_of(store: Store, options: ViewOptions) -> pa.RecordBatchReader:
+    """Read a view of a store; see `read_view`."""
+    parsed = resolved(store.paths, options)
+    batches = (batch for part in plan_view(store.paths, parsed) for batch in part.batches(parsed))
     return pa.RecordBatchReader.from_batches(parsed.schema, batches)
+
+
+def view_at_end(
+    store: Store, view: str, columns: str | list[str] | tuple[str, ...] | None, options: Mapping[str, Any]
+) -> pa.RecordBatchReader:
+    """Read a view of a store, or its messages, up to where the store ends; see `Store.view`."""
+    if is_messages(view):
+        return store.messages(columns=columns, **options)
+    parsed = ViewOptions.parse(view, columns=columns, **options)
+    is_older = parsed.read.as_of is not None
+    return view_of(store, parsed if is_older else replace(parsed, log_end=store.end))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pyarrow as pa
 
 from store_core.format.columns import arrow_schema
+from store_core.snapshot.store import Store
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_and_walk
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.read.option_values import ReadMode
 
-__all__ = ["read_messages"]
+__all__ = ["messages_of", "read_messages"]
 
 Names: TypeAlias = "str | list[str] | tuple[str, ...]"
 Numbers: TypeAlias = "SupportsIndex | str | list[int] | tuple[int, ...]"
@@ -126,8 +127,12 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         store_path_commit_log=store_path_commit_log,
         **unknown,
     )
-    path = options.configured(path)
-    plan, mapped = plan_and_walk(path, options, by_tail=True)
-    watch = TopicWatch.of(path, options)
+    return messages_of(Store(options.configured(path), storage=options.storage), options)
+
+
+def messages_of(store: Store, options: ReadOptions) -> pa.RecordBatchReader:
+    """Read the messages of a store; see `read_messages`."""
+    plan, mapped = plan_and_walk(store.paths, options, by_tail=True)
+    watch = TopicWatch.of(store.paths, options)
     batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, mapped, watch))
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns, nullable=options.is_permissive), batches)

@@ -11,13 +11,13 @@ import numpy as np
 from store_core.files.file_system import write_all
 from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.format.layout import CHECKPOINT, unit_dtype
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.snapshot.checkpoint import checkpoint_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.format.layout import Field
 
 __all__ = [
     "CHECKPOINT_SIZE",
@@ -25,7 +25,6 @@ __all__ = [
     "LOG_TIMES",
     "RECOVERY_MARGIN_MS",
     "StoreCheckpoint",
-    "checkpoint_fields",
 ]
 
 CHECKPOINT_SIZE: Final = 4096
@@ -40,16 +39,6 @@ LOG_OFFSETS: Final = ("confirm_physical_offset", "logics_physical_offset")
 _DTYPE: Final = unit_dtype(CHECKPOINT)
 RECOVERY_MARGIN_MS: Final = 3000
 """How far recovery goes back before the timestamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
-_FIELDS_BEFORE_5: Final = 3
-_FIELDS_BEFORE_5_5: Final = 5
-
-
-def checkpoint_fields(release: str) -> tuple[Field, ...]:
-    """Return the fields at the start of the file that a release reads and writes."""
-    features = rules_of(release)
-    if not features.keeps_confirmed_offset:
-        return CHECKPOINT.fields[:_FIELDS_BEFORE_5]
-    return CHECKPOINT.fields if features.keeps_flushed_queue_offset else CHECKPOINT.fields[:_FIELDS_BEFORE_5_5]
 
 
 class StoreCheckpoint:

@@ -41,13 +41,14 @@ from store_core.queue.rocksdb.store_entry import FAMILIES, is_place
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE, are_valid, count_true
 from store_core.queue.units.consume_queue_unit import CqUnit, count_valid, units_of
 from store_core.queue.units.unit_codec import consecutive_units, unpack_units
+from store_core.snapshot.checkpoint import checkpoint_fields
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.export.export_ledger import ExportEntry
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.state.store_checkpoint import StoreCheckpoint, checkpoint_fields
+from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.fuzz.guided.decoder import Decoder
 from tests.fuzz.guided.seeds import golden_pieces, golden_records, index_files
 from tests.fuzz.scalar_targets import expect_same_rows, expect_same_scan

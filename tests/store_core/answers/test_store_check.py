@@ -16,11 +16,11 @@ from store_core import InvalidOptionError, StoreNotFoundError, read_messages
 from store_core.answers import CheckOptions, check
 from store_core.answers.checking.check_report import ASKED_FOR, CHECK_SCHEMA
 from store_core.answers.checking.finding import FindingKind
-from store_core.answers.checking.told_release import ToldRelease
 from store_core.answers.store_check import check_by
 from store_core.answers.verdict import Verdict
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.snapshot.told_release import ToldRelease
 from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
 

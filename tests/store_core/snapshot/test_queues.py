@@ -140,7 +140,7 @@ def test_a_batch_queue_is_read_as_the_writing_half_opens_it(sizes: list[int], go
 def test_what_is_wrong_in_a_queue_is_seen(tmp_path: Path) -> None:
     write_files(tmp_path / "consumequeue" / "T" / "0", [(0, 100, 1), (0, 0, 0), (100, -1, 0), (7, 100, 3)])
 
-    (units,) = Queues(tmp_path)["T", 0].units(0, UNITS)
+    (units,) = Queues(tmp_path)["T", 0].stored.units(0, UNITS)
 
     assert [0, 0, 100, 7] == units.starts.tolist()[:4]
     assert [100, 0, -1, 100] == units.sizes.tolist()[:4]
@@ -179,7 +179,8 @@ def test_there_is_no_queue_without_its_directory(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     directory = tmp_path / "consumequeue" / "T" / "0"
     write_files(directory, [(0, 100, 1)])
-    queue = Queues(tmp_path)["T", 0]
+    queue = Queues(tmp_path).get("T", 0)
+    assert queue is not None
     assert 1 == queue.files
     (directory / f"{0:020d}").unlink()
 

@@ -11,8 +11,8 @@ import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers import CheckOptions, check
-from store_core.answers.checking.told_release import ToldRelease
 from store_core.format.releases.release import RELEASES
+from store_core.snapshot.told_release import ToldRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,12 +27,12 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
 from store_core.format.properties import PROPERTY_CRC, TAGS, decode_text, parse_properties
 from store_core.format.property_string import CRC_RESERVED
-from store_core.format.releases.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES, RELEASES
+from store_core.format.releases.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES
 from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
 from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
+from store_core.snapshot.checkpoint import read_checkpoint
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
-from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -193,7 +193,6 @@ def _is_repeated(segment: Segment, blank: bytes) -> bool:
 
 
 _FILES: Final = OsFileSystem()
-_NEWEST: Final[Release] = RELEASES[-1]
 _RECORDS: Final = 8
 """How many of the last records with tags are looked at."""
 
@@ -258,7 +257,7 @@ def _evidence(store: Path) -> Iterator[_Evidence]:
         words = f"its records carry {PROPERTY_CRC}, which brokers write since 5.2"
         yield _Evidence("has_property_crc", has=True, words=words)
     with suppress(OSError, StoreError):
-        if StoreCheckpoint(store, _FILES, _NEWEST).load().logics_physical_offset:
+        if (read_checkpoint(store) or {}).get("logics_physical_offset"):
             yield _Evidence(
                 "keeps_flushed_queue_offset", has=True, words="its checkpoint says up to where queues are flushed"
             )

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store as a value: what its files show at one moment, read without owning it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import Flag, auto
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.access import explained_access
+from store_core.files.archive_listing import is_archive
+from store_core.files.configured_root import log_directories
+from store_core.files.dledger_log import dledger_logs
+from store_core.files.file_system import OsFileSystem
+from store_core.files.local_listing import single_file
+from store_core.files.remote.storage_settings import StorageSettings
+from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
+from store_core.files.store_lock import is_lock_held
+from store_core.files.store_parts import check_is_root, is_root
+from store_core.files.store_path import located, located_now, places_of, root_at
+from store_core.snapshot.checkpoint import read_checkpoint
+from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config
+from store_core.snapshot.index import Index
+from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import find_end
+from store_core.snapshot.queues import Queues
+from store_core.snapshot.timers import Timers
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.told_release import ToldRelease
+
+__all__ = ["Store", "StoreKind"]
+
+_FILES: Final = OsFileSystem()
+
+
+class StoreKind(Flag):
+    """How a store is laid out; ``StoreKind(0)`` is an ordinary one."""
+
+    SEVERAL_DIRECTORIES = auto()
+    """The log is in several directories, or outside of the root."""
+    DLEDGER = auto()
+    """Records lie in the entries of a DLedger log."""
+    ROCKSDB = auto()
+    """All queues are in a RocksDB."""
+    PARTS = auto()
+    """A part is missing: the log, or the queues."""
+    ARCHIVE = auto()
+    """A packed store, of which only the messages can be read."""
+
+
+class Store:
+    """A store that is read without a broker: nothing is written, and no lock is taken.
+
+    Opening one costs nothing: each part is read when it is asked for, and then stays as it was. What a broker writes
+    meanwhile is not seen, so that no two parts contradict each other: of a store that is being written, what groups
+    have committed is read first, then `end`, where the log ends; queues, views and messages end there, too. `refresh`
+    goes on to what there is now, as another `Store` of the same path does. Everything read by it can be used in any
+    thread or process: a store can be pickled.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        The root of a store, a ``commitlog`` directory, a segment, several of these that form one log, an archive of a
+        store, or a URL such as ``"s3://bucket/store"``.
+    config : path, optional
+        The broker's configuration, which says where the log is, if that is elsewhere.
+    storage : mapping, optional
+        Settings of the storage that a URL is in, by name. They are never shown.
+    store_path_commit_log : path, optional
+        Which log is meant, where the store and its configuration have two.
+
+    Attributes
+    ----------
+    paths : path or sequence of paths
+        Where the store is, for functions that take paths.
+
+    Raises
+    ------
+    InvalidOptionError
+        If what is given is no path, or a URL or a setting is not as it should be. What is not there, or may not be
+        read, is an error of what asks for it.
+
+    Examples
+    --------
+    >>> store = Store("/data/store")  # doctest: +SKIP
+    >>> store.topics  # doctest: +SKIP
+    ('TopicTest', 'orders')
+    >>> store.messages(topic="orders").read_all()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        path: StorePaths,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        storage: Mapping[str, object] | StorageSettings | None = None,
+        store_path_commit_log: str | os.PathLike[str] | None = None,
+    ) -> None:
+        settings = storage if isinstance(storage, StorageSettings) else StorageSettings.of(storage or {})
+        if config is not None or store_path_commit_log is not None:
+            from store_core.store.configured_store import configured_paths  # noqa: PLC0415 -- see the import contract
+
+            path = configured_paths(path, config, store_path_commit_log)
+        self.paths: StorePaths = located(path, settings)
+
+    @classmethod
+    def open(
+        cls,
+        path: StorePaths,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        storage: Mapping[str, object] | StorageSettings | None = None,
+    ) -> Self:
+        """Return a store, as ``Store(path)`` does."""
+        return cls(path, config=config, storage=storage)
+
+    def __repr__(self) -> str:
+        """Return the path, without settings."""
+        return f"{type(self).__name__}({self.paths!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle where it is and where it ended: what was read is read again when it is needed."""
+        return _restored, (type(self), self.paths, self.__dict__.get("end", _UNKNOWN))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open, such as a RocksDB; it is opened again when it is needed."""
+        queues = self.__dict__.get("queues")
+        if queues is not None:
+            queues.close()
+
+    def refresh(self) -> None:
+        """Forget what was read: what is asked for next is as it is then."""
+        self.close()
+        paths = located_now(self.paths)
+        self.__dict__.clear()
+        self.paths = paths
+
+    # ---- what it is
+
+    @cached_property
+    def root(self) -> Path:
+        """The root of the store, below which its queues, index and configuration are.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If nothing exists at a path.
+        SegmentLayoutError
+            If a path is a file that is no segment.
+        StoreAccessError
+            If a part of the store may not be looked into.
+        InvalidOptionError
+            If the paths have several roots, or one is another part of a store.
+        UnsupportedStoreError
+            If it is an archive, or of a kind that is not read.
+        """
+        places = places_of(self.paths)
+        with explained_access(places[0]):
+            for place in places:
+                _check_place(place)
+            roots = tuple(dict.fromkeys(map(root_at, places)))
+            if len(roots) > 1:
+                raise InvalidOptionError(
+                    f"expected the root of one store, found {', '.join(map(str, roots))}: queues, index and "
+                    f"configuration are below one root (storePathRootDir), wherever the segments are. Give that"
+                )
+            check_is_root(roots[0], _FILES, log_directories(roots[0]))
+            check_store_kind(roots[0], _FILES, StoreUse.READ_LOG, reads_entries=True)
+            return roots[0]
+
+    @cached_property
+    def _roots(self) -> tuple[Path, ...]:
+        """The directories that may be its root; those of an archive are itself."""
+        return tuple(dict.fromkeys(map(root_at, places_of(self.paths))))
+
+    @cached_property
+    def kind(self) -> StoreKind:
+        """How it is laid out."""
+        if any(map(is_archive, places_of(self.paths))):
+            return StoreKind.ARCHIVE
+        kind, root, segments = StoreKind(0), self.root, self.log.segments
+        if len(log_directories(root)) > 1 or len({segment.path.rpartition("/")[0] for segment in segments}) > 1:
+            kind |= StoreKind.SEVERAL_DIRECTORIES
+        if any(segment.entries is not None for segment in segments) or any(dledger_logs(root, _FILES)):
+            kind |= StoreKind.DLEDGER
+        if queue_database(root, _FILES) is not None:
+            kind |= StoreKind.ROCKSDB
+        return kind if segments and self.queues.exist else kind | StoreKind.PARTS
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say of the store: what is not read, or was left out."""
+        notes = list(self.log.notes)
+        for root in self._roots:
+            with suppress(OSError, StoreError):  # who lists the log need not be allowed to look elsewhere
+                notes += check_store_kind(root, _FILES, StoreUse.READ_QUEUES, reads_entries=True)
+        return tuple(dict.fromkeys(notes))
+
+    @cached_property
+    def release(self) -> ToldRelease:
+        """The releases of RocketMQ that may have served it last, the likeliest first, and what shows it."""
+        from store_core.snapshot.told_release import ToldRelease  # noqa: PLC0415 -- few ask
+
+        return ToldRelease.of(self.root)
+
+    @cached_property
+    def is_live(self) -> bool:
+        """Whether a process has it open for writing; a copy in another storage is never open."""
+        return any(is_lock_held(root) for root in self._roots if not is_archive(root))
+
+    @cached_property
+    def end(self) -> int | None:
+        """Physical offset at which everything ends that is read of a store that is being written; None if it is not.
+
+        What groups and delay levels have reached is read before, so that no offset is after the end of its queue.
+        """
+        if not self.is_live:
+            return None
+        for kind in (CONSUMER_OFFSETS, LIGHT_OFFSETS, DELAY_OFFSETS):
+            with suppress(StoreError, OSError):  # who asks for them gets the error
+                self.config.read(kind)
+        return find_end(self.log.segments).end_offset
+
+    # ---- its parts
+
+    @cached_property
+    def log(self) -> Log:
+        """The commit log; without any segment if only other parts of the store are there.
+
+        Raises
+        ------
+        StoreNotFoundError
+            If there is nothing of a store.
+        """
+        try:
+            return Log.for_reading(self._log_paths())
+        except StoreNotFoundError:
+            if not any(is_root(root, _FILES) for root in self._roots):
+                raise
+            return Log(())
+
+    def _log_paths(self) -> StorePaths:
+        """Return where the log is: below the root, unless the segments that were given are elsewhere."""
+        try:
+            root = self.root
+        except (InvalidOptionError, UnsupportedStoreError):  # several roots, or an archive
+            return self.paths
+        is_there = any(directory.is_dir() for directory in log_directories(root)) or any(dledger_logs(root, _FILES))
+        return root if is_there else self.paths
+
+    @cached_property
+    def queues(self) -> Queues:
+        """The consume queues, which end where the log ends; `Queues` opens files when they are needed."""
+        from store_core.store.read.queued_log import LogBesideQueues  # noqa: PLC0415 -- see the import contract
+
+        check_store_kind(self.root, _FILES, StoreUse.READ_QUEUES, reads_entries=True)
+        return Queues(self.root, LogBesideQueues(self.root, self.log.segments), end=self.end)
+
+    @cached_property
+    def index(self) -> Index:
+        """The key index."""
+        return Index(self.root)
+
+    @cached_property
+    def config(self) -> Config:
+        """The broker's configuration files, each of which is read when it is asked for."""
+        return Config(self.root)
+
+    @cached_property
+    def checkpoint(self) -> Mapping[str, int] | None:
+        """The fields of the file ``checkpoint``, of any release; None without the file."""
+        return read_checkpoint(self.root)
+
+    @cached_property
+    def timers(self) -> Timers:
+        """The log of timers; without files if there is none."""
+        return Timers.of(self.root)
+
+    @cached_property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that have a queue, or are configured, by name. The log is not read."""
+        with Queues(self.root) as queues:
+            found = {*queues.topics(), *(self.config.topics or ())}
+        return tuple(sorted(found)) if found or self.log.segments else ()
+
+    # ---- rows
+
+    def messages(self, **options: Any) -> pa.RecordBatchReader:  # noqa: ANN401 -- as of `read_messages`
+        """Read messages, in the order of the log.
+
+        Parameters
+        ----------
+        **options
+            Those of `read_messages`, such as `topic`, `columns`, `key` or `starting_timestamp`.
+
+        Raises
+        ------
+        StoreError
+            As of `read_messages`.
+        """
+        from store_core.store.read.read_messages import messages_of  # noqa: PLC0415 -- see the import contract
+        from store_core.store.read.read_options import ReadOptions  # noqa: PLC0415 -- as above
+
+        if self.end is not None and options.get("ending_offsets") is None:
+            options["ending_offsets"] = self.end
+        return messages_of(self, ReadOptions.parse(**options))
+
+    def view(
+        self,
+        name: str,
+        columns: str | list[str] | tuple[str, ...] | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> pa.RecordBatchReader:
+        """Read a view: a table of what is beside the log.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``"topics"``; those of `read_view`.
+        columns : str or sequence of str, optional
+            Only these are computed.
+        **options
+            Those of `read_view`.
+
+        Raises
+        ------
+        StoreError
+            As of `read_view`.
+        """
+        from store_core.views.read_view import view_at_end  # noqa: PLC0415 -- see the import contract
+
+        return view_at_end(self, name, columns, options)
+
+
+_UNKNOWN: Final = -1
+"""In place of where a store ended that was not asked for it."""
+
+
+def _restored(kind: type[Store], paths: StorePaths, end: int | None) -> Store:
+    store = kind(paths)
+    if end != _UNKNOWN:
+        store.__dict__["end"] = end
+    return store
+
+
+def _check_place(place: Path) -> None:
+    """Refuse a file beside which the rest of its store can't be."""
+    if is_archive(place):
+        raise UnsupportedStoreError(
+            f"{place} is an archive: only the messages in it can be read, and this needs the store's queues, index or "
+            f"configuration. Unpack it, and give the directory"
+        )
+    if not place.is_dir():
+        single_file(place, compressed=True)

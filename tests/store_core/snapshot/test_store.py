@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store as a value: its parts agree with the readers of each, stay as they were, and cost nothing unasked."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from typing import TYPE_CHECKING
+
+import fsspec
+import pytest
+
+import store_core
+from store_core import DefaultMessageStore, Message, Store, StoreKind, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError
+from tests.golden_stores import golden_stores, stores_of_kind, unpack
+from tests.viewed_store import make_viewed_store, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.golden_stores import GoldenStore
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_viewed_store(tmp_path_factory.mktemp("valued") / "store")
+
+
+@pytest.fixture
+def root(pristine: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(pristine, tmp_path / "store")
+
+
+def test_opening_reads_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "nowhere")
+
+    with pytest.raises(StoreNotFoundError, match="nowhere"):
+        _ = store.topics
+
+
+def test_what_is_no_path_is_refused_at_once() -> None:
+    with pytest.raises(InvalidOptionError, match="expected the path of a store"):
+        Store(b"/data/store")  # type: ignore[arg-type]  # a mistake that a user can make
+
+
+def test_a_directory_without_a_store_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+
+    with pytest.raises(StoreNotFoundError, match="nothing to read"):
+        _ = Store(tmp_path).topics
+
+
+def test_its_parts_are_those_of_the_store(pristine: Path) -> None:
+    store = Store(pristine)
+
+    assert ("idle", "orders", "payments") == store.topics
+    assert (0, 30) == store.queues["orders", 1].bounds[:2]
+    assert 90 == store.messages(columns="topic").read_all().num_rows
+    assert store_core.read_view(pristine, "topics").read_all() == store.view("topics").read_all()
+    assert store_core.read_messages(pristine).read_all() == store.view("messages").read_all()
+    assert {"billing"} == set(store.config.subscription_groups or ())
+    assert {12: 7, 3: 30} == store.config.delay_offsets
+    assert store.checkpoint is not None
+    assert store.checkpoint["physic_msg_timestamp"] > 0
+    assert 1 == len(store.timers.files)
+    assert store.log.begin == 0 < store.log.end
+    assert store.index.names
+    assert (StoreKind(0), False, None) == (store.kind, store.is_live, store.end)
+
+
+def test_units_lead_to_the_records(pristine: Path) -> None:
+    store = Store(pristine)
+    units = store.queues["orders", 1].units(10, 20)
+    rows = store.messages(columns=["physical_offset", "store_size"], topic="orders", queue_id=1).read_all()
+
+    assert list(range(10, 20)) == units["queue_offset"].to_pylist()
+    assert rows["physical_offset"].to_pylist()[10:20] == units["physical_offset"].to_pylist()
+    assert rows["store_size"].to_pylist()[10:20] == units["store_size"].to_pylist()
+
+
+def test_a_queue_that_is_not_there_is_no_key(pristine: Path) -> None:
+    with pytest.raises(KeyError, match="'orders', 9"):
+        _ = Store(pristine).queues["orders", 9]
+
+
+@pytest.mark.parametrize("given", ["", "commitlog", "commitlog/00000000000000000000"])
+def test_any_path_of_a_store_leads_to_its_root(given: str, pristine: Path) -> None:
+    store = Store(pristine / given)
+
+    assert pristine == store.root
+    assert ("idle", "orders", "payments") == store.topics
+    assert Store(pristine).log.segments == store.log.segments
+
+
+def test_several_segments_are_one_log(pristine: Path) -> None:
+    segments = sorted((pristine / "commitlog").iterdir())
+    store = Store(segments[1:3])
+
+    assert store.messages(columns="physical_offset").read_all()["physical_offset"][0].as_py() >= 4096
+    assert pristine == store.root
+
+
+def test_parts_of_a_store_are_read_alone(root: Path) -> None:
+    shutil.rmtree(root / "commitlog")
+    store = Store(root)
+
+    assert ("idle", "orders", "payments") == store.topics
+    assert (StoreKind.PARTS, 0) == (store.kind, len(store.log.segments))
+    assert 30 == store.queues["payments", 0].bounds.max_offset
+
+
+def test_an_archive_has_messages_alone(root: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "packed"), "tar", root.parent, "store")
+    store = Store(archive)
+
+    assert StoreKind.ARCHIVE is store.kind
+    assert 90 == store.messages(columns="topic").read_all().num_rows
+    with pytest.raises(UnsupportedStoreError, match="Unpack it"):
+        _ = store.topics
+
+
+def test_a_configuration_says_where_the_log_is(root: Path, tmp_path: Path) -> None:
+    (root / "commitlog").rename(tmp_path / "elsewhere")
+    config = tmp_path / "broker.conf"
+    config.write_text(f"storePathRootDir={root}\nstorePathCommitLog={tmp_path / 'elsewhere'}\n")
+    store = Store(root, config=config)
+
+    assert 90 == store.messages(columns="topic").read_all().num_rows
+    assert 30 == store.queues["orders", 0].bounds.max_offset
+    assert ("idle", "orders", "payments") == store.topics
+
+
+def test_a_store_in_another_storage_is_read_by_its_url(pristine: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.put(str(pristine), "/valued", recursive=True)
+    store, local = Store("memory://valued"), Store(pristine)
+
+    assert local.topics == store.topics
+    assert local.queues["orders", 0].bounds == store.queues["orders", 0].bounds
+    assert local.messages().read_all().num_rows == store.messages().read_all().num_rows
+    assert local.config.topics == store.config.topics
+    assert not store.is_live
+    memory.rm("/valued", recursive=True)
+
+
+def test_what_was_read_stays_until_a_refresh(root: Path) -> None:
+    store = Store(root)
+    assert store.config.delay_offsets is not None
+    before = store.topics
+    write_config(root, "delayOffset.json", '{"offsetTable":{12:8}}')
+    shutil.rmtree(root / "consumequeue" / "payments")
+
+    assert (before, 7) == (store.topics, store.config.delay_offsets[12])
+    store.refresh()
+    assert ("idle", "orders") == store.topics
+    assert {12: 8} == store.config.delay_offsets
+
+
+@pytest.fixture
+def live(root: Path) -> Iterator[DefaultMessageStore]:
+    with DefaultMessageStore.open(root) as opened:
+        yield opened
+
+
+def test_a_store_that_is_written_ends_at_one_moment(live: DefaultMessageStore, root: Path) -> None:
+    store = Store(root)
+    assert store.is_live
+    assert store.log.begin < (store.end or 0)
+    for _ in range(5):
+        live.put_message(Message("orders", b"later", queue_id=0))
+    live.dispatch_now()
+
+    assert 90 == store.messages(columns="topic").read_all().num_rows
+    assert 30 == store.queues["orders", 0].bounds.max_offset
+    (row,) = store.view("topics", topic="orders", queue_id=0).read_all().to_pylist()
+    assert 30 == row["max_offset"]
+    store.refresh()
+    assert 95 == store.messages(columns="topic").read_all().num_rows
+    assert 35 == store.queues["orders", 0].bounds.max_offset
+
+
+@pytest.mark.usefixtures("live")
+def test_offsets_of_a_store_that_is_written_are_as_of_its_end(root: Path) -> None:
+    store = Store(root)
+    assert store.end is not None
+    write_config(root, "consumerOffset.json", '{"offsetTable":{"orders@billing":{0:99}}}')
+
+    assert store.config.offsets is not None
+    assert 10 == store.config.offsets.by_group["orders", "billing"][0]
+
+
+def test_a_pickled_store_ends_where_it_ended(live: DefaultMessageStore, root: Path) -> None:
+    store = Store(root)
+    end = store.end
+    again = pickle.loads(pickle.dumps(store))  # noqa: S301 -- made here
+    live.put_message(Message("orders", b"later", queue_id=0))
+
+    assert end == again.end
+    assert 90 == again.messages(columns="topic").read_all().num_rows
+    with again:
+        assert store.topics == again.topics
+
+
+def test_reading_writes_nothing(pristine: Path) -> None:
+    def files() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in pristine.rglob("*")}
+
+    before = files()
+    with Store.open(pristine) as store:
+        assert store.topics
+        assert store.messages().read_all().num_rows
+        assert store.release.releases
+        assert not store.notes
+
+    assert before == files()
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("golden", golden_stores(), ids=lambda golden: golden.name)
+def test_golden_stores_are_as_their_readers_have_them(golden: GoldenStore, tmp_path: Path) -> None:
+    root = unpack(golden, tmp_path).root
+    view = store_core.read_view(root, "topics", columns=["topic", "queue_id", "min_offset", "max_offset"]).read_all()
+    with Store(root) as store:
+        known = {row["topic"] for row in view.to_pylist()}
+        rows = [row for row in view.to_pylist() if row["queue_id"] is not None]
+        found = [(row, store.queues[row["topic"], row["queue_id"]].bounds) for row in rows]
+
+        assert known == {topic for topic in store.topics if topic in known}
+        assert [(row["min_offset"], row["max_offset"]) for row in rows] == [bounds[:2] for _, bounds in found]
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("golden", stores_of_kind("dledger"), ids=lambda golden: golden.name)
+def test_dledger_logs_are_of_their_kind(golden: GoldenStore, tmp_path: Path) -> None:
+    assert StoreKind.DLEDGER in Store(unpack(golden, tmp_path).root).kind
