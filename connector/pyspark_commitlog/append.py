@@ -97,7 +97,6 @@ class AppendSource:
     ----------
     format : str
         ``parquet``, ``json`` (one object per line), ``csv`` (with a header) or ``store``.
-    path : str
     read_options : mapping
         For the reader of the format.
     to_topic : str or None
@@ -221,7 +220,6 @@ class LocalRows:
 
     Attributes
     ----------
-    schema : pyarrow.Schema
     batches : iterator of pyarrow.RecordBatch
         Read as they are taken. In log order from a store, else in the order of the files' names.
     """

@@ -35,7 +35,6 @@ class SparkEngine:
 
     Parameters
     ----------
-    spark : SparkSession
     what : str
         What needs the session, for errors.
 

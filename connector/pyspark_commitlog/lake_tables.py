@@ -62,7 +62,6 @@ def lake_table(spark: SparkSession, kind: str, into: Path, table: str | None) ->
 
     Parameters
     ----------
-    spark : SparkSession
     kind : str
         One of `store_core.store.export.lake_table.LAKE_FORMATS`.
     into : Path

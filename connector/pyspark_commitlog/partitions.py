@@ -16,11 +16,6 @@ __all__ = ["CommitLogPartition"]
 
 @dataclass(frozen=True)
 class CommitLogPartition(InputPartition):
-    """Ranges of segment files, mostly one: made beside the driver, pickled, and passed to `CommitLogReader.read`.
-
-    Attributes
-    ----------
-    ranges : tuple of ReadRange
-    """
+    """Ranges of segment files, mostly one: made beside the driver, pickled, and passed to `CommitLogReader.read`."""
 
     ranges: tuple[ReadRange, ...]

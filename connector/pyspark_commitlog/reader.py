@@ -47,10 +47,8 @@ class CommitLogReader(DataSourceReader):
 
     Parameters
     ----------
-    paths : sequence of str
     options : ReadOptions
         The columns are replaced by those of `schema`.
-    schema : ReadSchema
     times : SessionTimes, optional
         What tasks make their options from, if those depend on the session's time zone.
     is_followed : bool

@@ -98,7 +98,6 @@ class ReadSchema:
 
         Parameters
         ----------
-        schema : StructType
         named : sequence of str, optional
             Canonical names from option ``columns``, if it was given.
         nullable, of

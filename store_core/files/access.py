@@ -141,7 +141,6 @@ def in_words(error: OSError, path: Path) -> str:
 
     Parameters
     ----------
-    error : OSError
     path : Path
         Named if the system names no path.
     """

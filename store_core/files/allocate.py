@@ -49,8 +49,6 @@ class AllocateMappedFileService(ServiceThread):
 
     Parameters
     ----------
-    file_system : FileSystem
-    clock : Clock
     pool : TransientStorePool, optional
         Its buffers are assigned to the files, while there are any.
     fail_fast_without_buffer : bool

@@ -108,7 +108,6 @@ def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
 
     Parameters
     ----------
-    archive : Archive
     notes : list of str
         Gets what is left out, and why.
 

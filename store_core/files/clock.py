@@ -61,10 +61,6 @@ class WaitlessClock:
     """A clock that tells the time of another one, but does not sleep: for stores in memory, and for jobs.
 
     No waiting changes the first, and who runs a job would rather know at once that it fails.
-
-    Parameters
-    ----------
-    clock : Clock
     """
 
     def __init__(self, clock: Clock) -> None:

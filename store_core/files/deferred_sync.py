@@ -56,7 +56,6 @@ def sync_files(directory: Path, whole: WholeSync | None = None) -> None:
 
     Parameters
     ----------
-    directory : Path
     whole : WholeSync, optional
         Entered before they were written: syncs all at once if they are many.
 

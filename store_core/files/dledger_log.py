@@ -66,7 +66,6 @@ def data_directory(place: Path, file_system: FileSystem) -> Path | None:
     ----------
     place : Path
         A member's directory, the directory ``data`` in it, or a file there.
-    file_system : FileSystem
     """
     for data in (place / MEMBER_DATA, place, place.parent):
         if data.name == MEMBER_DATA and data.parent.name.startswith(MEMBER_PREFIX) and _is_directory(data, file_system):

@@ -20,11 +20,6 @@ class FileSync:
     After an error Linux may drop the pages it could not write, and a second ``fsync`` succeeds without them. So after
     an error every later sync raises.
 
-    Parameters
-    ----------
-    path : Path
-    file_system : FileSystem
-
     Attributes
     ----------
     error : OSError or None

@@ -48,7 +48,6 @@ class FileStatus:
         Bytes.
     modified_ms : int
         Time of the last change, ms since 1970; retention depends on it.
-    is_directory : bool
     identity : tuple of int
         Device and inode: equal for two names of one file.
     """
@@ -159,13 +158,7 @@ class FileSystem(Protocol):
 
 
 def disk_bytes(path: Path) -> tuple[int, int]:
-    """Return how many bytes the disk at a path has for ordinary users, and how many are in use.
-
-    Raises
-    ------
-    OSError
-        As raised by the system.
-    """
+    """Return how many bytes the disk at a path has for ordinary users, and how many are in use."""
     found = os.statvfs(path)
     used = found.f_blocks - found.f_bfree
     return (used + found.f_bavail) * found.f_frsize, used * found.f_frsize
@@ -213,7 +206,6 @@ class OsOpenFile:
 
     Parameters
     ----------
-    descriptor : int
     path : Path
         Named by errors of writing.
     """

@@ -54,7 +54,6 @@ class _LogService(ServiceThread):
     ----------
     queue : MappedFileQueue
         The commit log's files.
-    clock : Clock
     on_flushed : callable, optional
         Receives the queue's `store_timestamp` after a flush, if it is known: the checkpoint's physic_msg_timestamp.
     on_error : callable, optional
@@ -177,12 +176,8 @@ class CommitRealTimeService(_PacedService):
 
     Parameters
     ----------
-    queue : MappedFileQueue
-    clock : Clock
     on_committed : callable
         Called after a step that committed something: wakes the flush service and dispatching.
-    pace : Pace
-    on_error : callable, optional
     """
 
     def __init__(
@@ -242,11 +237,8 @@ class GroupCommitService(_LogService):
 
     Parameters
     ----------
-    queue : MappedFileQueue
-    clock : Clock
     release : str
         One of `RELEASES`; decides how often a request is tried.
-    on_flushed, on_error : callable, optional
     on_moved : callable, optional
         Called after a step that flushed more of the log: wakes dispatching, which release 5.3 holds back until then.
     """

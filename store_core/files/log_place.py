@@ -54,7 +54,6 @@ class LogPlace:
 
     Attributes
     ----------
-    paths : SegmentPaths
     note : str
         What readers are told; empty if there is nothing to tell.
     doubt : str
@@ -77,7 +76,6 @@ class LogPlace:
             ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``; without any path if no log is configured.
         broker_root : Path or None
             ``storePathRootDir``, if it is configured.
-        file_system : FileSystem
         """
         own = root / COMMIT_LOG
         is_among = _real(own) in map(_real, configured.all_paths)

@@ -125,12 +125,10 @@ class MappedFile(ReferenceResource):
 
     Attributes
     ----------
-    path : Path
     file_size : int
         Bytes.
     file_from_offset : int
         Offset of the first byte in the log: the file's name.
-    wrote_position, committed_position, flushed_position : int
     store_timestamp : int
         Store time of the last record appended since the file was opened, ms; 0 if none.
     first_create_in_queue : bool
@@ -231,7 +229,6 @@ class MappedFile(ReferenceResource):
 
         Parameters
         ----------
-        data : buffer
         seal : int
             `RECORD_SEAL` for records: the first bytes are written last, see `SegmentFile`.
 

@@ -40,8 +40,6 @@ class MappedFileQueue:
         One directory, or several for a multi-path commit log (RocketMQ: ``MultiPathMappedFileQueue``).
     file_size : int
         Size of each file, in bytes.
-    file_system : FileSystem
-    clock : Clock
     allocate : AllocateMappedFileService, optional
         Creates files ahead of time; without it they are created when they are needed.
     max_open : int, optional
@@ -52,7 +50,6 @@ class MappedFileQueue:
 
     Attributes
     ----------
-    writable : bool
     flushed_where, committed_where : int
         Offset below which everything is flushed, or committed.
     store_timestamp : int
@@ -215,7 +212,6 @@ class MappedFileQueue:
 
         Parameters
         ----------
-        offset : int
         return_first : bool
             Return the first file if none is found. RocketMQ's callers ask for this when `offset` is 0, so that offset 0
             of a log whose first files were deleted means the oldest file there is.
@@ -334,7 +330,6 @@ class MappedFileQueue:
 
         Parameters
         ----------
-        offset : int
         clear_tail : bool
             Zero what follows in the file of step 2; see `MappedFile.set_position`.
 

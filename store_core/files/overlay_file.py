@@ -34,10 +34,6 @@ class OverlayNode:
     ----------
     base : callable or None
         Opens the file in the base; it is closed after each use, so that many files do not need as many descriptors.
-    size : int
-    clock : Clock
-    identity : tuple of int
-    modified_ms : int, optional
 
     Attributes
     ----------

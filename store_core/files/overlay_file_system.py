@@ -32,14 +32,12 @@ class FileChange:
 
     Attributes
     ----------
-    path : Path
     kind : str
         ``"created"``, ``"removed"``, ``"written"`` or ``"truncated"``; a renamed file is removed and created.
     first_changed : int
         The first byte that differs from before; 0 for a file that is created or removed.
     size : int
         Size after the change, in bytes; 0 for a removed file.
-    is_directory : bool
     """
 
     path: Path

@@ -114,13 +114,11 @@ class RocksdbReader:
 
     Parameters
     ----------
-    directory : Path
     links : Path
         A directory of links to the database's files, which is needed only until the database is open.
 
     Attributes
     ----------
-    directory : Path
     families : tuple of str
         Names of the column families.
     tables : frozenset of str

@@ -149,7 +149,6 @@ class SegmentFile:
 
         Parameters
         ----------
-        data : memoryview
         position : int
             Bytes from the start of the file.
         seal : int

@@ -81,8 +81,6 @@ def check_store_kind(
     ----------
     root : Path
         The store's root.
-    file_system : FileSystem
-    use : StoreUse
     reads_entries : bool
         Whether the caller only reads, and reads the entries of a DLedger log, too.
 
@@ -142,7 +140,6 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     ----------
     place : Path
         A directory of segments, or a file. The target of a link is checked, too.
-    file_system : FileSystem
 
     Raises
     ------

@@ -45,7 +45,6 @@ class StoreLock:
     ----------
     root : Path
         The store's root.
-    file_system : FileSystem
     log_roots : collection of Path
         Other roots above the directories of its log, see `store_core.files.log_place`: their locks are taken, too.
     """

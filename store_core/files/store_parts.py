@@ -76,7 +76,6 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
     ----------
     path : Path
         Absolute or relative; it need not exist.
-    file_system : FileSystem
     log_paths : collection of Path
         Configured segment directories: a root among them may hold segments itself.
 

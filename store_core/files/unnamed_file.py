@@ -25,13 +25,7 @@ _NOT_KNOWN: Final = (
 
 
 def open_unnamed(directory: Path) -> int | None:
-    """Open a new file in a directory that has no name there; None if the system has no such files.
-
-    Raises
-    ------
-    OSError
-        As raised by the system.
-    """
+    """Open a new file in a directory that has no name there; None if the system has no such files."""
     if not _UNNAMED:
         return None
     try:
@@ -49,8 +43,6 @@ def name_file(descriptor: int, path: Path) -> bool:
     ------
     FileExistsError
         If there is something of that name.
-    OSError
-        As raised by the system.
     """
     try:
         os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)

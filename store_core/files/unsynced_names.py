@@ -49,7 +49,6 @@ class UnsyncedNames:
 
         Parameters
         ----------
-        directory : Path
         sync_one : callable
             Makes the names in one directory durable. If it raises, the error is passed on and the directory stays
             recorded.

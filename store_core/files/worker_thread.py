@@ -19,7 +19,6 @@ class WorkerThread:
 
     Parameters
     ----------
-    name : str
     most_waiting : int
         Most unfinished pieces when another one is accepted; its caller waits until there are no more.
     """

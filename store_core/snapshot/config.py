@@ -233,7 +233,6 @@ class ConfigFile(Generic[T_co]):
 
     Attributes
     ----------
-    value : object
     file : str
         The file that says it, or its backup, below the store's root.
     notes : tuple of str
@@ -314,7 +313,6 @@ class Config:
 
         Parameters
         ----------
-        kind : ConfigKind
         what : str
             What is not known without it.
 

@@ -55,7 +55,6 @@ class KeyFile:
 
     Attributes
     ----------
-    path : Path
     size : int
         Bytes, when it was listed.
     header : IndexHeader
@@ -232,8 +231,6 @@ class LoadedIndex(NamedTuple):
 
     Attributes
     ----------
-    directory : Path
-    files : tuple of KeyFile
     unloaded : tuple of Path
         Files that are not loaded; a file without entries, whatever its size, is none.
     """
@@ -268,7 +265,6 @@ class Index:
     ----------
     root : Path
         The store's root, or the URL of one (`UrlPath`).
-    file_system : FileSystem, optional
     """
 
     def __init__(self, root: Path, file_system: FileSystem = _FILES) -> None:
@@ -343,11 +339,6 @@ class Index:
         is_open : bool
             Whether the store was not closed. Then entries that the last header does not count, up to its own end, are
             entries, too.
-
-        Raises
-        ------
-        OSError
-            As raised by the system.
         """
         size, found = index_file_size(rules), list[KeyFile]()
         for path in self._loaded_paths():

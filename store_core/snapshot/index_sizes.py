@@ -56,8 +56,6 @@ class IndexSizes(NamedTuple):
 
         Parameters
         ----------
-        path : Path
-        file_system : FileSystem
         expected : tuple of int, optional
             Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of 400 MB.
         is_full : bool

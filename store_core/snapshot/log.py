@@ -75,7 +75,6 @@ class Log:
 
     Attributes
     ----------
-    segments : tuple of Segment
     notes : tuple of str
         For the user, on what was left out.
     """

@@ -131,7 +131,6 @@ class SegmentEnd:
 
     Attributes
     ----------
-    segment : Segment
     found : LogEnd
         Its position is 0 if the segment has no record.
     tail_end : int
@@ -222,7 +221,6 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
 
     Parameters
     ----------
-    segment : Segment
     is_first : bool
         Whether it is the log's first segment.
     verify_crc, open_bytes

@@ -111,7 +111,6 @@ class Timers:
 
     Attributes
     ----------
-    root : Path
     files : tuple of Segment
         By position.
     notes : tuple of str

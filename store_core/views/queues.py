@@ -97,8 +97,6 @@ class QueueSlice:
 
     Attributes
     ----------
-    name : tuple of (str, int)
-    kind : QueueKind
     file : UnitFile or None
         None in a RocksDB.
     begin, end : int or None

@@ -36,13 +36,7 @@ _SHOWN_KEY: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class FamilyPart:
-    """One column family of the database.
-
-    Attributes
-    ----------
-    database : Path
-    family : str
-    """
+    """One column family of the database."""
 
     database: Path
     family: str

@@ -59,7 +59,6 @@ class SegmentsPart:
 
     Attributes
     ----------
-    segments : tuple of Segment
     last : str
         Path of the segment that the log ends in; empty if that is not asked for.
     is_first : bool

@@ -53,7 +53,6 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
         In the language of DuckDB. The tables are ``messages`` and the views, such as ``consumequeue``, ``topics`` and
         ``consumer_offsets``. Only the columns that it names are decoded; conditions on topic, queue, store time, ids
         and positions narrow what is read.
-    path : path or sequence of paths
     **options
         Options that every view takes: `release`, `storage`, `config`, `store_path_commit_log`, `fail_on_data_loss`.
 
@@ -121,7 +120,6 @@ class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no t
 
     Parameters
     ----------
-    path : path or sequence of paths
     view : str
         ``"messages"``, or one of the others of `read_view`.
     **options
@@ -180,12 +178,7 @@ class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no t
 
 
 class ViewScanner:
-    """The rows of a scan, as Arrow's own scanner gives them, but read by whoever asks, in its thread.
-
-    Attributes
-    ----------
-    reader : pyarrow.RecordBatchReader
-    """
+    """The rows of a scan, as Arrow's own scanner gives them, but read by whoever asks, in its thread."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self.reader = reader
@@ -211,7 +204,6 @@ def options_of(condition: str, view: str = "messages") -> dict[str, Any]:
     ----------
     condition : str
         As Arrow writes an expression. What is not understood narrows nothing.
-    view : str
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for part in _conjuncts(condition):

@@ -174,7 +174,6 @@ class LogPart:
 
     Attributes
     ----------
-    file : Segment
     timers : Timers
         All of them.
     log : Log
@@ -237,7 +236,6 @@ class WheelPart:
     ----------
     file : Segment
         Its start offset is 0.
-    timers : Timers
     """
 
     file: Segment

@@ -171,7 +171,6 @@ def timestamps(
     ----------
     milliseconds : numpy.ndarray
         int64, shape (n,).
-    options : ViewOptions
     name : str
         Of the column.
     place : callable

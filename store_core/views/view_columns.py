@@ -25,10 +25,8 @@ class View:
 
     Attributes
     ----------
-    name : str
     doc : str
         What a row is, in Markdown.
-    columns : tuple of Column
     hint : str
         What to do in place of an option that it does not take.
     """

@@ -29,7 +29,6 @@ def run_command(name: str, run: Callable[[], ExitCode]) -> int:
     ----------
     name : str
         What the paragraph begins with.
-    run : callable
 
     Returns
     -------

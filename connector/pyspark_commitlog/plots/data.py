@@ -31,10 +31,8 @@ class Rates:
 
     Attributes
     ----------
-    topics : tuple of str
     begins : int64 array, shape (bins,)
         When each bin begins, ms since the epoch.
-    bin_seconds : int
     messages, sizes : int64 array, shape (topics, bins)
         Records, and bytes of records, whose store time is in the bin.
     """
@@ -52,7 +50,6 @@ class SegmentBytes:
 
     Attributes
     ----------
-    topics : tuple of str
     offsets : int64 array, shape (segments,)
         Where each segment begins, in bytes of the log.
     sizes : int64 array, shape (topics, segments)
@@ -75,8 +72,6 @@ class Latencies:
     ----------
     begins : int64 array, shape (bins,)
         When each bin begins, ms since the epoch; bins without a message are left out.
-    bin_seconds : int
-    percentiles : tuple of float
     values : float64 array, shape (percentiles, bins)
         Milliseconds; negative where the producer's clock is ahead of the broker's.
     """

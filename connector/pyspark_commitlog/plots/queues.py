@@ -33,7 +33,6 @@ class GroupLag:
 
     Attributes
     ----------
-    group, topic : str
     messages : int
         Messages between the committed offsets and the ends of the queues.
     skipped : int

@@ -84,7 +84,6 @@ def new_figure(
     ----------
     height : float
         Inches; the width is the same for all.
-    rows, columns : int
     **grid
         Passed to `Figure.subplots`.
 

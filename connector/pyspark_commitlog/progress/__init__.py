@@ -102,9 +102,6 @@ class ProgressWatch:
 
     Parameters
     ----------
-    stages : Stages
-    display : Display
-    describe : Describe
     clock : callable
         Returns seconds.
     """

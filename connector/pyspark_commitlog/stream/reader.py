@@ -45,8 +45,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     Parameters
     ----------
-    options : StreamOptions
-    schema : ReadSchema
     clock : callable
         Returns a time in seconds that only differences are taken of.
     """

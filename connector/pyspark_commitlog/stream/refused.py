@@ -21,10 +21,6 @@ class RefusedStream(DataSourceStreamReader):
     """Refuses a query when it asks for an offset, which is the first thing that it does.
 
     If ``streamReader`` raised the error, PySpark 4.1 to 4.3 would add another one, about a reader that it can't stop.
-
-    Parameters
-    ----------
-    reason : StoreError
     """
 
     def __init__(self, reason: StoreError) -> None:

@@ -158,13 +158,6 @@ class WriteOptions:
         The store root.
     config : MessageStoreConfig
         From the options and the configuration alone; an existing store may have other sizes.
-    topic, sharding_key, commit_id : str or None
-    queue_nums : int
-    store_host, born_host : tuple of str and int
-    preserve_store_timestamp, overwrite_store : bool
-    bad_rows, null_body, rebuild : str
-    staging, report : Path or None
-    dry_run : bool
     """
 
     root: Path

@@ -120,8 +120,6 @@ class RefusedRow:
     ----------
     row : int
         Number in its partition, from 0.
-    topic : str or None
-    reason : str
     """
 
     row: int
@@ -158,7 +156,6 @@ class RowEncoder:
 
     Parameters
     ----------
-    options : WriteOptions
     partition : int
         Number of the partition: each one starts at another queue to spread rows in turn.
     now_ms : int

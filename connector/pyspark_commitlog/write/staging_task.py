@@ -38,8 +38,6 @@ class StagedPartition(WriterCommitMessage):
 
     Attributes
     ----------
-    job : str
-    partition : int
     staged : tuple of StagedFile
         In the order of the rows.
     refused : int
@@ -66,7 +64,6 @@ class StagingTask:
     ----------
     options : WriteOptions
         With the sizes of the store.
-    job : str
     owner : str
         Who runs the job, see `store_core.store.sink.job_owner`.
     is_stream : bool

@@ -51,10 +51,6 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
     Spark makes one for the tasks of each batch and another one for its commit, so what the commit needs to know comes
     with the messages of the tasks. That includes the query's id: a batch that was committed before a restart is
     recognised by id and number, see `store_core.store.sink.commit_ledger`.
-
-    Parameters
-    ----------
-    task : StagingTask
     """
 
     def __init__(self, task: StagingTask) -> None:

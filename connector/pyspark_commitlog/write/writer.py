@@ -113,11 +113,6 @@ class CommitLogWriter(DataSourceArrowWriter):
     """Appends a DataFrame to a store: all of its rows, or none.
 
     Made beside the driver before any task runs, and pickled to the tasks and to the commit.
-
-    Parameters
-    ----------
-    task : StagingTask
-    overwrite : bool
     """
 
     def __init__(self, task: StagingTask, *, overwrite: bool) -> None:

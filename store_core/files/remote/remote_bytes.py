@@ -66,7 +66,6 @@ class RemoteBytes:
 
     Parameters
     ----------
-    file : RemoteFile
     ahead_to : int
         Position up to which blocks after those that a walk reads are requested in advance; 0 for none.
 

@@ -43,7 +43,6 @@ class RemoteFile(NamedTuple):
 
     Attributes
     ----------
-    path : RemotePath
     size : int
         In bytes.
     modified : int
@@ -66,7 +65,6 @@ class RemoteReader:
 
     Parameters
     ----------
-    file : RemoteFile
     clock : Clock, optional
         Pauses between attempts.
 

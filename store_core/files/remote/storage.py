@@ -100,7 +100,6 @@ class OpenStorage(NamedTuple):
 
     Attributes
     ----------
-    file_system : pyarrow.fs.FileSystem
     root : str
         A bucket or a container; empty or a slash where paths have no such beginning.
     """
@@ -121,7 +120,6 @@ class Storage:
     ----------
     scheme, authority : str
         Of the URL: ``s3`` and a bucket, or ``hdfs`` and a host with its port.
-    settings : StorageSettings
     traffic : Traffic
         What this process asked of it through this object, and those copied from it.
     """
@@ -155,7 +153,6 @@ class RemotePath(NamedTuple):
 
     Attributes
     ----------
-    storage : Storage
     relative : str
         What follows the authority in its URL, without slashes around it.
     """

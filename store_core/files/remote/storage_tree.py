@@ -35,8 +35,6 @@ class TreeEntry(NamedTuple):
 
     Attributes
     ----------
-    name : str
-    is_file : bool
     size : int
         In bytes; 0 for a directory.
     modified : int
@@ -54,7 +52,6 @@ class StorageTree:
 
     Parameters
     ----------
-    storage : Storage
     top : str
         What a user gave. Directories above it are listed only if their entries are asked for.
 

@@ -42,7 +42,6 @@ class UrlPath(PosixPath):
 
     Parameters
     ----------
-    place : RemotePath
     tree : StorageTree, optional
         What is known of the storage; is not pickled.
     """

@@ -135,7 +135,6 @@ class Chain:
 
     Attributes
     ----------
-    segment : SegmentView
     kept : tuple of Run
         The chain from `begin`, as far as it is kept for further readers: 8 bytes per record.
     begin : Place

@@ -87,7 +87,6 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
 
     Parameters
     ----------
-    records : Records
     columns : sequence of str
         Canonical column names, see `store_core.format.columns`.
     verify_crc : bool

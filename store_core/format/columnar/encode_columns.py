@@ -177,7 +177,6 @@ def number_queues(
 
     Returns
     -------
-    queues : tuple of tuple
     queue_index : numpy.ndarray
         int32, shape (n,).
     """

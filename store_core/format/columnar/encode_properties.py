@@ -157,14 +157,11 @@ def group_properties(
 
     Parameters
     ----------
-    columns : MessageColumns
-    rules : EncodeRules
     delays : Delays or None
         None if delayed messages stay in their topics.
 
     Returns
     -------
-    groups : list of PropertyGroup
     others : numpy.ndarray
         int64, ascending: the rows in no group.
     """

@@ -102,7 +102,6 @@ def complete_batch(
 
     Parameters
     ----------
-    batch : EncodedBatch
     rows : slice
         Which records; they go to the log back to back.
     physical_offset : int

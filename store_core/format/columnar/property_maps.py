@@ -52,8 +52,6 @@ def without_names(
 
     Parameters
     ----------
-    properties : pyarrow.MapArray
-    names : sequence of str
     rows : numpy.ndarray, optional
         Which maps are changed; by default all are.
 

@@ -70,7 +70,6 @@ class PropertyLayout:
 
     Attributes
     ----------
-    names : tuple of bytes
     values : tuple of (int, int)
         Start and stop of each name's value, in bytes from the string's start.
     """

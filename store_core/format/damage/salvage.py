@@ -52,12 +52,7 @@ _MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
 
 
 class CandidateFinder:
-    """Finds what looks like a record: a magic code, a physical offset equal to its position, parts that add up.
-
-    Parameters
-    ----------
-    segment : SegmentView
-    """
+    """Finds what looks like a record: a magic code, a physical offset equal to its position, parts that add up."""
 
     def __init__(self, segment: SegmentView) -> None:
         self._raw = segment.raw

@@ -20,12 +20,7 @@ __all__ = ["LogPair"]
 
 @dataclass(frozen=True, slots=True)
 class LogPair:
-    """Two logs, as they were when the comparison was planned.
-
-    Attributes
-    ----------
-    a, b : LogSide
-    """
+    """Two logs, as they were when the comparison was planned."""
 
     a: LogSide
     b: LogSide

@@ -52,7 +52,6 @@ class LogSide:
         Physical offset of the first sound record after the end that is older; -1 without any.
     is_live : bool
         Whether a broker holds the store's lock, so that what follows the end may be a record in progress.
-    notes : tuple of str
     """
 
     name: SideName

@@ -46,7 +46,6 @@ class Unmatched:
         int64, ascending: physical offsets of each log's records that are not in the other.
     first_a, last_a, first_b, last_b : int
         Physical offsets of the first and the last record of each log that is in the other, too; -1 if none is.
-    matched : int
     """
 
     a: npt.NDArray[np.int64]

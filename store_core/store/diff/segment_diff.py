@@ -154,7 +154,6 @@ class PartSide:
     ----------
     name : str
         ``"a"`` or ``"b"``.
-    segment : Segment
     limit : int
         Physical offset after which nothing of the segment is looked at.
     is_last : bool
@@ -212,14 +211,12 @@ class DiffPartial:
 
     Attributes
     ----------
-    part : DiffPart
     digest_a, digest_b : bytes or None
         Of the compared bytes of each log.
     differing_bytes : int
         Without those in the rest of a file that both logs closed with a blank record there.
     filler_bytes : int
         Differing bytes in such a rest, which nobody reads.
-    range_count : int
     ranges : list of tuple
         Begin, end and number of differing bytes of the first differing ranges; physical offsets.
     counts : Counter

@@ -31,12 +31,7 @@ class Check(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was checked, and what was not.
-
-    Attributes
-    ----------
-    checked, not_checked : tuple of Check
-    """
+    """What was checked, and what was not."""
 
     checked: tuple[Check, ...] = ()
     not_checked: tuple[Check, ...] = ()

@@ -34,7 +34,6 @@ def last_rows(paths: StorePaths, options: ReadOptions, most: int, before: int | 
     ----------
     paths : path or sequence of paths
         As for `store_core.read_messages`.
-    options : ReadOptions
     most : int
         How many rows; fewer if the log has fewer.
     before : int, optional

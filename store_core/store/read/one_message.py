@@ -26,8 +26,6 @@ def find_message(path: str, what: str, kind: WordKind | None, read: Mapping[str,
 
     Parameters
     ----------
-    path : str
-    what : str
     kind : WordKind or None
         What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which are
         keys, look like offset message ids.

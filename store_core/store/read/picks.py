@@ -109,7 +109,6 @@ class Picks:
         ----------
         raw : numpy.ndarray
             uint8, shape (m,): the segment, up to where its records end.
-        segment : Segment
         positions : numpy.ndarray, optional
             int64, shape (n,): where the records are in `raw`, if that is not the segment itself.
         """

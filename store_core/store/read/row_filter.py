@@ -43,7 +43,6 @@ class RowFilter:
 
     Parameters
     ----------
-    options : ReadOptions
     watch : TopicWatch, optional
         Is told the topics of all rows examined.
 

@@ -69,8 +69,6 @@ def unknown_queues(roots: Sequence[Path], asked: Iterable[AskedQueue], known: fr
 
     Parameters
     ----------
-    roots : sequence of Path
-    asked : iterable of AskedQueue
     known : frozenset of str
         The topics of these stores.
     """

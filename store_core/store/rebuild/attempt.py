@@ -30,10 +30,6 @@ class RebuildAttempt:
 
     So a task that fails, or runs twice, leaves each queue either complete or absent. Which attempt comes first makes no
     difference: all write the same bytes.
-
-    Attributes
-    ----------
-    root : Path
     """
 
     def __init__(self, target_root: Path) -> None:
@@ -59,11 +55,6 @@ class RebuildAttempt:
         """Sync all files, then move queues and index into place.
 
         Directory entries are not durable afterwards: whoever started the tasks syncs the directories, once.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
         """
         sync_files(self.root, self._whole)
         for root in self._roots:
@@ -77,11 +68,6 @@ class RebuildAttempt:
         """Sync all files, then move those of the index into place, each in the place of the same file if it is there.
 
         Several tasks write files of one index; who names the files sees to it that attempts of a task use one name.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
         """
         sync_files(self.root, self._whole)
         source, target = self.root / INDEX_DIRECTORY, self._target_root / INDEX_DIRECTORY

@@ -39,7 +39,6 @@ class IndexDifference(NamedTuple):
     ----------
     kind : str
         ``"missing"`` from the index, ``"extra"`` in it, or ``"hash"``: an entry of the record has another hash.
-    physical_offset : int
     key_hash : int
         Positive hash of ``topic#key``.
     """
@@ -96,8 +95,6 @@ class IndexComparison:
 
     Parameters
     ----------
-    index : LoadedIndex
-    rules : QueueRules
     begin, end : int
         Physical offsets of the range in which the compared records start.
     """

@@ -64,7 +64,6 @@ def slice_entries(runs: Sequence[SpilledRun], reader: RunReader, capacity: int) 
     ----------
     runs : sequence of SpilledRun
         All entries in log order, as `pack_entries` encodes them.
-    reader : RunReader
     capacity : int
         Entries of a full file: one fewer than ``maxIndexNum``.
 
@@ -114,7 +113,6 @@ class IndexFilesJob:
     ----------
     slices : tuple of IndexSlice
         One for each file.
-    rules : QueueRules
     target_root : Path
         The files are written below ``index`` here.
     clock : Clock

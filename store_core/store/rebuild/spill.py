@@ -22,7 +22,6 @@ class SpilledRun(NamedTuple):
 
     Attributes
     ----------
-    path : str
     position, size : int
         Bytes.
     """
@@ -33,12 +32,7 @@ class SpilledRun(NamedTuple):
 
 
 class RunSpill:
-    """One attempt's own file of runs, kept until the job ends, even if another attempt writes the same runs.
-
-    Parameters
-    ----------
-    directory : Path
-    """
+    """One attempt's own file of runs, kept until the job ends, even if another attempt writes the same runs."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -53,13 +47,7 @@ class RunSpill:
         self._file.close()
 
     def put(self, data: bytes) -> SpilledRun:
-        """Write a run, and return its location.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Write a run, and return its location."""
         run = SpilledRun(str(self._path), self._position, len(data))
         write_all(self._file, memoryview(data), self._position)
         self._position += len(data)

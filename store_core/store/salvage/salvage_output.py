@@ -84,8 +84,6 @@ class NewLog:
         ------
         InvalidOptionError
             If a record does not fit into a segment.
-        OSError
-            If a system call fails.
         """
         size = piece.stat().st_size
         if not size:
@@ -173,12 +171,7 @@ SALVAGED_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SalvageOutput(NewDirectory):
-    """A target that does not exist yet, and the directory beside it where it is made; use it in a ``with`` block.
-
-    Attributes
-    ----------
-    format : SalvageFormat
-    """
+    """A target that does not exist yet, and the directory beside it where it is made; use it in a ``with`` block."""
 
     format: SalvageFormat
 
@@ -207,13 +200,7 @@ class SalvageOutput(NewDirectory):
 
 
 def write_piece(output: SalvageOutput, start_offset: int, found: Iterable[Salvaged]) -> None:
-    """Write the records of a segment; a task that runs twice replaces its file by an equal one.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
-    """
+    """Write the records of a segment; a task that runs twice replaces its file by an equal one."""
     path = output.piece_path(start_offset)
     attempt = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     try:

@@ -45,7 +45,6 @@ class SalvagePart:
 
     Attributes
     ----------
-    segment : Segment
     end : int
         Physical offset at which the log ends, or that of the segment's end; its first byte if it has no record.
     torn_end : int
@@ -72,11 +71,8 @@ class Salvaged:
 
     Attributes
     ----------
-    records : Records
     batch : pyarrow.RecordBatch
         Their rows.
-    found_by : FoundBy
-    property_crcs : list of PropertyCrc
     """
 
     records: Records
@@ -94,7 +90,6 @@ class SegmentSalvage:
 
     Attributes
     ----------
-    part : SalvagePart
     tiles : Tiles
         What every byte of the segment is; complete when the iteration is.
     grades : Counter

@@ -29,8 +29,6 @@ class Tile(NamedTuple):
     ----------
     begin, end : int
         Physical offsets.
-    kind : TileKind
-    records : int
     reason : str
         Of what is lost, why there is no record at `begin`; else empty.
     """

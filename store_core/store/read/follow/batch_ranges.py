@@ -36,9 +36,6 @@ def batch_ranges(
 
     Parameters
     ----------
-    log : LogSegments
-    start, end : LogPosition
-    options : ReadOptions
     waypoints : Waypoints, optional
         Of a walk that began at `start`; they change where readers start to walk, and nothing else.
 

@@ -46,7 +46,6 @@ def find_continuation(log: LogSegments, known: LogPosition, *, verify_crc: bool)
 
     Parameters
     ----------
-    log : LogSegments
     known : LogPosition
         Where reading is to go on.
     verify_crc : bool

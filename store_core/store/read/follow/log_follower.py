@@ -137,11 +137,6 @@ class LogFollower:
     def advance(self, start: LogPosition, limits: ReadLimits) -> LogPosition:
         """Return where the batch ends that begins at a position; `start` itself if there is nothing new.
 
-        Parameters
-        ----------
-        start : LogPosition
-        limits : ReadLimits
-
         Raises
         ------
         DataLossError

@@ -65,7 +65,6 @@ class LogPosition:
 
         Parameters
         ----------
-        segment : Segment
         view : SegmentView
             Its bytes.
         last_start : int

@@ -43,10 +43,8 @@ class Stretch(NamedTuple):
 
     Attributes
     ----------
-    segment : Segment
     view : SegmentView
         Its bytes, which are mapped as long as this is held.
-    run : Run
     last_sound : int
         Start of the record before the first one; -1 if that is in another segment.
     """
@@ -91,7 +89,6 @@ class LogSegments:
 
         Parameters
         ----------
-        paths : path or sequence of paths
         storage : StorageSettings
             For paths that are URLs.
         compressed : bool
@@ -206,7 +203,6 @@ class LogSegments:
 
         Parameters
         ----------
-        start, end : LogPosition
         first_step : int
             As of `sound_parts`.
         """

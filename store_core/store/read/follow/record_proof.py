@@ -103,7 +103,6 @@ def json_integer(name: str, found: object, key: str, most: int = _LONG) -> int:
         What the object is, for the error.
     found : object
         The object, of any type.
-    key : str
     most : int
         The largest value that makes sense; the smallest is 0, and for times any negative one.
 

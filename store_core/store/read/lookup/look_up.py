@@ -52,8 +52,6 @@ class LookUp:
         All of the log, in order.
     asked_size : int
         Bytes of those that can have rows.
-    options : ReadOptions
-    costs : LookUpCosts
     """
 
     def __init__(

@@ -46,11 +46,8 @@ class Question:
         With queues or an index.
     segments : sequence of Segment
         All of the log, in order.
-    options : ReadOptions
-    costs : LookUpCosts
     room : int
         What the look-up may cost, in bytes of a scan.
-    opened : OpenedSegments
     """
 
     root: Path
@@ -111,7 +108,6 @@ class Proven(NamedTuple):
 
     Attributes
     ----------
-    segment : Segment
     start, end : int
         Physical offsets.
     """
@@ -129,7 +125,6 @@ class LookedUp:
     ----------
     plan : str
         ``"queues"``, ``"index"`` or ``"position"``.
-    why : str
     picked : Picks or None
         The records; those that are not in `trusted` are found by the scan.
     trusted : tuple of (int, int)
@@ -140,7 +135,6 @@ class LookedUp:
         The last record that is known: the search for the log's end begins after it.
     units, entries : int
         How many were read.
-    notes : tuple of str
     """
 
     plan: str

@@ -37,8 +37,6 @@ def look_up_position(question: Question, resources: ExitStack) -> LookedUp:
 
     Raises
     ------
-    OSError
-        As raised by the system.
     CorruptDatabaseError, UnsupportedStoreError
         As of `RocksdbReader.open`.
     """

@@ -56,7 +56,6 @@ class QueuesBesideLog:
 
     Attributes
     ----------
-    stored : Queues
     database_cost : int
         What it costs to open the RocksDB that they are in; 0 if they are files.
     """
@@ -70,8 +69,6 @@ class QueuesBesideLog:
 
         Raises
         ------
-        OSError
-            As raised by the system.
         CorruptDatabaseError, UnsupportedStoreError
             As of `RocksdbReader.open`.
         """
