@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, StoreAccessError
 from store_core.files.access import explained_access
-from store_core.files.local_file import LocalFile
-from store_core.files.read_bytes import ReadBytes
+from store_core.files.local_bytes import LocalBytes, LocalFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,7 +200,7 @@ class _KeptStream:
 _KEPT: Final = _KeptStream()
 
 
-class CompressedBytes(ReadBytes):
+class CompressedBytes(LocalBytes):
     """A compressed segment file, expanded once into an unnamed temporary file, as far as it is read.
 
     The temporary file has the bytes that the segment has to have, and takes disk for what is not zeros; it is read as

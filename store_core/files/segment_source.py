@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
-from store_core.files.local_file import LocalFile
-from store_core.files.read_bytes import ReadBytes
+from store_core.files.local_bytes import LocalBytes, LocalFile
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.remote.url_path import remote_file_of
 from store_core.format.record.framing import Framing
@@ -228,9 +227,9 @@ def open_file(segment: Segment) -> LocalFile:
     return LocalFile(segment.path, file, segment.size)
 
 
-def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | ReadBytes:
+def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | LocalBytes:
     if segment.is_plain:
-        return ReadBytes(open_file(segment), is_walked=bool(ahead_to))
+        return LocalBytes(open_file(segment), is_walked=bool(ahead_to))
     if segment.remote is not None and segment.codec is None:
         return RemoteBytes(segment.remote, ahead_to)
     path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import CorruptRecordError
-from store_core.files.packed_ranges import read_packed
 from store_core.files.segment_source import open_file, open_picks
 
 if TYPE_CHECKING:
@@ -164,9 +163,7 @@ class PickWindows:
     def _packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         """Return the bytes of ranges, one after another."""
         if self._file is not None:
-            raw = read_packed(self._file, begins, sizes)
-            self._file.check_size()  # a hole is also what is behind the end of a file
-            return raw
+            return self._file.packed(begins, sizes)
         if self._pages is None:
             raise AssertionError("a segment has a file or pages")
         places = list(zip(begins.tolist(), (begins + sizes).tolist(), strict=True))

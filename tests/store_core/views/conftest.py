@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import OpenFile
-    from store_core.files.local_file import LocalFile
+    from store_core.files.local_bytes import LocalFile
     from store_core.files.segment_source import Segment
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.errors import SegmentVanishedError, StoreAccessError
-from store_core.files import read_bytes
+from store_core.files import local_bytes
 from store_core.files.segment_source import Segment, open_pages
 from store_core.format.columnar import chain
 from tests.builders import LogBuilder
@@ -94,15 +94,15 @@ def test_a_record_larger_than_a_window_is_read_alone(tmp_path: Path, monkeypatch
 
 def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     largest: list[int] = []
-    chunk = read_bytes.ReadBytes.chunk
+    chunk = local_bytes.LocalBytes.chunk
 
-    def noted(self: read_bytes.ReadBytes, begin: int, end: int) -> npt.NDArray[np.uint8]:
+    def noted(self: local_bytes.LocalBytes, begin: int, end: int) -> npt.NDArray[np.uint8]:
         largest.append(end - begin)
         return chunk(self, begin, end)
 
     monkeypatch.setattr(chain, "_LEAST", 1 << 11)
     monkeypatch.setattr(chain, "_LARGEST", 1 << 12)
-    monkeypatch.setattr(read_bytes.ReadBytes, "chunk", noted)
+    monkeypatch.setattr(local_bytes.LocalBytes, "chunk", noted)
     path = small_log(tmp_path)
     with path.open("r+b") as file:
         file.write((60_000).to_bytes(4, "big"))

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
-from store_core.files.local_file import LocalFile
-from store_core.files.packed_ranges import read_packed
+from store_core.files.local_bytes import LocalFile
 from tests.budgets import budget
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def file(path: Path) -> Iterator[LocalFile]:
 def packed(file: LocalFile, ranges: list[tuple[int, int]]) -> bytes:
     """Read ranges that are given as begin and size."""
     begins, sizes = np.array(ranges, np.int64).T
-    return read_packed(file, begins, sizes).tobytes()
+    return file.packed(begins, sizes).tobytes()
 
 
 @budget(0.5)
@@ -91,6 +90,10 @@ def test_failing_disk_is_a_named_error(file: LocalFile, sound: int, monkeypatch:
             raise OSError(errno.EIO, "Input/output error")
         return _DATA[begin : begin + min(size, 5)]
 
+    def fails_again(descriptor: int, buffers: list[memoryview], begin: int) -> bytes:
+        return fails(descriptor, len(buffers[0]), begin)
+
     monkeypatch.setattr(os, "pread", fails)
+    monkeypatch.setattr(os, "preadv", fails_again)
     with pytest.raises(StoreAccessError, match=f"expected to read byte {100 + sound}, found: Input"):
         packed(file, [(100, 20)])
