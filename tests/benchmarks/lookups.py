@@ -2,7 +2,7 @@
 """Compares look-ups with scans of the same store, and with Parquet: a topic, a queue, a message, a key.
 
 Nothing is kept between two questions. Each is asked in Python, by the command and through Spark, beside the least that
-a Python source costs.
+a Python source costs; and as the first question of a new process, also beside a writer that holds the store.
 
 The store has 4.3 million messages in 1.5 GiB, and the queues and the index that this project rebuilds from them.
 """
@@ -15,13 +15,13 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.functions import array_contains
 
 from store_core import RebuildOptions, read_messages, rebuild_consume_queue
-from tests.benchmarks.measure import measure, report
-from tests.benchmarks.one_row import OneRow
+from tests.benchmarks.measure import Timing, measure, report
+from tests.benchmarks.one_row import OneRow, OneWideRow
 from tests.benchmarks.segments import RARE_TOPIC, make_log
 from tests.benchmarks.spark import bench_session, drain
 
@@ -41,6 +41,24 @@ _TWENTIETH: Final = 0.05
 _HUNDREDTH: Final = 0.01
 _FLOOR: Final = 1.3
 """What a look-up may take of the time of a Python source of one row."""
+
+_WARM_UP: Final = 2.0
+"""Seconds for which a writer puts messages before the first question."""
+
+_NEW_PROCESS: Final = "first question of a new process"
+_LIVE: Final = "the same, beside a writer of 1,000 messages a second"
+
+_ASK: Final = """
+import ast, importlib, sys, time
+for name in sys.argv[1].split():
+    importlib.import_module(name)
+from store_core import read_messages
+options = ast.literal_eval(sys.argv[3])
+begin = time.process_time()
+read_messages(sys.argv[2], **options).read_all()
+print(time.process_time() - begin)
+"""
+"""A process that prints what its first question took, without the imports."""
 
 
 def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
@@ -62,12 +80,62 @@ def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
         "one position, in the last segment": _reading(store, physical_offset=last),
     }
     rows = [*_report(topics, runs, 1, _TWENTIETH), *_report(ids, runs, 2, _HUNDREDTH), *_by_key(store, runs, place)]
-    row = read_messages(store, physical_offset=last, columns=["keys"]).read_all().to_pylist()[0]
+    row = read_messages(store, physical_offset=last, columns=["keys", "unique_key"]).read_all().to_pylist()[0]
     core = [{**found, "group": "in Python"} for found in rows]
     command = _by_command(store, runs, last, row["keys"][0])
     spark = _through_spark(store, folder, runs, last, row["keys"][0])
     others = {"by the command, elapsed": command, "through Spark, elapsed": spark}
-    return [*core, *({**row, "group": group} for group, found in others.items() for row in found)]
+    found = [*core, *({**row, "group": group} for group, found in others.items() for row in found)]
+    asked = _asked(place, last, row)
+    return [*found, *_first_questions(store, runs, asked, _NEW_PROCESS), *_beside_a_writer(store, runs, asked)]
+
+
+def _asked(place: int, last: int, row: Mapping[str, Any]) -> dict[str, tuple[dict[str, object], float]]:
+    """Return questions, by what they ask for, and the most seconds that each may take of a new process."""
+    bounds = {"starting_offsets": {RARE_TOPIC: {0: 100}}, "ending_offsets": {RARE_TOPIC: {0: 132}}}
+    return {
+        "a key": ({"key": row["keys"][0]}, 0.02),
+        "a unique key": ({"unique_key": row["unique_key"]}, 0.02),
+        "an offset in an earlier segment": ({"physical_offset": place}, 0.01),
+        "an offset in the last segment": ({"physical_offset": last}, 0.01),
+        "32 messages of a queue": ({"topic": RARE_TOPIC, "queue_id": 0, **bounds}, 0.02),
+    }
+
+
+def _first_questions(
+    store: Path, runs: int, asked: Mapping[str, tuple[dict[str, object], float]], group: str
+) -> list[dict[str, object]]:
+    """Time questions in new processes that have imported what this one has, in processor time."""
+    modules = " ".join(sorted(name for name in sys.modules if name.split(".")[0] in {"store_core", "pyarrow"}))
+    print(f"==> {group}", flush=True)
+    rows = []
+    for name, (options, most) in asked.items():
+        call = [sys.executable, "-c", _ASK, modules, str(store), repr(options)]
+        seconds = [float(subprocess.run(call, check=True, capture_output=True).stdout) for _ in range(runs)]  # noqa: S603 -- ours
+        timing = Timing(name, tuple(seconds))
+        found = report(timing, timing)
+        row = {key: found[key] for key in ("name", "least", "median", "load")}
+        rows.append({**row, "most": most if group == _NEW_PROCESS else None, "group": group})
+    return rows
+
+
+def _beside_a_writer(
+    store: Path, runs: int, asked: Mapping[str, tuple[dict[str, object], float]]
+) -> list[dict[str, object]]:
+    """Ask a copy of the store that a writer holds, which puts about 1,000 messages a second."""
+    live = store.with_name("live")
+    shutil.rmtree(live, ignore_errors=True)
+    subprocess.run(["cp", "-r", "--sparse=always", str(store), str(live)], check=True)  # noqa: S603, S607 -- holes stay holes
+    call = [sys.executable, "-m", "tests.benchmarks.steady_writer", str(live)]
+    writer = subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- ours
+    try:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(_WARM_UP)
+        return _first_questions(live, runs, asked, _LIVE)
+    finally:
+        writer.communicate()
+        shutil.rmtree(live)
 
 
 def _by_command(store: Path, runs: int, place: int, key: str) -> list[dict[str, object]]:
@@ -135,6 +203,7 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = bench_session()
     spark.dataSource.register(OneRow)
+    spark.dataSource.register(OneWideRow)
 
     def log(**options: str) -> DataFrame:
         return spark.read.format("commitlog").options(**options).load(str(store))
@@ -157,6 +226,7 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
         }
         points = {
             "Spark: floor, a Python source of one row": lambda: drain(spark.read.format(OneRow.name()).load()),
+            "Spark: the same with a message's columns": lambda: drain(spark.read.format(OneWideRow.name()).load()),
             "Spark: one position, in the last segment": lambda: drain(log(physicalOffset=position)),
             "Spark: one key": lambda: drain(log(key=key)),
             "Spark: ten messages of a queue": lambda: drain(log(topic=RARE_TOPIC, queueId="0", **ten)),
@@ -164,7 +234,7 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
             "Spark: Parquet, the key": lambda: drain(rows.where(has_key)),
             "Spark: Parquet, the position": lambda: drain(rows.where(rows["physical_offset"] == place)),
         }
-        judged = ((topics, 1, _TENTH), (points, 3, _FLOOR))
+        judged = ((topics, 1, _TENTH), (points, 4, _FLOOR))
         return [
             row for reads, count, target in judged for row in _report(reads, runs, count, target, time.perf_counter)
         ]

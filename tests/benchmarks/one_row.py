@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python source of one row: what Spark takes for any read by such a source, of which none can take less."""
+"""Python sources of one row: what Spark takes for any read by such a source, of which none can take less."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from pyspark_commitlog.schema import dataframe_schema
+from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql.types import StructType
 
-__all__ = ["OneRow"]
+__all__ = ["OneRow", "OneWideRow"]
 
 
 class OneRow(DataSource):
@@ -34,6 +37,24 @@ class OneRow(DataSource):
         return _Reader()
 
 
+class OneWideRow(DataSource):
+    """The source with the columns of a message, which Spark plans and compiles for, and reads from Arrow."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.read.format``."""
+        return "one_wide_row"
+
+    def schema(self) -> StructType:
+        """Return the columns."""
+        return dataframe_schema(DEFAULT_COLUMNS, nullable=True)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Make the reader."""
+        del schema
+        return _WideReader()
+
+
 class _Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(0)]
@@ -41,3 +62,10 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         del partition
         yield pa.RecordBatch.from_pydict({"number": [1]})
+
+
+class _WideReader(_Reader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        del partition
+        schema = arrow_schema(DEFAULT_COLUMNS, nullable=True)
+        yield pa.RecordBatch.from_pylist([{}], schema=schema)

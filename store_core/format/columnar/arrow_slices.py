@@ -109,7 +109,7 @@ def take_slices(
     equal length are rows of a table.
     """
     if not starts.size:
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     size = int(stops[0] - starts[0])
     if size and (stops - starts == size).all():
         return table_rows(gather(raw, starts, np.dtype(f"V{size}")))
@@ -131,7 +131,7 @@ def table_rows(items: npt.NDArray[np.void]) -> pa.BinaryArray:
 def take_alternate(offsets: npt.NDArray[np.int32], data: pa.Buffer, first: int, step: int) -> pa.BinaryArray:
     """Return every `step`-th item, from `first` on, of the array with these `offsets` and `data`."""
     if not offsets.size:
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     items = pa.Array.from_buffers(pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), data])
     return take_rows(items, np.arange(first, offsets.size - 1, step, dtype=np.int32))
 

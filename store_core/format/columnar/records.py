@@ -90,7 +90,7 @@ def _packed(column: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
 
 def _host_texts(hosts: npt.NDArray[np.void]) -> pa.StringArray:
     if not hosts.size:
-        return pa.array([], pa.string())
+        return pa.nulls(0, pa.string())
     size = hosts.dtype.itemsize
     packed = np.ascontiguousarray(hosts.view(f"V{size}"))
     words = packed.view(np.int64 if size == _V4_SIZE else np.int32).reshape(hosts.size, -1)
@@ -251,13 +251,15 @@ class Records:
         """Return which records are in committed entries; null where that is unknown, and in an ordinary log."""
         if self.entries is None or self.entries.committed_index is None:
             return pa.nulls(len(self), pa.bool_())
-        return pa.array(entry_column(self.raw, self.starts, "index") <= self.entries.committed_index)
+        are_committed = entry_column(self.raw, self.starts, "index") <= self.entries.committed_index
+        return fixed_array(are_committed.view(np.uint8)).cast(pa.bool_())
 
     def named(self, mask: int, names: dict[int, str | None]) -> pa.StringArray:
         """Return the name for some bits of each record's sys_flag."""
         bits = fixed_array(self.heads.leading("sys_flag") & mask).dictionary_encode()
-        texts = pa.array([names[value] for value in bits.dictionary.to_pylist()], pa.string())
-        return texts.take(bits.indices)
+        found = [names[value] for value in bits.dictionary.to_pylist()]
+        named = [pa.nulls(1, pa.string()) if name is None else repeat_text(name, 1) for name in found]
+        return pa.concat_arrays([pa.nulls(0, pa.string()), *named]).take(bits.indices)
 
 
 _TRANSACTION_NAMES: Final[dict[int, str | None]] = {kind.value: kind.name for kind in TransactionType}
