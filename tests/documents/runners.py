@@ -7,12 +7,14 @@ import json
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from store_core import MessageStoreConfig
+from store_core import MessageStoreConfig, sql
 from tests.documents.commands import commands_of, run_command
 from tests.documents.world import matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
 
     from tests.documents.blocks import Block
     from tests.documents.world import World
@@ -74,9 +76,17 @@ def _run_sql(block: Block, world: World) -> None:
     world.printed = ""
     for statement in filter(str.strip, world.inside(block.text).split(";")):
         result = world.spark.sql(statement)
+        if "store" in world.namespace:
+            _check_without_spark(statement, result, world)
         with world.listening():
             if result.columns:
                 result.show(truncate=False)
+
+
+def _check_without_spark(statement: str, result: DataFrame, world: World) -> None:
+    """Check that the same query has the same rows without Spark, by `store_core.sql`."""
+    found = sql(statement, world.namespace["store"]).read_all()
+    assert result.toArrow().to_pylist() == found.to_pylist(), statement
 
 
 def _compare_output(block: Block, world: World) -> None:
