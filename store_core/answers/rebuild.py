@@ -25,16 +25,19 @@ from store_core.format.iso_time import iso_time
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
-from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
-from store_core.store.rebuild.inferred import inference_notes
 from store_core.store.rebuild.options import RebuildOptions
-from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.report import as_json, as_text
-from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, kept_directories, locked_for_swap
-from store_core.store.rebuild.wanted import check_wanted
+from store_core.store.rebuild.report import as_json, as_text, check_wanted, inference_notes
+from store_core.store.rebuild.swap import (
+    JOURNAL,
+    OutputDirectory,
+    RebuildSwap,
+    kept_directories,
+    locked_for_swap,
+    update_checkpoint,
+)
 
 if TYPE_CHECKING:
     import os

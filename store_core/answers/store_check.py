@@ -12,15 +12,11 @@ import numpy as np
 
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.checking.check_report import ASKED_FOR, CheckFacts, CheckReport, digest_of
-from store_core.answers.checking.checkpoint_times import LogReach, checkpoint_findings
-from store_core.answers.checking.config_files import ConfigFiles
-from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.answers.checking.config_files import ConfigFiles, LogReach, checkpoint_findings
+from store_core.answers.checking.finding import Finding, FindingKind, Tally
 from store_core.answers.checking.index_chains import ChainJob
 from store_core.answers.checking.index_findings import IndexFindings
-from store_core.answers.checking.judged_log import JudgedLog
-from store_core.answers.checking.log_loading import add_loading
-from store_core.answers.checking.restart import NOT_ASKED, dispatch_start
-from store_core.answers.checking.tally import Tally
+from store_core.answers.checking.judged_log import NOT_ASKED, JudgedLog, add_loading, dispatch_start
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
 from store_core.errors import CorruptRecordError, SegmentVanishedError
@@ -42,16 +38,13 @@ from store_core.store.configured_store import configured_store, told
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
-from store_core.store.rebuild.compare import LogBounds, judge_queue
-from store_core.store.rebuild.inferred import inference_notes
+from store_core.store.rebuild.compare import LogBounds, UnitVerdict, judge_queue
 from store_core.store.rebuild.job import RebuildJob
-from store_core.store.rebuild.live_moment import LiveMoment
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.stored_queues import StoredQueues
-from store_core.store.rebuild.unit_verdicts import UnitVerdict
-from store_core.store.rebuild.wanted import check_wanted
+from store_core.store.rebuild.report import check_wanted, inference_notes
+from store_core.store.rebuild.stored_queues import LiveMoment, StoredQueues
 
 if TYPE_CHECKING:
     import os

@@ -10,10 +10,9 @@ from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.checking.finding import FindingKind
 from store_core.answers.local_engine import local_engine
 from store_core.answers.repairing.deeds import Deeds
-from store_core.answers.repairing.repair_plan import RepairPlan
+from store_core.answers.repairing.repair_plan import RepairPlan, SignedPlan
 from store_core.answers.repairing.repair_report import RepairFacts, RepairReport
 from store_core.answers.repairing.replacement import REPAIRED, Replacement
-from store_core.answers.repairing.signed_plan import SignedPlan
 from store_core.answers.store_check import checked_by
 from store_core.errors import RepairRefusedError, StoreLockedError, UnsupportedStoreError
 from store_core.files.access import explained_access
@@ -27,10 +26,8 @@ from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.rocksdb.rocksdb_queues import light_queue_database
 from store_core.snapshot.index import Index
 from store_core.store.configured_store import check_log_is_certain, told
-from store_core.store.rebuild.checkpoint import update_checkpoint
 from store_core.store.rebuild.files import QUEUE_KINDS
-from store_core.store.rebuild.output_directory import OutputDirectory
-from store_core.store.rebuild.swap import JOURNAL, locked_for_swap
+from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, locked_for_swap, update_checkpoint
 
 if TYPE_CHECKING:
     import os

@@ -31,8 +31,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
-from store_core.store.rebuild.rules import RebuildRules
 from tests.benchmarks.measure import Timing
 from tests.benchmarks.recovery import lose_queues
 from tests.benchmarks.segments import make_log

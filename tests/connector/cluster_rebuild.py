@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog.engine import SparkEngine
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
-from store_core.store.rebuild.rules import RebuildRules
 from tests.connector.submitting import SETTINGS
 
 if TYPE_CHECKING:

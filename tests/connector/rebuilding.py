@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from store_core.store.parts import GroupedJob, Job
     from store_core.store.rebuild.compare import LogBounds
+    from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.rules import RebuildRules
 
 __all__ = ["LocalRunner", "differing", "rebuild_here"]
 

@@ -13,9 +13,9 @@ from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, pla
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.read.coverage import Check
 from store_core.store.rebuild.compare import LogBounds
-from store_core.store.rebuild.live_moment import LiveMoment
+from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.report import as_json, as_text
-from store_core.store.rebuild.rules import RebuildRules
+from store_core.store.rebuild.stored_queues import LiveMoment
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import rebuild_here
 from tests.golden_stores import golden_stores

@@ -23,8 +23,8 @@ from store_core.snapshot.index import Index
 from store_core.store.rebuild import passes
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.index_compare import IndexComparison
+from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
-from store_core.store.rebuild.rules import RebuildRules
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.called import rebuild_consume_queue
@@ -327,7 +327,7 @@ def test_a_jump_without_damage_is_no_gap_to_fill(tmp_path: Path) -> None:
 
 
 def test_stand_ins_are_bounded_by_what_damage_can_have_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_core.store.rebuild.gap_filler._FREE_UNITS", 0)
+    monkeypatch.setattr("store_core.store.rebuild.lost_ranges._FREE_UNITS", 0)
     log = LogBuilder(segment_size=1 << 16)
     for topic in range(40):
         log.append(b"x", topic=f"t{topic}", queue_offset=0)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA, plan_digest
-from store_core.answers.repairing.signed_plan import SignedPlan
+from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA, SignedPlan, plan_digest
 from store_core.broker import (
     ConsumerFilterManager,
     ConsumerOffsetManager,

@@ -4,27 +4,38 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from store_core.answers.checking.check_plots import check_plots
-from store_core.answers.checking.text_of_findings import text_of_findings
+from store_core.answers.checking.finding import FindingKind
 from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.text.message_column import message_name
 from store_core.answers.verdict import Verdict
 from store_core.format.counted import counted
 from store_core.store.read.coverage import Check, Coverage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from store_core.answers.checking.tally import Tally
+    from store_core.answers.checking.finding import Tally
     from store_core.answers.report_plots import Plot
 
-__all__ = ["ASKED_FOR", "CHECK_SCHEMA", "Certificate", "CheckFacts", "CheckReport", "digest_of"]
+__all__ = [
+    "ASKED_FOR",
+    "CHECK_SCHEMA",
+    "Certificate",
+    "CheckFacts",
+    "CheckReport",
+    "check_plots",
+    "digest_of",
+    "text_of_findings",
+]
 
 ASKED_FOR: Final = "it was asked for"
 """Why a release's rules were followed."""
@@ -205,3 +216,64 @@ class CheckReport(Report[CheckFacts]):
 def digest_of(certificates: Iterable[Certificate]) -> str:
     """Return the SHA-256 of certificates, as JSON with sorted keys, in hexadecimal digits."""
     return sha256(json.dumps([each._asdict() for each in certificates], sort_keys=True).encode()).hexdigest()
+
+
+_MOST_QUEUES: Final = 40
+_TONES: Final = {kind.value: Tone.BAD for kind in FindingKind}
+
+
+def check_plots(begin: int, end: int, tables: Mapping[str, pa.Table]) -> Iterator[Plot]:
+    """Yield the plots that have something to show.
+
+    Parameters
+    ----------
+    begin, end : int
+        Physical offsets of the log.
+    tables : mapping of str to pyarrow.Table
+        Those of the report.
+    """
+    rows = tables["findings"].select(["kind", "begin", "end"]).to_pylist()
+    placed = ((row["kind"], row["begin"], row["end"] or row["begin"] + 1) for row in rows if row["begin"] is not None)
+    lanes = lanes_of((each for each in placed if begin <= each[1] < end), _TONES, "place")
+    if lanes:
+        yield Strip("Where in the log the first of each kind are", begin, end, lanes)
+    queues = list(map(_queue_bar, tables["certificates"].to_pylist()))
+    if queues:
+        yield _queues(queues)
+
+
+def _queue_bar(row: Mapping[str, Any]) -> Bar:
+    span = row["next_offset"] - row["first_offset"]
+    state = "complete" if row["is_complete"] else "not complete"
+    label = f"{state}, {counted(row['records'], 'record')}"
+    name = f"{row['topic']}/{row['queue_id']}"
+    return Bar(name, row["records"], Tone.GOOD if row["is_complete"] else Tone.BAD, label, span)
+
+
+def _queues(bars: list[Bar]) -> Bars:
+    """Show incomplete queues first, then those with the most records."""
+    bars.sort(key=lambda bar: (bar.tone is Tone.GOOD, -bar.value))
+    more = counted(len(bars) - _MOST_QUEUES, "more queue") if len(bars) > _MOST_QUEUES else ""
+    return Bars("Queues, and the records that the log has of them", tuple(bars[:_MOST_QUEUES]), more)
+
+
+_MOST_OF_A_KIND: Final = 3
+_SCHEMA: Final = pa.schema({"kind": pa.string(), "message": pa.string(), "offset": pa.int64(), "what": pa.string()})
+
+
+def text_of_findings(findings: pa.Table) -> pa.Table:
+    """Return the first findings of each kind: the message as ``TOPIC/QUEUE/OFFSET``, its place in the log, and what."""
+    shown: Counter[str] = Counter()
+    rows = []
+    for row in findings.to_pylist():
+        shown[row["kind"]] += 1
+        if shown[row["kind"]] <= _MOST_OF_A_KIND:
+            message = message_name(row["topic"], row["queue_id"], row["queue_offset"])
+            rows.append({"kind": row["kind"], "message": message, "offset": row["begin"], "what": _what(row)})
+    return pa.Table.from_pylist(rows, _SCHEMA)
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    end = "" if row["end"] is None else f"to {row['end']}: "
+    expected = "" if row["expected"] is None else f"; expected {row['expected']}"
+    return f"{end}{row['found']}{expected}"

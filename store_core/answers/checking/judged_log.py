@@ -1,29 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings in a comparison of queues and index with the log, and what of it a crash explains."""
+"""The findings in log and queues, what of them a crash explains, and what a restart would do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from store_core.answers.checking.check_report import Certificate
 from store_core.answers.checking.finding import Finding, FindingKind
-from store_core.answers.checking.restart import NOT_ASKED
+from store_core.errors import SegmentLayoutError, UnsupportedStoreError
+from store_core.files.configured_root import log_directories
+from store_core.files.file_system import OsFileSystem
+from store_core.files.segment_listing import list_for_loading
+from store_core.files.store_kind import queue_database
 from store_core.format.record.scan import StopReason
 from store_core.queue.queue_path import CONSUME_QUEUE
-from store_core.store.rebuild.proof import NO_STORE_TIME, WRONG_RECORD_CRC
-from store_core.store.rebuild.unit_verdicts import UnitVerdict
+from store_core.snapshot.log import Log
+from store_core.store.configured_store import config_of
+from store_core.store.message_store import DefaultMessageStore
+from store_core.store.rebuild.compare import UnitVerdict
+from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
-    from store_core.answers.checking.tally import Tally
+    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.checking.finding import Tally
+    from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
+    from store_core.format.releases.release import Release
+    from store_core.store.rebuild.compare import QueueJudgement, UnitFinding
     from store_core.store.rebuild.files import QueueReport
     from store_core.store.rebuild.lost_ranges import LostRange
+    from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.unit_verdicts import QueueJudgement, UnitFinding
 
-__all__ = ["JudgedLog"]
+__all__ = ["NOT_ASKED", "JudgedLog", "add_loading", "dispatch_start"]
+
+NOT_ASKED: Final = -1
+_NOWHERE: Final = 2**63 - 1
 
 _KINDS: Final = {
     StopReason.BAD_CRC.value: FindingKind.LOG_CRC,
@@ -177,3 +193,62 @@ def _wrong_unit(unit: UnitFinding, where: str, judged: QueueJudgement) -> Findin
 
 def _verdict(verdict: UnitVerdict) -> FindingKind:
     return FindingKind.QUEUE_UNREADABLE if verdict is UnitVerdict.UNREADABLE else FindingKind[f"UNIT_{verdict.name}"]
+
+
+def add_loading(store: Path, release: str, file_system: FileSystem, tally: Tally) -> None:
+    """Add why a release would not load a log, or which of its segments it would leave out.
+
+    Parameters
+    ----------
+    store : Path
+        The store's root.
+    release : str
+    file_system : FileSystem
+    tally : Tally
+        Also gets notes on what is passed over without harm.
+    """
+    log = Log.of(store)
+    directories = log_directories(store)
+    directory = ", ".join(map(str, directories))
+    try:
+        loaded = list_for_loading(directories, log.usual_size, file_system, release)
+    except SegmentLayoutError as error:
+        tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found=str(error))])
+        return
+    if {each.path for each in log.segments} <= set(map(str, loaded.paths)):
+        tally.notes += loaded.notes
+    else:
+        tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found="; ".join(loaded.notes))])
+
+
+def dispatch_start(
+    store: Path, options: CheckOptions | RebuildOptions, batch_topics: frozenset[str], clock: Clock
+) -> int:
+    """Return the physical offset from which a restart puts records into queues that end before them.
+
+    Nothing is written: the recovery runs on changes that are kept in memory.
+
+    Parameters
+    ----------
+    store : Path
+        The store's root.
+    options : CheckOptions or RebuildOptions
+        With the release, and the broker's configuration.
+    batch_topics : frozenset of str
+    clock : Clock
+
+    Returns
+    -------
+    int
+        After every record if the release refuses the store; `NOT_ASKED` for queues in a RocksDB, and for a kind of
+        store that can't be opened.
+    """
+    if queue_database(store, OsFileSystem()) is not None:
+        return NOT_ASKED
+    release = cast("Release", options.release)
+    config = config_of(options.broker_config, options.store_path_commit_log, release)
+    try:
+        report = DefaultMessageStore.dry_run(store, config, batch_topics=batch_topics, clock=clock)
+    except UnsupportedStoreError:
+        return NOT_ASKED
+    return _NOWHERE if report.is_refused else min(report.start_offset, report.reput_from_offset)

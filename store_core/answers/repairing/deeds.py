@@ -8,17 +8,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.answers.checking.checkpoint_times import LogReach, wrong_values
+from store_core.answers.checking.config_files import LogReach, wrong_values
 from store_core.answers.checking.finding import FindingKind
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.store.rebuild.kept_index import KeptIndex
+from store_core.store.rebuild.files import KeptIndex
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store_core.answers.checking.tally import Tally
+    from store_core.answers.checking.finding import Tally
     from store_core.answers.store_check import CheckedStore
 
 __all__ = ["Deed", "Deeds", "IndexDeed", "QueueDeed"]

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from store_core.answers.checking.finding import Tally
 from store_core.answers.checking.index_chains import ChainJob
 from store_core.answers.checking.judged_log import JudgedLog
-from store_core.answers.checking.tally import Tally
 from store_core.answers.repairing.deeds import Deed
 from store_core.errors import RepairRefusedError
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
@@ -18,9 +18,8 @@ from store_core.queue.queue_path import queue_path
 from store_core.snapshot.index import Index, KeyFile
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.files import QUEUE_KINDS, QueueWriter
-from store_core.store.rebuild.output_directory import OutputDirectory
 from store_core.store.rebuild.passes import rebuild_by
-from store_core.store.rebuild.swap import RebuildSwap
+from store_core.store.rebuild.swap import OutputDirectory, RebuildSwap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.options import RebuildRules
 
 __all__ = ["REPAIRED", "Replacement"]
 

@@ -15,8 +15,7 @@ from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, Consu
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.dispatch.queue_numbering import QueueNumbering
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_SEAL, coverages, stored_units
-from store_core.queue.units.queue_assignment import assign, assign_batch
-from store_core.queue.units.refused_unit import RefusedUnit
+from store_core.queue.units.queue_assignment import RefusedUnit, assign, assign_batch
 from store_core.queue.units.unit_buffer import UnitBuffer
 from store_core.queue.units.unit_rows import UnitRows
 

@@ -27,7 +27,6 @@ from store_core.queue.dispatch.lmq_units import UnfitListsError, UnreadableIndex
 from store_core.queue.dispatch.queue_numbering import QueueNumbering
 from store_core.queue.queue_path import refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_per_file
-from store_core.queue.units.refused_unit import RefusedUnit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,6 +41,7 @@ __all__ = [
     "BatchAssignment",
     "KnownQueues",
     "LightRow",
+    "RefusedUnit",
     "assign",
     "assign_batch",
     "batch_refusal",
@@ -289,3 +289,21 @@ def _with_odd_rows(
         refused += assigned.refused
         light += [LightRow(row, numbers.number(unit[:2]), unit.queue_offset) for unit in assigned.units[1:]]
     return ordinary._replace(light=light, queues=tuple(numbers.queues), refused=refused)
+
+
+class RefusedUnit(NamedTuple):
+    """A unit that is not written, although the log asks for it.
+
+    Attributes
+    ----------
+    physical_offset : int
+        Position of the record.
+    stops_broker : bool
+        Whether RocketMQ can't go on dispatching there: it does not load, or never comes up.
+    """
+
+    topic: str
+    queue_id: int
+    physical_offset: int
+    reason: str
+    stops_broker: bool = False

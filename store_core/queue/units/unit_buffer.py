@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A buffer that gathers the units of many queues in log order and returns them queue by queue."""
+"""Buffers that gather the units of many queues in log order and return them queue by queue."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from store_core.queue.units.consume_queue_unit import UNIT_DTYPE, fill_units
+from store_core.queue.units.unit_codec import PackedUnits
 from store_core.queue.units.unit_rows import UnitRows, sorted_places
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["UnitBuffer"]
+__all__ = ["PlainUnitBuffer", "UnitBuffer"]
 
 _PLAIN: Final = ("physical_offset", "size", "tags_code", "queue_offset", "store_timestamp")
 
@@ -77,3 +79,48 @@ class UnitBuffer:
             columns["batch_size"] = np.ones(order.size, np.int16)
             columns["is_light"] = np.zeros(order.size, np.bool_)
         return UnitRows(row=order, code=codes, **columns)
+
+
+class PlainUnitBuffer:
+    """Buffer for the units of many batches that keeps only their bytes and indexes.
+
+    Ordering them moves each unit's 28 bytes from one place, `UnitBuffer` from one place per column: this takes half
+    the time.
+
+    Parameters
+    ----------
+    room : int
+        How many units it holds.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._count = 0
+        self._codes = np.empty(room, np.int32)
+        self._stored = np.empty(room, UNIT_DTYPE)
+        self._queue_offset = np.empty(room, np.int64)
+
+    def __len__(self) -> int:
+        """Count the units."""
+        return self._count
+
+    @property
+    def room(self) -> int:
+        """How many more units fit."""
+        return len(self._codes) - self._count
+
+    def add(self, units: UnitRows) -> None:
+        """Add units in log order, at most as many as there is `room` for; their codes are valid across batches."""
+        place = slice(self._count, self._count + len(units.code))
+        self._codes[place] = units.code
+        fill_units(self._stored[place], units.physical_offset, units.size, units.tags_code)
+        self._queue_offset[place] = units.queue_offset
+        self._count = place.stop
+
+    def take(self) -> PackedUnits:
+        """Return the units ordered by queue, and empty the buffer; those of one queue keep their order."""
+        filled = slice(0, self._count)
+        order = sorted_places(self._codes[filled])
+        self._count = 0
+        return PackedUnits(
+            self._codes[filled].take(order), self._stored[filled].take(order), self._queue_offset[filled].take(order)
+        )

@@ -1,22 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparing rebuilt queues with those of a store, index by index."""
+"""Comparing rebuilt queues with those of a store, index by index: what is wrong with each unit."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.store.rebuild.unit_verdicts import digest_of, judge_units, unreadable_queue
 
 if TYPE_CHECKING:
-    from store_core.store.rebuild.live_moment import LiveMoment
-    from store_core.store.rebuild.lost_ranges import LostBytes
-    from store_core.store.rebuild.stored_queues import Side, StoredQueues
-    from store_core.store.rebuild.unit_verdicts import QueueJudgement
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["LogBounds", "judge_queue"]
+    import numpy.typing as npt
+
+    from store_core.store.rebuild.lost_ranges import LostBytes
+    from store_core.store.rebuild.stored_queues import Compared, LiveMoment, Side, StoredQueues
+
+__all__ = [
+    "LogBounds",
+    "QueueJudgement",
+    "UnitFinding",
+    "UnitVerdict",
+    "digest_of",
+    "judge_queue",
+    "judge_units",
+    "unreadable_queue",
+]
 
 _NOWHERE: Final = 2**63 - 1
 
@@ -91,3 +104,242 @@ def _due(ours: Side, theirs: Side, bounds: LogBounds) -> Side:
         return ours
     is_due = ours.units["physical_offset"] < bounds.moment.dispatched
     return ours if is_due.all() else ours.chosen(is_due | np.isin(ours.indexes, theirs.indexes))
+
+
+_KEPT: Final = 20
+"""Findings of a queue that are kept for each verdict; all are counted."""
+
+_DIGESTED_AT_ONCE: Final = 1 << 20
+
+
+class UnitVerdict(StrEnum):
+    """What is wrong with a unit of a queue."""
+
+    MISSING = "missing"
+    """The log has a record for this place, and the queue no unit of it."""
+
+    EXTRA = "extra"
+    """The unit is at a place, and points at bytes, for which the log has no record of this queue."""
+
+    SHIFTED = "shifted"
+    """The unit is that of a record which belongs to another place of this queue, where it is not."""
+
+    DUPLICATE = "duplicate"
+    """The unit is that of a record which also has its unit, at the right place."""
+
+    WRONG_SIZE = "wrong_size"
+    """The record is another number of bytes, or of messages."""
+
+    WRONG_TAGS_CODE = "wrong_tags_code"
+    """The record has other tags."""
+
+    WRONG_PLACE = "wrong_place"
+    """The unit points at bytes that are no record of this queue."""
+
+    AFTER_END = "after_end"
+    """The unit points at or after the log's end."""
+
+    UNREADABLE = "unreadable"
+    """The release would not load the queue's files."""
+
+
+class UnitFinding(NamedTuple):
+    """One unit that is wrong.
+
+    Attributes
+    ----------
+    verdict : UnitVerdict
+    queue_offset : int
+        Its place in the queue; -1 for the whole queue.
+    physical_offset : int
+        Where the record is that should be there; for a unit that should not be there, where it points.
+    expected, found : str
+        What the log says, and what the queue has.
+    """
+
+    verdict: UnitVerdict
+    queue_offset: int
+    physical_offset: int
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueJudgement:
+    """A judgement on a queue of a store.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    counts : tuple of (UnitVerdict, int)
+        Wrong units by verdict, of those verdicts that there are.
+    first : tuple of UnitFinding
+        The first of each verdict, in order of the queue.
+    missing_from : int
+        Least physical offset of a record without its unit; -1 if there is none.
+    reaches : int
+        Greatest physical offset of a unit that is right; -1 if there is none.
+    digest : str
+        SHA-256 of the units as the log has them, in hexadecimal digits: of their queue offsets (64 bits each, least
+        byte first), then of physical offset, size, tags code and number of messages of each.
+    missing_behind : int
+        How many records without their units come after that of the last unit that is right.
+    missing_behind_from : int
+        Least physical offset of these; -1 if there is none.
+    """
+
+    topic: str
+    queue_id: int
+    counts: tuple[tuple[UnitVerdict, int], ...]
+    first: tuple[UnitFinding, ...]
+    missing_from: int
+    reaches: int
+    digest: str
+    missing_behind: int = 0
+    missing_behind_from: int = -1
+
+
+def unreadable_queue(topic: str, queue_id: int, ours: Side, problem: str) -> QueueJudgement:
+    """Return the judgement on a queue that can't be read."""
+    finding = UnitFinding(UnitVerdict.UNREADABLE, -1, -1, "files that the release loads", problem)
+    least = int(ours.units["physical_offset"].min(initial=2**63 - 1)) if len(ours.indexes) else -1
+    digest = digest_of(ours.indexes, [ours.units])
+    return QueueJudgement(topic, queue_id, ((UnitVerdict.UNREADABLE, 1),), (finding,), least, -1, digest)
+
+
+def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known of the log
+    topic: str, queue_id: int, ours: Side, theirs: Side, log_end: int, digest: str
+) -> QueueJudgement:
+    """Judge each unit of a store's queue.
+
+    Parameters
+    ----------
+    topic : str
+    queue_id : int
+    ours, theirs : Side
+        The units derived from the log, and those of the store, both by ascending place.
+    log_end : int
+        Physical offset where the log ends.
+    digest : str
+        That of the judgement.
+    """
+    if np.array_equal(ours.indexes, theirs.indexes) and np.array_equal(ours.units, theirs.units):
+        reaches = int(ours.units["physical_offset"].max(initial=-1))
+        return QueueJudgement(topic, queue_id, (), (), -1, reaches, digest)
+    _, mine, other = np.intersect1d(ours.indexes, theirs.indexes, return_indices=True)
+    is_right = ours.units[mine] == theirs.units[other]
+    right = mine[is_right]
+    found = list(_findings(ours, theirs, (mine[~is_right], other[~is_right]), right, log_end))
+    missing = _missing(ours, theirs, found)
+    found.append((UnitVerdict.MISSING, ours, missing, None))
+    counts = tuple((verdict, len(places)) for verdict, _, places, _ in found if len(places))
+    places_of_missing = ours.units["physical_offset"][missing]
+    reaches = int(ours.units["physical_offset"][right].max(initial=-1))
+    behind = places_of_missing[places_of_missing > reaches]
+    return QueueJudgement(
+        topic,
+        queue_id,
+        counts,
+        tuple(sorted((each for group in found for each in _first(*group)), key=lambda each: each.queue_offset)),
+        int(places_of_missing.min()) if len(missing) else -1,
+        reaches,
+        digest,
+        len(behind),
+        int(behind.min()) if len(behind) else -1,
+    )
+
+
+_Group = tuple[UnitVerdict, "Side", "npt.NDArray[np.int64]", "dict[int, int] | None"]
+"""A verdict, the side that shows it, the places of its units there, and for each place the one on the other side."""
+
+
+def _findings(
+    ours: Side,
+    theirs: Side,
+    differing: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    right: npt.NDArray[np.int64],
+    log_end: int,
+) -> Iterator[_Group]:
+    """Sort the units that differ, and those at places that the log does not have, by what is wrong with them."""
+    mine, other = differing
+    known = _Known(ours, right, log_end)
+    is_same_record = ours.units["physical_offset"][mine] == theirs.units["physical_offset"][other]
+    is_size = ours.units["size"][mine] != theirs.units["size"][other]
+    is_size |= ours.units["count"][mine] != theirs.units["count"][other]
+    pairs = dict(zip(other.tolist(), mine.tolist(), strict=True))
+    yield UnitVerdict.WRONG_SIZE, theirs, other[is_same_record & is_size], pairs
+    yield UnitVerdict.WRONG_TAGS_CODE, theirs, other[is_same_record & ~is_size], pairs
+    elsewhere = other[~is_same_record]
+    for verdict, mask in known.split(theirs.units["physical_offset"][elsewhere], UnitVerdict.WRONG_PLACE):
+        yield verdict, theirs, elsewhere[mask], pairs
+    surplus = np.flatnonzero(~np.isin(theirs.indexes, ours.indexes))
+    for verdict, mask in known.split(theirs.units["physical_offset"][surplus], UnitVerdict.EXTRA):
+        yield verdict, theirs, surplus[mask], None
+
+
+class _Known:
+    """Tells by where a unit points whose unit it is."""
+
+    def __init__(self, ours: Side, right: npt.NDArray[np.int64], log_end: int) -> None:
+        self._records = ours.units["physical_offset"]
+        self._right = self._records[right]
+        self._log_end = log_end
+
+    def split(
+        self, offsets: npt.NDArray[np.int64], otherwise: UnitVerdict
+    ) -> Iterator[tuple[UnitVerdict, npt.NDArray[np.bool_]]]:
+        is_duplicate = np.isin(offsets, self._right)
+        is_record = np.isin(offsets, self._records)
+        is_after = offsets >= self._log_end
+        yield UnitVerdict.DUPLICATE, is_duplicate
+        yield UnitVerdict.SHIFTED, is_record & ~is_duplicate
+        yield UnitVerdict.AFTER_END, is_after & ~is_record
+        yield otherwise, ~is_after & ~is_record
+
+
+def _missing(ours: Side, theirs: Side, found: list[_Group]) -> npt.NDArray[np.int64]:
+    """Return the records without a unit, except those whose place has a wrong one that is a finding itself.
+
+    A shifted unit is a finding about another record.
+    """
+    shifted = [places for verdict, _, places, _ in found if verdict is UnitVerdict.SHIFTED]
+    kept = np.ones(len(theirs.indexes), np.bool_)
+    kept[np.concatenate([np.empty(0, np.int64), *shifted])] = False
+    is_there = np.isin(ours.indexes, theirs.indexes[kept])
+    is_elsewhere = np.isin(ours.units["physical_offset"], theirs.units["physical_offset"])
+    return np.flatnonzero(~is_there & ~is_elsewhere)
+
+
+def _first(
+    verdict: UnitVerdict, side: Side, places: npt.NDArray[np.int64], pairs: dict[int, int] | None
+) -> Iterator[UnitFinding]:
+    for place in places[:_KEPT].tolist():
+        unit = _shown(side, place)
+        offset, physical = int(side.indexes[place]), int(side.units["physical_offset"][place])
+        if verdict is UnitVerdict.MISSING:
+            yield UnitFinding(verdict, offset, physical, unit, "no unit")
+        else:
+            expected = "no unit here" if pairs is None else "the unit of the record that the log has for this place"
+            yield UnitFinding(verdict, offset, physical, expected, unit)
+
+
+def _shown(side: Side, place: int) -> str:
+    unit = side.units[place]
+    return f"record at {unit['physical_offset']} of {unit['size']} bytes, tags code {unit['tags_code']}"
+
+
+def digest_of(indexes: npt.NDArray[np.int64], units: Iterable[Compared]) -> str:
+    """Return the digest of a queue's units, as of `QueueJudgement.digest`.
+
+    Parameters
+    ----------
+    indexes : array of int64
+    units : iterable of array
+        The units in pieces.
+    """
+    found = sha256()
+    for values in (indexes.astype("<i8", copy=False), *units):
+        for begin in range(0, len(values), _DIGESTED_AT_ONCE):
+            found.update(values[begin : begin + _DIGESTED_AT_ONCE].tobytes())
+    return found.hexdigest()

@@ -20,7 +20,7 @@ from store_core.queue.dispatch.lmq_units import UnfitListsError, has_lists, lmq_
 if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.options import RebuildRules
 
 __all__ = ["NO_LIGHT_RECORDS", "LightRecords", "ToldKinds"]
 

@@ -26,27 +26,24 @@ from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
-from store_core.store.rebuild.compare import judge_queue
+from store_core.store.rebuild.compare import QueueJudgement, judge_queue
 from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
-from store_core.store.rebuild.gap_filler import FillBudget
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.index_slices import IndexSlice, slice_entries
-from store_core.store.rebuild.lost_ranges import LostBytes
+from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes
 from store_core.store.rebuild.plain_queue import PlainQueue
 from store_core.store.rebuild.report import RebuildReport
 from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
-from store_core.store.rebuild.segment_scan import SegmentScan
-from store_core.store.rebuild.segment_units import QueuePiece
+from store_core.store.rebuild.segment_scan import QueuePiece, SegmentScan
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
 from store_core.store.rebuild.stored_queues import StoredQueues
-from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.files.clock import Clock
     from store_core.store.rebuild.compare import LogBounds
-    from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentPart
     from store_core.store.rebuild.segment_scan import IndexPiece
 

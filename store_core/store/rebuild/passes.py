@@ -25,8 +25,13 @@ from store_core.store.rebuild.attempt import ATTEMPTS
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.index_slices import IndexFilesJob
 from store_core.store.rebuild.job import RebuildJob, RunKind
-from store_core.store.rebuild.read_end import find_rebuilt_end, rebuild_coverage, without_tails
-from store_core.store.rebuild.segment_part import SegmentPart, split_segments
+from store_core.store.rebuild.segment_part import (
+    SegmentPart,
+    find_rebuilt_end,
+    rebuild_coverage,
+    split_segments,
+    without_tails,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +39,8 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.store.parts import Engine
     from store_core.store.rebuild.compare import LogBounds
+    from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.rules import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentOutcome
 
 __all__ = ["clear", "rebuild_by"]

@@ -15,9 +15,9 @@ from store_core.files.segment_file import file_name_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, pre_blank, units_per_file
 from store_core.queue.units.queue_assignment import index_limit
 from store_core.queue.units.unit_codec import consecutive_units
+from store_core.store.rebuild.compare import QueueJudgement, digest_of
 from store_core.store.rebuild.files import QueueReport
 from store_core.store.rebuild.stored_queues import live, plain_columns
-from store_core.store.rebuild.unit_verdicts import QueueJudgement, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_rules import QueueRules
     from store_core.queue.units.consume_queue_unit import UnitArray
-    from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.stored_queues import Compared, StoredQueues
 
 __all__ = ["PlainQueue"]

@@ -22,10 +22,8 @@ from store_core.snapshot.log import Log
 from store_core.store.config.derived_sizes import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.configured_store import check_log_is_certain, configured_store
-from store_core.store.rebuild.files import QUEUE_KINDS
-from store_core.store.rebuild.kept_index import KeptIndex
-from store_core.store.rebuild.options import OUTPUT
-from store_core.store.rebuild.rules import RebuildRules
+from store_core.store.rebuild.files import QUEUE_KINDS, KeptIndex
+from store_core.store.rebuild.options import OUTPUT, RebuildRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

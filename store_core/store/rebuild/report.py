@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a rebuild as text and as JSON, and what a comparison with the log found."""
+"""The report of a rebuild as text and as JSON, with what was inferred, and what was asked for and is not there."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from store_core.errors import InvalidOptionError
 from store_core.format.counted import counted
 from store_core.format.iso_time import iso_time
+from store_core.queue.dispatch.lmq_units import is_light
 from store_core.snapshot.log_end import FoundEnd
+from store_core.snapshot.queues import Queues
 from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.stored_topics import hint_of, stored_topics
 from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
-from store_core.store.rebuild.read_end import read_end
+from store_core.store.rebuild.segment_part import read_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
 
-    from store_core.queue.units.refused_unit import RefusedUnit
+    from store_core.files.file_system import FileSystem
+    from store_core.queue.units.queue_assignment import RefusedUnit
+    from store_core.store.rebuild.compare import QueueJudgement
     from store_core.store.rebuild.files import IndexReport, QueueReport
+    from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.segment_part import SegmentOutcome
-    from store_core.store.rebuild.unit_verdicts import QueueJudgement
 
-__all__ = ["RebuildReport", "as_json", "as_text"]
+__all__ = ["RebuildReport", "as_json", "as_text", "check_wanted", "inference_notes"]
 
 _SHOWN: Final = 10
 _OF_CHECKS: Final = (
@@ -316,3 +324,116 @@ def _cut(what: str, found: list[str], count: int) -> Iterator[str]:
     yield from (f"{what}: {text}" for text in found[:_SHOWN])
     if count > _SHOWN:
         yield f"{what}: {count:,} in all; the JSON report has more of them"
+
+
+def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
+    """Return notes on what was inferred and why, and on what was assumed without evidence; one line each."""
+    of_queues = [*_light(plan, report), *_light_counts(plan, report), *_batch(report), *plan.assumptions]
+    of_queues = of_queues if plan.rules.has_queues else []
+    is_index_made = plan.rules.has_index and not plan.options.verify
+    of_index = [plan.index_assumption] if is_index_made and plan.index_assumption else []
+    return [*of_queues, *of_index, *_tags(report)]
+
+
+def _tags(report: RebuildReport) -> Iterator[str]:
+    if report.untagged_entries:
+        records = counted(report.untagged_entries, "record")
+        yield (
+            f"the index has no entries for the tags of {records}, as releases before 5.4 leave it: a search for topic "
+            f"and tags finds none of these. That is no difference"
+        )
+
+
+def _light(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:
+    if report.light_record < 0:
+        return
+    witness = f"the record at offset {report.light_record} has property INNER_MULTI_QUEUE_OFFSET"
+    if not plan.rules.queue_rules.is_multi_dispatch_enabled:
+        yield (
+            f"light queues are left out, as {plan.light_source} says, although {witness}, which a store writes only "
+            f"with light queues on. To rebuild them, add --light"
+        )
+    elif not plan.light_source:
+        yield (
+            f"light queues are rebuilt, although neither options nor directories name any: {witness}, which a store "
+            f"writes only with light queues on. To leave them out, add --no-light"
+        )
+
+
+def _light_counts(plan: RebuildPlan, report: RebuildReport) -> Iterator[str]:
+    """Say what of the records that name light queues is in one."""
+    light = report.light
+    if not light.named:
+        return
+    built = [queue.units for queue in report.queues if is_light(queue.topic)]
+    why = {
+        "have no INNER_MULTI_QUEUE_OFFSET: the store had light queues off when they were put": light.unindexed,
+        "have one that does not fit the names": light.unfit,
+        f"are of topics that have none by the rules of release {plan.rules.queue_rules.release}": light.kept_out,
+    }
+    left_out = [f"{count:,} of them {reason}" for reason, count in why.items() if count]
+    yield "; ".join(
+        [f"{light.named:,} records name light queues; {len(built):,} such queues have {sum(built):,} units", *left_out]
+    )
+
+
+def _batch(report: RebuildReport) -> Iterator[str]:
+    why = "has inner batches, which a store accepts for batch topics (queue.type=BatchCQ) only"
+    for topic in report.inferred_topics:
+        yield f"{topic} is rebuilt as a batch topic, although nothing else says so: it {why}"
+    for topic in report.told_topics:
+        yield f"{topic} is rebuilt without batch queues, although it {why}: --no-batch-inference says so"
+
+
+_MOST_IDS: Final = 20
+"""Maximum queue ids shown in an error."""
+
+
+def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_system: FileSystem) -> None:
+    """Refuse topics and a queue id that are neither in the log nor in the store's queues and configuration.
+
+    Parameters
+    ----------
+    report : RebuildReport
+        Report on the log's contents.
+    store : Path
+    rules : RebuildRules
+        Rules with the requested topics and queue id.
+    file_system : FileSystem
+
+    Raises
+    ------
+    InvalidOptionError
+        If a topic is unknown, or no requested topic has the queue.
+    """
+    if rules.topics is None and rules.queue_id is None:
+        return
+    in_log = {(queue.topic, queue.queue_id) for queue in report.queues}
+    queues = in_log | report.passed_over | {queue.name for queue in Queues(store, file_system=file_system).in_files()}
+    where = f"neither in the log of {store}{_read_part(report, rules)} nor among its queues"
+    topics = {topic for topic, _ in queues} | stored_topics([store])
+    unknown = sorted((rules.topics or frozenset()) - topics)
+    if unknown:
+        told = "; ".join(f"{topic!r}: {hint_of(topic, topics)}" for topic in unknown)
+        raise InvalidOptionError(f"--topic: {where} nor in config/topics.json: {told}")
+    _check_queue_id(queues, where, rules)
+
+
+def _check_queue_id(queues: Collection[tuple[str, int]], where: str, rules: RebuildRules) -> None:
+    """Refuse a queue id that none of the requested topics has, unless these have no queues at all."""
+    ids = sorted({number for topic, number in queues if rules.topics is None or topic in rules.topics})
+    if rules.queue_id is None or rules.queue_id in ids or not ids:
+        return
+    topics = f" of {', '.join(map(repr, sorted(rules.topics)))}" if rules.topics is not None else ""
+    shown = ", ".join(map(str, ids[:_MOST_IDS])) + (f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else "")
+    raise InvalidOptionError(f"--queue-id: queue {rules.queue_id}{topics} is {where}; the ids are {shown}")
+
+
+def _read_part(report: RebuildReport, rules: RebuildRules) -> str:
+    """Return which part of the log was read, if not all of it."""
+    begin = f" from offset {rules.since_offset} on" if rules.since_offset else ""
+    return begin + (
+        f" up to offset {report.end_offset}, where it is damaged,"
+        if report.is_damaged and not rules.is_salvaged
+        else ""
+    )

@@ -12,23 +12,28 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from store_core.errors import UnsafeSizeError
 from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.faults import unexpandable
+from store_core.format.columnar.record_crcs import record_crcs
 from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Damage, Salvage, store_timestamps
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.queue_numbering import QueueNumbering
 from store_core.queue.dispatch.window_reader import WindowReader
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries
+from store_core.queue.units.queue_assignment import assign_batch
+from store_core.queue.units.unit_buffer import PlainUnitBuffer, UnitBuffer
+from store_core.queue.units.unit_codec import PackedUnits, pack_whole
+from store_core.queue.units.unit_rows import UnitRows
 from store_core.store.rebuild.index_compare import IndexDifferences
 from store_core.store.rebuild.inferred_kinds import ToldKinds
 from store_core.store.rebuild.lost_ranges import LostRanges
-from store_core.store.rebuild.proof import NO_STORE_TIME, WRONG_RECORD_CRC, count_unproven, wrong_record_crcs
 from store_core.store.rebuild.segment_part import SegmentOutcome
-from store_core.store.rebuild.segment_units import SegmentUnits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,13 +45,22 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.dispatch.dispatch_request import DispatchRequest
     from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.units.queue_assignment import BatchAssignment, RefusedUnit
     from store_core.store.rebuild.index_compare import IndexComparison
-    from store_core.store.rebuild.rules import RebuildRules
+    from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentPart
-    from store_core.store.rebuild.segment_units import QueuePiece
 
-__all__ = ["IndexPiece", "SalvagedReader", "SegmentScan"]
-
+__all__ = [
+    "NO_STORE_TIME",
+    "WRONG_RECORD_CRC",
+    "IndexPiece",
+    "QueuePiece",
+    "SalvagedReader",
+    "SegmentScan",
+    "SegmentUnits",
+    "count_unproven",
+    "wrong_record_crcs",
+]
 
 _RETRIES: Final = 16
 """Records of a run that may fail to dispatch before the rest of it is tried one by one."""
@@ -342,3 +356,152 @@ class _End(NamedTuple):
     @property
     def is_damaged(self) -> bool:
         return not any(self[1:])
+
+
+WRONG_RECORD_CRC: Final = "the record does not match its checksum over all of it, the property __CRC32#"
+
+NO_STORE_TIME: Final = "the record has no store time"
+
+
+def wrong_record_crcs(
+    raw: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    rules: QueueRules,
+) -> npt.NDArray[np.int64]:
+    """Return which records do not match the checksum over all of them; none in releases that have no such checksum.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,): the segment.
+    starts, stops : numpy.ndarray
+        int64, shape (n,): positions of the records.
+    rules : QueueRules
+    """
+    if not rules.features.has_property_crc:
+        return np.empty(0, np.int64)
+    checked = record_crcs(raw, starts, stops)
+    return checked.rows[~checked.is_right]
+
+
+def count_unproven(raw: npt.NDArray[np.uint8], start_offset: int, batch: DispatchBatch, rules: QueueRules) -> int:
+    """Count the records that are not where they say they are, have no store time, or do not match their checksum."""
+    is_wrong = (batch.physical_offset != batch.starts + start_offset) | (batch.store_timestamp <= 0)
+    is_wrong[wrong_record_crcs(raw, batch.starts, batch.starts + batch.message_size, rules)] = True
+    return int(np.count_nonzero(is_wrong))
+
+
+_ROOM: Final = 1 << 19
+"""Units collected before they are passed on, 16 MiB of plain ones; with fewer, small queues get tiny pieces."""
+
+_REFUSED_KEPT: Final = 100
+_PASSED_OVER_KEPT: Final = 1000
+_UNWANTED: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePiece:
+    """Consecutive units of a queue, `packed` as `store_core.queue.units.unit_codec` defines."""
+
+    topic: str
+    queue_id: int
+    packed: bytes
+
+
+class SegmentUnits:
+    """Assigns batches of records to queues, by `store_core.queue.units.queue_assignment`.
+
+    Parameters
+    ----------
+    rules : RebuildRules
+    room : int
+        Units collected before they are passed on.
+
+    Attributes
+    ----------
+    refused_count : int
+        Number of impossible units.
+    refused : list of RefusedUnit
+        The first of these.
+    passed_over : set of (str, int)
+        Topic and id of the first queues that were not requested.
+    """
+
+    def __init__(self, rules: RebuildRules, room: int = _ROOM) -> None:
+        self.passed_over: set[tuple[str, int]] = set()
+        self.refused: list[RefusedUnit] = []
+        self.refused_count = 0
+        self._rules = rules
+        self._numbers = QueueNumbering()
+        self._buffer = PlainUnitBuffer(room) if rules.is_plain else UnitBuffer(room, is_whole=True)
+
+    def add(self, batch: DispatchBatch) -> Iterator[QueuePiece]:
+        """Add a batch of records, and yield units whenever enough are collected.
+
+        Raises
+        ------
+        UnsafeSizeError
+            If there are more queues than allowed.
+        """
+        assigned = assign_batch(batch, self._rules.queue_rules, self._numbers)
+        self.refused_count += len(assigned.refused)
+        self.refused += assigned.refused[: _REFUSED_KEPT - len(self.refused)]
+        units = self._wanted(batch, assigned)
+        done = 0
+        while done < len(units.code):
+            part = units.slice(done, done + self._buffer.room)
+            self._buffer.add(part)
+            done += len(part.code)
+            if not self._buffer.room:
+                yield from self.rest()
+
+    def _wanted(self, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
+        """Return the requested units, with their queues' numbers in the segment."""
+        units = UnitRows.of(batch, assigned)
+        is_recent = units.physical_offset >= self._rules.since_offset
+        if not is_recent.all():
+            units = units.chosen(is_recent)
+        numbers = np.full(len(assigned.queues), _UNWANTED, np.int64)
+        for code in np.flatnonzero(np.bincount(units.code)).tolist():
+            numbers[code] = self._number(assigned.queues[code])
+        codes = numbers.take(units.code)
+        return units._replace(code=codes).chosen(codes != _UNWANTED)
+
+    def _number(self, queue: tuple[str, int]) -> int:
+        """Return the number of a queue that has units here, or `_UNWANTED`."""
+        if queue in self._numbers:
+            return self._numbers.number(queue)
+        if not self._rules.wants(*queue):
+            self._pass_over(queue)
+            return _UNWANTED
+        if len(self._numbers) >= self._rules.max_queues:
+            raise UnsafeSizeError(
+                "too many queues", "the log", 0, f"at most {self._rules.max_queues} in a segment",
+                f"one more, {queue[1]} of topic {queue[0][:100]!r}", b"",
+                "A log may name a queue in every record. If these are real, raise the bound (--max-queues).",
+            )  # fmt: skip
+        return self._numbers.number(queue)
+
+    def _pass_over(self, queue: tuple[str, int]) -> None:
+        """Remember a queue that was not requested; there is always room for some of a requested topic."""
+        is_of_wanted = self._rules.topics is not None and queue[0] in self._rules.topics
+        if len(self.passed_over) < _PASSED_OVER_KEPT << is_of_wanted:
+            self.passed_over.add(queue)
+
+    def rest(self) -> Iterator[QueuePiece]:
+        """Yield the remaining units."""
+        if len(self._buffer):
+            for code, packed in self._packed():
+                yield QueuePiece(*self._numbers.queues[code], packed)
+
+    def _packed(self) -> Iterator[tuple[int, bytes]]:
+        if isinstance(self._buffer, PlainUnitBuffer):
+            yield from self._buffer.take()
+            return
+        units = self._buffer.take()
+        plain = PackedUnits.of(units)
+        for code, start, stop in units.bounds():
+            topic, _ = self._numbers.queues[code]
+            is_whole = self._rules.is_whole(topic)
+            yield code, pack_whole(units.slice(start, stop)) if is_whole else plain.piece(start, stop)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replacing queues and index by rebuilt ones, so that a crash at any step can be repaired afterwards.
 
+Also the directory that the new ones are written to before, and the checkpoint that is written after.
+
 The journal of a swap is a file of a store, and so may be anybody's: which directories it may move is decided here.
 """
 
@@ -8,22 +10,34 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.errors import StoreError
+from store_core.errors import StoreError, UnsupportedStoreError
 from store_core.files.file_system import write_all
 from store_core.files.store_lock import StoreLock
-from store_core.store.rebuild.output_directory import store_of_output
+from store_core.store.state.store_checkpoint import LOG_OFFSETS, StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
+    from store_core.format.releases.release import Release
 
-__all__ = ["JOURNAL", "RebuildSwap", "SwapError", "kept_directories", "locked_for_swap", "why_foreign"]
+__all__ = [
+    "JOURNAL",
+    "OutputDirectory",
+    "RebuildSwap",
+    "SwapError",
+    "kept_directories",
+    "locked_for_swap",
+    "store_of_output",
+    "update_checkpoint",
+    "why_foreign",
+]
 
 
 def why_foreign(root: Path, source: Path, kept: Path, places: Iterable[str]) -> str | None:
@@ -300,3 +314,131 @@ def _write(path: Path, data: bytes, file_system: FileSystem) -> None:
         file.close()
     with suppress(FileNotFoundError):
         file_system.sync_directory(path.parent)
+
+
+_OUTPUT_MARK: Final = "rebuilt.json"
+"""File that marks a directory as ours, so that a rebuild may delete what is in it."""
+
+
+_LARGEST_MARK: Final = 1 << 16
+
+
+def store_of_output(path: Path) -> Path | None:
+    """Return the store whose rebuild has marked a directory as its output; None if none has."""
+    mark = path / _OUTPUT_MARK
+    try:
+        if mark.is_symlink() or not mark.is_file() or mark.stat().st_size > _LARGEST_MARK:
+            return None
+        return type(path)(json.loads(mark.read_bytes())["store"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return None
+
+
+class OutputDirectory:
+    """A directory with a mark, by which a later run knows that it may delete what is in it.
+
+    Parameters
+    ----------
+    path : Path
+    file_system : FileSystem
+    """
+
+    def __init__(self, path: Path, file_system: FileSystem) -> None:
+        self.path = path
+        self._file_system = file_system
+
+    def claim(self, store: Path) -> None:
+        """Create the directory for files of a store, if it may be written to.
+
+        Raises
+        ------
+        UnsupportedStoreError
+            If it holds files that no rebuild made.
+        OSError
+            If a system call fails.
+        """
+        files, mark = self._file_system, self.path / _OUTPUT_MARK
+        if files.names(self.path) and files.status(mark) is None:
+            raise UnsupportedStoreError(
+                f"{self.path} is not empty, and was not made by a rebuild: move what is there elsewhere, or give "
+                f"another output directory"
+            )
+        files.make_directories(self.path)
+        file = files.open(mark, create=True)
+        file.write(memoryview(json.dumps({"store": str(store)}).encode()), 0)
+        file.close()
+
+    def remove_if_empty(self) -> None:
+        """Remove the directory, unless this or another run has left something there."""
+        with suppress(OSError):
+            if self._file_system.names(self.path) == [_OUTPUT_MARK]:
+                shutil.rmtree(self.path)
+
+    def remove(self) -> None:
+        """Remove what is in the directory and, when that is done, the mark: a run that is killed can be repeated.
+
+        Raises
+        ------
+        OSError
+            If a system call fails.
+        """
+        files = self._file_system
+        if files.status(self.path / _OUTPUT_MARK) is None:
+            if files.status(self.path) is not None and not files.names(self.path):
+                files.remove_directory(self.path)  # a run was killed before it had a mark, or when it had it no more
+            return
+        for name in files.names(self.path):
+            path = self.path / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif name != _OUTPUT_MARK:
+                files.remove(path)
+        files.remove(self.path / _OUTPUT_MARK)
+        files.remove_directory(self.path)
+
+
+def update_checkpoint(  # noqa: PLR0913 -- one argument per fact
+    root: Path,
+    file_system: FileSystem,
+    release: Release,
+    *,
+    last_store_timestamp: int,
+    end_offset: int,
+    are_queues_whole: bool,
+    index_timestamp: int | None,
+) -> StoreCheckpoint:
+    """Write the checkpoint of a store whose rebuilt queues or index are on disk.
+
+    After a crash a broker starts recovery at a segment older than the checkpoint, so a time that is too late would make
+    it miss records, and one that is too early only costs time; from 5.5 on the same is true of an offset. The log's own
+    time is never raised, as nothing was written to the log; no time may be later than the log's last record.
+
+    Parameters
+    ----------
+    last_store_timestamp : int
+        Store time of the log's last record, ms.
+    end_offset : int
+        Physical offset of the log's end: no offset may be greater.
+    are_queues_whole : bool
+        Whether all queues were rebuilt to the log's end; their time is then that of its last record, as after a
+        broker's flush.
+    index_timestamp : int or None
+        End time of the last full index file, ms, or 0 if there is none; after a crash a broker deletes and rebuilds the
+        files after it. None if the index was not rebuilt.
+
+    Raises
+    ------
+    OSError
+        If a system call fails.
+    """
+    checkpoint = StoreCheckpoint(root, file_system, release).load()
+    checkpoint.physic_msg_timestamp = max(min(checkpoint.physic_msg_timestamp, last_store_timestamp), 0)
+    queues = last_store_timestamp if are_queues_whole else checkpoint.logics_msg_timestamp
+    checkpoint.logics_msg_timestamp = max(min(queues, last_store_timestamp), 0)
+    index = checkpoint.index_msg_timestamp if index_timestamp is None else index_timestamp
+    checkpoint.index_msg_timestamp = max(min(index, last_store_timestamp), 0)
+    for name in LOG_OFFSETS:
+        setattr(checkpoint, name, min(getattr(checkpoint, name), end_offset))
+    checkpoint.flush()
+    checkpoint.close()
+    return checkpoint

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a log for recovery, record by record from a given file to the log's end."""
+"""Following a log for recovery, record by record: from which file, and to the log's end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from store_core.files.segment_source import Segment
 from store_core.format.columnar.chain import Chain
+from store_core.format.iso_time import iso_time
+from store_core.format.layout import MIN_HEAD_SIZE, MagicCode
+from store_core.format.record.record_head import read_frame, store_timestamp
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.segment_view import AllThere, SegmentView
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.snapshot.log_end import FoundEnd, segment_ends
 
 if TYPE_CHECKING:
@@ -25,11 +29,21 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.mapped_file import MappedFile
+    from store_core.format.releases.release_rules import ReleaseRules
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import MessageCheck
+    from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
     from store_core.queue.queue_rules import QueueRules
+    from store_core.store.state.store_checkpoint import StoreCheckpoint
 
-__all__ = ["FollowedLog", "find_end_of_files", "follow_log_for_recovery"]
+__all__ = [
+    "FollowedLog",
+    "StartFile",
+    "abnormal_start",
+    "find_end_of_files",
+    "follow_log_for_recovery",
+    "normal_start",
+    "stored_start",
+]
 
 
 @dataclass(slots=True)
@@ -181,3 +195,155 @@ def _explain(
         return None, f"release {rules.release} accepts no record like the one there"
     detail = f": expected {check.expected}, found {check.found}" if check.expected else ""
     return check.reason, check.reason.value + detail
+
+
+_LAST_FILES: Final = 3
+_RECOVER_MAX_NUM: Final = 10
+"""What ``commitLogRecoverMaxNum`` is taken for if it is not positive."""
+
+
+class StartFile(NamedTuple):
+    """Index of a file in the list of files, and the rule that selected it."""
+
+    number: int
+    why: str
+
+
+def normal_start(
+    files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint, queues_cover: int, max_num: int
+) -> StartFile:
+    """Choose the file from which to check a log that was closed cleanly.
+
+    Up to 5.3.1 that is the third last one. From 5.3.2 on it is the newest that starts at or before the offset up to
+    which the queues cover the log, or else the oldest; from 5.3.4 on the newest whose first record is sound and says
+    that it lies there. RocketMQ: ``CommitLog.recoverNormally``.
+
+    Parameters
+    ----------
+    files : sequence of MappedFile
+        At least one.
+    queues_cover : int
+        Offset up to which the queues cover the log.
+    max_num : int
+        ``commitLogRecoverMaxNum``, for releases with `ReleaseRules.limits_files_to_recover`.
+    """
+    if not rules.features.recovers_from_queues_cover:
+        return StartFile(max(0, len(files) - _LAST_FILES), "after a clean exit the last three files are checked")
+    covered = f"the queues cover the log up to {queues_cover}"
+    if rules.features.recovers_from_sound_file:
+
+        def fits(first: DispatchRequest) -> str | None:
+            return covered if first.physical_offset <= queues_cover else None
+
+        otherwise = f"{covered}, and no later file begins with a sound record at or before that"
+        return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
+    return stored_start(files, queues_cover)
+
+
+def stored_start(files: Sequence[MappedFile], queues_cover: int) -> StartFile:
+    """Choose the file from which to check a log by its queues alone, as where these are in a RocksDB.
+
+    A broker that ends abnormally loses what it had not flushed of such queues, whatever the checkpoint says. RocketMQ:
+    ``CommitLog.isMappedFileMatchedRecover``. Parameters are those of `normal_start`.
+    """
+    covered = f"the queues cover the log up to {queues_cover}"
+    for index in range(len(files) - 1, 0, -1):
+        if files[index].file_from_offset <= queues_cover:
+            return StartFile(index, f"{covered}, and it is the file of that offset")
+    return StartFile(0, f"{covered}, and no later file starts at or before that")
+
+
+def abnormal_start(
+    files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint, max_num: int
+) -> StartFile:
+    """Choose the file from which to check a log that was not closed cleanly.
+
+    That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest. From
+    5.3.4 on that record must be sound; from 5.5 on it must not lie, or have been stored, after what is flushed of the
+    queues. RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``. Parameters are those of
+    `normal_start`.
+    """
+    if rules.features.recovers_from_sound_file:
+        by_flush = rules.features.recovers_from_flushed_queues
+        fits = _fits_flushed(checkpoint) if by_flush else _fits_time(checkpoint.min_timestamp)
+        otherwise = "no file begins with a sound record that the checkpoint covers"
+        return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
+    uses_index = rules.is_index_enabled and rules.is_index_safe
+    limit = checkpoint.min_timestamp_index if uses_index else checkpoint.min_timestamp
+    limited = f"the checkpoint's {iso_time(limit)}"
+    for index in range(len(files) - 1, -1, -1):
+        stored = _first_store_timestamp(files[index], rules.features)
+        if stored and stored <= limit:
+            return StartFile(index, f"its first record, of {iso_time(stored)}, is not later than {limited}")
+    return StartFile(0, f"no file begins with a record that is not later than {limited}")
+
+
+def _fits_time(limit: int) -> Callable[[DispatchRequest], str | None]:
+    def fits(first: DispatchRequest) -> str | None:
+        stored = first.store_timestamp
+        why = f"was stored at {iso_time(stored)}, not later than the checkpoint's {iso_time(limit)}"
+        return why if stored <= limit else None
+
+    return fits
+
+
+def _fits_flushed(checkpoint: StoreCheckpoint) -> Callable[[DispatchRequest], str | None]:
+    flushed = checkpoint.logics_physical_offset
+    if flushed <= 0:  # no release before 5.5 writes it
+        return _fits_time(checkpoint.logics_msg_timestamp)
+
+    def fits(first: DispatchRequest) -> str | None:
+        return f"queues are flushed up to {flushed}" if first.physical_offset <= flushed else None
+
+    return fits
+
+
+def _sound_start(  # noqa: PLR0913 -- what decides
+    files: Sequence[MappedFile],
+    rules: QueueRules,
+    checkpoint: StoreCheckpoint,
+    max_num: int,
+    fits: Callable[[DispatchRequest], str | None],
+    otherwise: str,
+) -> StartFile:
+    """Return the newest file whose first record is sound and fits, or else the oldest of those looked at."""
+    is_limited = rules.features.limits_files_to_recover
+    oldest = max(0, len(files) - (max_num if max_num > 0 else _RECOVER_MAX_NUM)) if is_limited else 0
+    for index in range(len(files) - 1, oldest - 1, -1):
+        first = _first_record(files[index], rules)
+        if first is None or not first.store_timestamp:
+            continue
+        if rules.is_index_enabled and rules.is_index_safe and first.store_timestamp > checkpoint.index_msg_timestamp:
+            continue
+        why = fits(first)
+        if why is not None:
+            return StartFile(index, f"its first record, at {first.physical_offset}, is sound, and {why}")
+    limited = f"; no more than the last {len(files) - oldest} files are looked at" if oldest else ""
+    return StartFile(oldest, otherwise + limited)
+
+
+def _first_record(file: MappedFile, rules: QueueRules) -> DispatchRequest | None:
+    """Return the record at the start of a file; None if there is none that a recovery accepts."""
+    view = file.select(0)
+    if view is None:
+        return None
+    return check_message_and_return_size(
+        view,
+        0,
+        len(view),
+        rules,
+        check_crc=rules.check_crc,
+        read_body=True,
+        check_dup_info=rules.is_duplication_enabled,
+    ).request
+
+
+def _first_store_timestamp(file: MappedFile, features: ReleaseRules) -> int:
+    """Read the store time at the start of a file, if the magic code there is that of a message; otherwise 0."""
+    view = file.select(0)
+    if view is None or len(view) < MIN_HEAD_SIZE:
+        return 0
+    _, magic = read_frame(view, 0)
+    if magic != MagicCode.MESSAGE_V1 and not (magic == MagicCode.MESSAGE_V2 and features.has_message_version_2):
+        return 0
+    return store_timestamp(view, 0, has_ipv6=features.stores_ipv6_hosts)

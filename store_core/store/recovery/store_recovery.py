@@ -43,9 +43,16 @@ from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.store.dispatch.dispatcher import select_rows
 from store_core.store.recovery.index_gap import close_index_gap
-from store_core.store.recovery.log_recovery import FollowedLog, find_end_of_files, follow_log_for_recovery
+from store_core.store.recovery.log_recovery import (
+    FollowedLog,
+    StartFile,
+    abnormal_start,
+    find_end_of_files,
+    follow_log_for_recovery,
+    normal_start,
+    stored_start,
+)
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
-from store_core.store.recovery.recovery_start import StartFile, abnormal_start, normal_start, stored_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +68,7 @@ if TYPE_CHECKING:
     from store_core.store.dispatch.dispatcher import Dispatcher
     from store_core.store.dispatch.reput import ReputMessageService
     from store_core.store.put.commit_log import CommitLog
-    from store_core.store.recovery.recovery_start import StartFile
+    from store_core.store.recovery.log_recovery import StartFile
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 __all__ = ["RecoveryGate", "StoreRecovery"]

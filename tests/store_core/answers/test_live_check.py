@@ -13,16 +13,15 @@ import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
 from store_core.answers import CheckOptions, check
-from store_core.answers.checking.finding import Finding, FindingKind
-from store_core.answers.checking.tally import Tally
+from store_core.answers.checking.finding import Finding, FindingKind, Tally
 from store_core.answers.store_check import check_by
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.index.index_service import IndexService
 from store_core.store.parts import InProcess
 from store_core.store.read import read_plan
-from store_core.store.rebuild import live_moment
-from store_core.store.rebuild.live_moment import LiveMoment
+from store_core.store.rebuild import stored_queues
+from store_core.store.rebuild.stored_queues import LiveMoment
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
 from tests.golden_stores import golden_stores
@@ -106,7 +105,7 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
             writer.write()
             return plan
 
-        monkeypatch.setattr(live_moment, "plan_ranges", plan_ranges)
+        monkeypatch.setattr(stored_queues, "plan_ranges", plan_ranges)
         yield writer
 
 

@@ -29,7 +29,7 @@ from store_core.queue.units.unit_rows import UnitRows
 from tests.store_core.queue.hostile_requests import hostile_requests
 
 if TYPE_CHECKING:
-    from store_core.queue.units.refused_unit import RefusedUnit
+    from store_core.queue.units.queue_assignment import RefusedUnit
 
 RULES = QueueRules(
     consume_queue_file_size=100,

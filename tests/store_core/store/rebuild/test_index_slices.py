@@ -20,7 +20,7 @@ from store_core.queue.index.index_pieces import IndexEntries, pack_entries, unpa
 from store_core.queue.queue_rules import QueueRules
 from store_core.store.rebuild.files import IndexReport, IndexWriter
 from store_core.store.rebuild.index_slices import IndexFilesJob, slice_entries
-from store_core.store.rebuild.rules import RebuildRules
+from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.spill import RunReader, RunSpill
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import index_files

@@ -22,8 +22,8 @@ from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, stored
 from store_core.queue.units.unit_codec import PackedUnits, unpack_units
 from store_core.store.rebuild.compare import LogBounds, judge_queue
 from store_core.store.rebuild.files import QueueReport, QueueWriter
+from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.plain_queue import PlainQueue
-from store_core.store.rebuild.rules import RebuildRules
 from store_core.store.rebuild.stored_queues import StoredQueues
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
-from store_core.store.rebuild.output_directory import OutputDirectory
-from store_core.store.rebuild.swap import JOURNAL, RebuildSwap, SwapError, kept_directories
+from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, RebuildSwap, SwapError, kept_directories
 
 OLD = {"consumequeue/a/0/f": b"old a", "batchconsumequeue/b/0/f": b"old b", "index/1": b"old index"}
 NEW = {"consumequeue/a/0/f": b"new a", "consumequeue/c/0/f": b"new c", "index/2": b"new index"}

@@ -14,7 +14,7 @@ from store_core.files.segment_source import Segment
 from store_core.queue.queue_rules import QueueRules
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.rules import RebuildRules
+from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.segment_part import SegmentPart, merge_outcomes, split_segments
 from store_core.store.rebuild.segment_scan import IndexPiece, SegmentScan
 from tests.budgets import budget

@@ -18,8 +18,8 @@ from store_core.queue.dispatch.dispatch_request import DispatchRequest
 from store_core.queue.queue_rules import QueueRules
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild.files import QueueReport, QueueWriter
-from store_core.store.rebuild.rules import RebuildRules
-from store_core.store.rebuild.segment_units import QueuePiece, SegmentUnits
+from store_core.store.rebuild.options import RebuildRules
+from store_core.store.rebuild.segment_scan import QueuePiece, SegmentUnits
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.golden_queues import file_bytes
 from tests.store_core.queue.hostile_requests import BORDER_OFFSETS, hostile_requests
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.queue_rules import Release
-    from store_core.queue.units.refused_unit import RefusedUnit
+    from store_core.queue.units.queue_assignment import RefusedUnit
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
 LAST_INDEX = (2**63 - 1) // 100 * 5 - 1

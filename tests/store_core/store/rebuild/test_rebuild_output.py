@@ -9,7 +9,7 @@ import pytest
 
 from store_core import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.store.rebuild.output_directory import OutputDirectory
+from store_core.store.rebuild.swap import OutputDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path
