@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from store_core.store.parts import InProcess
-from store_core.store.process_pool import ProcessPool
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -25,4 +24,8 @@ def local_engine(processes: int, on_progress: ProgressSink | None = None) -> Abs
     InvalidOptionError
         If `processes` is less than 1.
     """
-    return nullcontext(InProcess(on_progress)) if processes == 1 else ProcessPool(processes, on_progress)
+    if processes == 1:
+        return nullcontext(InProcess(on_progress))
+    from store_core.store.process_pool import ProcessPool
+
+    return ProcessPool(processes, on_progress)

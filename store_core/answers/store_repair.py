@@ -23,8 +23,8 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import CONSUME_QUEUE, INDEX_DIRECTORY, check_is_no_url, check_is_root
 from store_core.files.store_path import path_of
 from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.rocksdb.rocksdb_queues import light_queue_database
 from store_core.snapshot.index import Index
+from store_core.snapshot.queues import Queues
 from store_core.store.configured_store import check_log_is_certain, told
 from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, locked_for_swap, update_checkpoint
@@ -201,7 +201,7 @@ def _planned(
 
 def _refuse_light_in_rocksdb(store: Path, deeds: Deeds) -> None:
     """Refuse to make files of light queues that the broker has in its RocksDB alone: it would not read them."""
-    database = light_queue_database(store, OsFileSystem())
+    database = Queues(store).light_database
     wrong = next((queue for queue in deeds.queues if is_light(queue.topic)), None)
     if database is not None and wrong is not None:
         raise UnsupportedStoreError(

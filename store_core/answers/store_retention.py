@@ -16,15 +16,16 @@ from store_core.answers.retaining.retention_report import RetentionFacts, Retent
 from store_core.answers.retaining.strange_settings import strange_settings
 from store_core.answers.store_lag import LagJob, LagOptions
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
-from store_core.files.file_system import OsFileSystem, disk_bytes
+from store_core.files.file_system import disk_bytes
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import modified_ns
-from store_core.files.store_kind import StoreUse, queue_database
+from store_core.files.store_kind import StoreUse
 from store_core.files.store_path import nothing_at, places_of
 from store_core.format.iso_time import iso_time
 from store_core.format.table_time import table_time
 from store_core.format.utc_day import DAY_MS
 from store_core.snapshot.log import first_store_timestamp, has_record
+from store_core.snapshot.queues import Queues
 from store_core.store.clean.disk_space import DiskLimits
 from store_core.store.configured_store import config_of, configured_paths
 from store_core.store.read.read_messages import read_messages
@@ -289,7 +290,7 @@ def _end_of(store: StorePaths, last: Segment) -> tuple[int, int | None]:
 
 
 def _is_rocksdb(root: Path) -> bool:
-    return queue_database(root, OsFileSystem()) is not None
+    return Queues(root).database is not None
 
 
 # ---- rows of the report

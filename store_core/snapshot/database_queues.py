@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE
-from store_core.snapshot.units import QueueBounds, QueueKind, UnitRange, Units
+from store_core.snapshot.units import QueueBounds, QueueKind, UnitRange, Units, leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,6 +114,14 @@ class DatabaseQueue:
         if self.more is not None and self.log is not None and (end is None or end > self.more.first[0]):
             rest = _units_of(self.log.queued(self.more.first[1], self.name))
             yield rest.between(max(begin, self.stored.end_of(*self.name)), 2**62 if end is None else end)
+
+    def first_at(self, position: int, begin: int, end: int) -> int:
+        """Return the queue offset of the first unit of a record at or after a position in the log; else the end."""
+        begin = max(begin, self.stored.first_at(*self.name, position))
+        if begin < self.stored.end_of(*self.name):
+            return begin
+        rest = (units for units in leading(self.units(begin, end), begin, end) if units.starts[-1] >= position)
+        return next((int(some.offsets[np.searchsorted(some.starts, position)]) for some in rest), end)
 
     def range(self, position: int, begin: int, end: int) -> UnitRange:
         """Return queue offsets, which are the numbers of units here; see `store_core.snapshot.units.Queue`."""

@@ -20,7 +20,7 @@ from store_core.files.segment_file import offset_of
 from store_core.files.segment_listing import list_for_loading
 from store_core.files.segment_names import advice_on_name, start_offset_of, why_no_segment
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from store_core.snapshot.units import QueueBounds, QueueDoubtError, QueueKind, UnitRange, Units
+from store_core.snapshot.units import QueueBounds, QueueDoubtError, QueueKind, UnitRange, Units, leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -354,6 +354,16 @@ class FileQueue:
             yield from file.windows(0 if is_batch else max(begin - first, 0), stop)
             if following is not None:
                 file.close()
+
+    def first_at(self, position: int, begin: int, end: int) -> int:
+        """Return the queue offset of the first unit of a record at or after a position in the log; else the end."""
+
+        def position_of(offset: int) -> int:
+            ranges = (offset, offset + 1), (offset, end)  # the second one where a unit was lost
+            found = next((units for each in ranges for units in leading(self.units(*each), *each)), None)
+            return position if found is None else int(found.starts[0])
+
+        return bisect_left(range(end), position, begin, end, key=position_of) if begin < end else end
 
     @property
     def _first_offsets(self) -> list[int]:

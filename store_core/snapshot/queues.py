@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -17,10 +16,8 @@ from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import queue_database
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import parse_queue_id, refusal_of
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, light_queue_database
-from store_core.snapshot.database_queues import DatabaseQueue, unflushed_of
 from store_core.snapshot.file_queues import DIRECTORIES, FileQueue
-from store_core.snapshot.units import EVERY_QUEUE, QueueBounds, QueueDoubtError, QueueKind, TopicFilter, Units
+from store_core.snapshot.units import EVERY_QUEUE, QueueBounds, QueueDoubtError, QueueKind, TopicFilter, Units, leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from store_core.files.file_system import FileSystem
+    from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
     from store_core.snapshot.database_queues import QueuedLog, Unflushed
     from store_core.snapshot.units import Queue, QueueName
 
@@ -147,6 +145,8 @@ class Queues:
         self._files = file_system
         self._start()
         if self.database is not None and log is not None:
+            from store_core.snapshot.database_queues import unflushed_of  # noqa: PLC0415 -- few have a RocksDB
+
             with self:
                 self.unflushed = unflushed_of(log, self._stored(self.database).dispatched_offset)
 
@@ -215,10 +215,14 @@ class Queues:
             yield from (FileQueue(name, kind, self.root, self._files) for name in self._names_in(kind, wanted))
 
     def _in_database(self, database: Path, wanted: TopicFilter) -> Iterator[Queue]:
-        stored = self._stored(database)
-        for name in stored.names:
+        for name in self._stored(database).names:
             if wanted.takes(*name) and (database == self.database or is_light(name[0])):
-                yield DatabaseQueue(stored, name, self.unflushed.get(name), self.log)
+                yield self._queue_in(database, name)
+
+    def _queue_in(self, database: Path, name: QueueName) -> Queue:
+        from store_core.snapshot.database_queues import DatabaseQueue  # noqa: PLC0415 -- few have a RocksDB
+
+        return DatabaseQueue(self._stored(database), name, self.unflushed.get(name), self.log)
 
     def topics(self) -> set[str]:
         """Return the topics that have a place for queues, without looking at their queues."""
@@ -285,17 +289,20 @@ class Queues:
                 if queue.exists:
                     return queue
             database = self.light_database if is_light(name[0]) else None
-        if database is None:
+        if database is None or (name not in self._stored(database) and name not in self.unflushed):
             return None
-        stored, more = self._stored(database), self.unflushed.get(name)
-        return DatabaseQueue(stored, name, more, self.log) if name in stored or more is not None else None
+        return self._queue_in(database, name)
 
     @cached_property
     def light_database(self) -> Path | None:
         """The RocksDB that alone has the light queues, where other queues are files."""
+        from store_core.queue.rocksdb.rocksdb_queues import light_queue_database  # noqa: PLC0415 -- few have one
+
         return light_queue_database(self.root, self._files) if self.database is None else None
 
     def _stored(self, database: Path) -> RocksdbQueues:
+        from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues  # noqa: PLC0415 -- few have one
+
         if database not in self._databases:
             self._databases[database] = self._resources.enter_context(RocksdbQueues.open(database))
         return self._databases[database]
@@ -352,19 +359,7 @@ class Queues:
             Queue offsets, between which the units' records ascend.
         """
         queue = self.get(topic, queue_id)
-        if isinstance(queue, DatabaseQueue):
-            begin = max(begin, queue.stored.first_at(topic, queue_id, position))
-            if begin < queue.stored.end_of(topic, queue_id):
-                return begin
-            rest = (units for units in self.units(topic, queue_id, begin, end) if units.starts[-1] >= position)
-            return next((int(some.offsets[np.searchsorted(some.starts, position)]) for some in rest), end)
-
-        def position_of(offset: int) -> int:
-            ranges = (offset, offset + 1), (offset, end)  # the second one where a unit was lost
-            found = next((units for each in ranges for units in self.units(topic, queue_id, *each)), None)
-            return position if found is None else int(found.starts[0])
-
-        return bisect_left(range(end), position, begin, end, key=position_of) if begin < end else end
+        return end if queue is None else queue.first_at(position, begin, end)
 
     def units(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Units]:
         """Yield the units of messages between two queue offsets that lead to records, some thousands at a time.
@@ -375,7 +370,4 @@ class Queues:
             If a file is gone since the queue was listed.
         """
         queue = self.get(topic, queue_id) if begin < end else None
-        for units in queue.units(begin, end) if queue is not None else ():
-            found = units.leading().between(begin, end)
-            if len(found):
-                yield found
+        return leading(() if queue is None else queue.units(begin, end), begin, end)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias, 
 
 import numpy as np
 
-from store_core.format.layout import MIN_RECORD_SIZE
-from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE
+from store_core.format.layout import MIN_RECORD_SIZE, ROCKSDB_QUEUE_UNIT, unit_dtype
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 
@@ -32,6 +31,7 @@ __all__ = [
     "UnitRange",
     "Units",
     "compare",
+    "leading",
 ]
 
 QueueName: TypeAlias = tuple[str, int]
@@ -66,7 +66,7 @@ class QueueKind(Enum):
 _DTYPES: Final = {
     QueueKind.SIMPLE: UNIT_DTYPE,
     QueueKind.BATCH: BATCH_UNIT_DTYPE,
-    QueueKind.ROCKSDB: ROCKSDB_UNIT_DTYPE,
+    QueueKind.ROCKSDB: unit_dtype(ROCKSDB_QUEUE_UNIT),
 }
 
 
@@ -284,6 +284,14 @@ class Units:
         return found
 
 
+def leading(pieces: Iterable[Units], begin: int, end: int) -> Iterator[Units]:
+    """Yield those of some units that are of messages between two queue offsets, and lead to records."""
+    for units in pieces:
+        found = units.leading().between(begin, end)
+        if len(found):
+            yield found
+
+
 class Queue(Protocol):
     """A queue, whatever it is stored in; errors are those of the system, and of a damaged RocksDB.
 
@@ -308,6 +316,12 @@ class Queue(Protocol):
 
     def units(self, begin: int = 0, end: int | None = None) -> Iterator[Units]:
         """Yield the units of messages between two queue offsets, some thousands at a time, with whatever is wrong."""
+
+    def first_at(self, position: int, begin: int, end: int) -> int:
+        """Return the queue offset of the first unit of a record at or after a position in the log; else the end.
+
+        Between the two queue offsets the units' records ascend.
+        """
 
     def range(self, position: int, begin: int, end: int) -> UnitRange:
         """Return the units of records at or after a physical offset, and of a range of queue offsets."""

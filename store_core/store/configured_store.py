@@ -19,14 +19,14 @@ from store_core.files.segment_names import start_offset_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_path import path_of, without_scheme
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.store_layout import log_place
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from store_core.files.log_place import LogPlace
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
+    from store_core.store.config.message_store_config import MessageStoreConfig
 
 Options = TypeVar("Options", bound="DataclassInstance")
 
@@ -47,6 +47,8 @@ def config_of(
     StoreNotFoundError
         If there is no such file.
     """
+    from store_core.store.config.message_store_config import MessageStoreConfig  # noqa: PLC0415 -- most give none
+
     if not isinstance(config, MessageStoreConfig):
         if config is None:
             config = MessageStoreConfig(release=release)
@@ -73,7 +75,13 @@ def check_log_is_certain(
         With both.
     """
     if config is not None:
-        log_place(root, config_of(config, store_path_commit_log), OsFileSystem()).check_is_certain()
+        _place(root, config_of(config, store_path_commit_log)).check_is_certain()
+
+
+def _place(root: Path, config: MessageStoreConfig) -> LogPlace:
+    from store_core.store.store_layout import log_place  # noqa: PLC0415 -- most stores are given without configuration
+
+    return log_place(root, config, OsFileSystem())
 
 
 def configured_paths(
@@ -117,7 +125,7 @@ def configured_store(
     root = _root(path, settings)
     if root is None:
         return path
-    place = log_place(root, settings, OsFileSystem())
+    place = _place(root, settings)
     log, member = _with_dledger(root, place.paths.all_paths, settings)
     broker_root = Path(settings.store_path_root_dir) if settings.store_path_root_dir else None
     return ConfiguredRoot.of(root, log, member, broker_root, (place.note,) if place.note else ())
@@ -134,7 +142,7 @@ def _root(path: str | os.PathLike[str], config: MessageStoreConfig) -> Path | No
     is_log = (
         any(start_offset_of(name) is not None for name in names) or data_directory(root, OsFileSystem()) is not None
     )
-    return root if not is_log or root in log_place(root, config, OsFileSystem()).paths.all_paths else None
+    return root if not is_log or root in _place(root, config).paths.all_paths else None
 
 
 def _with_dledger(

@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from store_core.answers.scanning.message_scan import PART_BYTES
 from store_core.errors import SegmentVanishedError
-from store_core.files.file_system import OsFileSystem
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from store_core.format.columnar.arrow_slices import true_mask
 from store_core.format.columns import CORRUPT_RECORD, arrow_schema
 from store_core.format.properties import PropertyParser
@@ -374,14 +372,10 @@ class ReadJob:
 
 def _has_queue_files(paths: StorePaths) -> bool:
     """Return whether a store has queues, of whatever kind, that may look records up."""
-    from store_core.files.store_kind import queue_database
     from store_core.files.store_path import store_roots
+    from store_core.snapshot.queues import Queues
 
-    kinds = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
-    return any(
-        any((root / kind).is_dir() for kind in kinds) or queue_database(root, OsFileSystem()) is not None
-        for root in store_roots(paths)
-    )
+    return any(Queues(root).exist for root in store_roots(paths))
 
 
 def _without_tail(part: ReadRange) -> ReadRange:

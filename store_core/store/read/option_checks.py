@@ -8,7 +8,6 @@ from operator import index
 from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 from store_core.errors import FilterError, InvalidOptionError
-from store_core.format.filter.message_selector import MessageSelector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +151,8 @@ def check_filter(text: str, filter_type: str, release: str) -> None:
     InvalidOptionError
         If it is not valid.
     """
+    from store_core.format.filter.message_selector import MessageSelector  # noqa: PLC0415 -- most reads have no filter
+
     try:
         MessageSelector.of(filter_type, text, release)
     except FilterError as error:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.files.remote.storage_settings import StorageSettings
 from store_core.format.columns import resolve_columns
-from store_core.format.filter.message_selector import FILTER_TYPES
 from store_core.format.near_name import hint_of
 from store_core.format.record.host import is_message_id
 from store_core.format.releases.release import RELEASES, release_hint
@@ -283,6 +282,8 @@ def _mode(name: str, value: object) -> ReadMode:
 
 
 def _filter_type(name: str, value: object) -> str:
+    from store_core.format.filter.message_selector import FILTER_TYPES  # noqa: PLC0415 -- most reads have no filter
+
     return _one_of(*FILTER_TYPES, fold=str.upper)(name, value)
 
 

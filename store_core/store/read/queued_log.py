@@ -17,7 +17,6 @@ from store_core.files.segment_source import open_picks
 from store_core.files.store_lock import is_lock_held
 from store_core.format.record.framing import check_frame
 from store_core.format.sys_flag import TransactionType
-from store_core.snapshot.database_queues import QUEUED_COLUMNS
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end
 
@@ -64,7 +63,8 @@ class LogBesideQueues:
 
     def queued(self, begin: int, name: QueueName | None = None) -> pa.Table:
         """Return `QUEUED_COLUMNS` of the records from a physical offset on that belong in queues, or in one queue."""
-        from store_core.store.read.read_messages import read_messages  # noqa: PLC0415 -- for a RocksDB alone
+        from store_core.snapshot.database_queues import QUEUED_COLUMNS  # noqa: PLC0415 -- for a RocksDB alone
+        from store_core.store.read.read_messages import read_messages  # noqa: PLC0415 -- as above
 
         topic, queue_id = (None, None) if name is None else ([name[0]], name[1])
         columns = [*QUEUED_COLUMNS, "transaction_type"]
