@@ -255,16 +255,16 @@ def _is_foreign(segment: SegmentView) -> bool:
 def end_by_tail(
     segment: Segment, *, verify_crc: bool, open_bytes: Callable[[Segment], SegmentBytes]
 ) -> SegmentEnd | None:
-    """Find where the records of a remote log's last segment end, as its last part shows it.
+    """Find where the records of a log's last segment end, as its last part shows it.
 
-    Only the chain from the segment's first record proves where its records end, and following that takes a download of
-    the segment, which whoever reads it does anyway. So planning looks at the last part alone, if all is well there; a
-    reader whose chain does not arrive at that end finds it as for any other log.
+    Only the chain from the segment's first record proves where its records end, and following that takes all of the
+    segment, which whoever reads it does anyway. So planning looks at the last part alone, if all is well there; a
+    reader whose chain does not arrive at that end finds it as for any other read.
 
     Found are records up to zeros or to the blank record, and nothing else after it. None if there is not much to skip,
-    if the bytes are on this machine, or if it takes all of them to tell.
+    or if it takes all of the bytes to tell.
     """
-    is_plain = segment.remote is not None and segment.codec is None and segment.entries is None
+    is_plain = segment.codec is None and segment.entries is None
     if not is_plain or segment.size < _LEAST or not has_record(segment):
         return None
     with open_pages(segment) as opened:

@@ -197,10 +197,10 @@ def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monke
 def test_a_store_that_vanishes_while_planning_is_not_planned_for_ever(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def vanished(segment: Segment, _: int = 0) -> SegmentBytes:
+    def vanished(segment: Segment) -> SegmentBytes:
         raise SegmentVanishedError(segment.path)
 
-    monkeypatch.setattr("store_core.store.read.read_plan.open_pages", vanished)
+    monkeypatch.setattr("store_core.store.read.read_plan.open_ahead", vanished)
 
     with pytest.raises(SegmentVanishedError):
         plan(root)
