@@ -237,7 +237,9 @@ class LogSegments:
         first = self.segments[0]
         for segment in self.segments[1:]:
             time = first_store_timestamp(segment)
-            if time is not None and time + CLOCK_STEP >= store_timestamp:
+            if time is None:
+                continue  # preallocated, or damaged: it says nothing of the segments before it
+            if time + CLOCK_STEP >= store_timestamp:
                 break
             first = segment
         return LogPosition.at_start(first)

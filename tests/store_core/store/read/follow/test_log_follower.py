@@ -225,7 +225,9 @@ def test_a_stream_from_an_offset_after_the_end_is_refused(followed: Followed, is
 
 
 @pytest.mark.parametrize("number", [0, 3, 7, 8, 15, -1])
-def test_a_stream_from_a_time_has_what_was_stored_since(followed: Followed, number: int) -> None:
+@pytest.mark.parametrize("preallocated", [0, 2])
+def test_a_stream_from_a_time_has_what_was_stored_since(followed: Followed, number: int, preallocated: int) -> None:
+    followed.write(preallocated=preallocated)
     time = followed.log.records[number].store_timestamp
     followed.restart(starting_timestamp=time)
 
