@@ -14,12 +14,13 @@ from store_core.store.configured_store import config_of
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.relative_time import with_absolute_times
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CommitLogOptions", "GivenOptions"]
+__all__ = ["CommitLogOptions", "GivenOptions", "absolute_times"]
 
 _BY_KEY: Final = {option.name.lower(): option for option in READ_OPTIONS}
 _NOT_PARSED: Final = frozenset({"path", "paths", "view"})
@@ -102,9 +103,15 @@ class CommitLogOptions:
                 f"view {find_view(view).name!r} is read by spark.read: expected 'messages', the only view that is "
                 f"written, or read as a stream"
             )
+        texts = absolute_times(paths, texts)
         times = SessionTimes.of(texts)
         read = ReadOptions.parse(**texts) if times is None else times.for_planning()
         return cls(paths, read, read.columns if "columns" in texts else None, times)
+
+
+def absolute_times(paths: tuple[str, ...], texts: dict[str, str]) -> dict[str, str]:
+    """Return options with times in ms where relative ones were given; see `store_core.store.read.relative_time`."""
+    return {name: str(value) for name, value in with_absolute_times(paths, texts).items()}
 
 
 def _refuse_table(given: Mapping[str, str]) -> None:

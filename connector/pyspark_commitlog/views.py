@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.options import GivenOptions
+from pyspark_commitlog.options import GivenOptions, absolute_times
 from pyspark_commitlog.schema import ReadSchema, dataframe_schema
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import StoreError
@@ -62,6 +62,7 @@ class ViewRead:
             As of `pyspark_commitlog.options.CommitLogOptions.from_spark`.
         """
         view, paths, texts = GivenOptions.of(options)
+        texts = absolute_times(paths, texts)
         times = SessionTimes.of({name: text for name, text in texts.items() if name != "columns"})
         if times is None:
             parsed = ViewOptions.parse(view, **texts)

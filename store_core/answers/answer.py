@@ -15,8 +15,9 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
+from store_core.answers.limits import TIME_WORDS
 from store_core.errors import InvalidOptionError
 from store_core.format.near_name import hint_of
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
@@ -45,9 +46,7 @@ __all__ = [
 ]
 
 AnyReport = TypeVar("AnyReport", bound="Report[Any]")
-
-TIME_WORDS: Final = "ms since 1970, or ISO 8601"
-"""What a time may be."""
+AnyAnswer = TypeVar("AnyAnswer", bound="Answer[Any]")
 
 
 class Kind(Enum):
@@ -125,7 +124,7 @@ class Option:
         if self.is_repeated:
             return (value,) if isinstance(value, str) else tuple(value)
         if self.kind is Kind.TIME:
-            return _parsed_time(self.name, value)
+            return value if _is_relative(value) else _parsed_time(self.name, value)
         if self.kind is Kind.NUMBER:
             self._check_bounds(value)
         elif self.choices and getattr(value, "value", value) not in self.choices:
@@ -142,6 +141,15 @@ class Option:
             from store_core.store.least_value import check_least
 
             check_least(self.least, **{self.name: value})
+
+
+def _is_relative(value: object) -> bool:
+    """Return whether a time is one before the store time of the log's last message, which `Answer.ask` looks up."""
+    if not isinstance(value, str) or not value.strip().startswith("-"):
+        return False
+    from store_core.store.read.relative_time import is_relative
+
+    return is_relative(value)
 
 
 def _parsed_time(name: str, value: object) -> int:
@@ -266,8 +274,8 @@ class Answer(ABC, Generic[AnyReport]):
         """
         from store_core.store.configured_store import configured_paths
 
-        asked = self._told(config)
         paths = configured_paths(store, config)
+        asked = _at_times_of(self._told(config), paths)
         if isinstance(engine, AbstractContextManager):  # it ends what it has started
             with engine as running:
                 return asked.by(running, paths)
@@ -277,6 +285,17 @@ class Answer(ABC, Generic[AnyReport]):
         """Return the answer with the broker's configuration, if that is given and counts."""
         names = [each.name for each in options_of(type(self)) if each.kind is Kind.FROM_CONFIG]
         return self if config is None or not names else replace(self, **dict.fromkeys(names, config))
+
+
+def _at_times_of(asked: AnyAnswer, paths: StorePaths) -> AnyAnswer:
+    """Return an answer with times in ms in place of those before the log's last message."""
+    times = [each.name for each in options_of(type(asked)) if each.kind is Kind.TIME]
+    relative = {name: getattr(asked, name) for name in times if _is_relative(getattr(asked, name))}
+    if not relative:
+        return asked
+    from store_core.store.read.relative_time import with_absolute_times
+
+    return replace(asked, **with_absolute_times(paths, relative, tuple(relative)))
 
 
 def processes(count: int, on_progress: ProgressSink | None = None) -> LocalEngine:

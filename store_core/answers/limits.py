@@ -7,7 +7,7 @@ from typing import Final
 
 from store_core.format.releases.release import RELEASES
 
-__all__ = ["MOST_DAYS", "MOST_MESSAGES", "ONLY_DRY", "RELEASE_CHOICES"]
+__all__ = ["MOST_DAYS", "MOST_MESSAGES", "ONLY_DRY", "RELEASE_CHOICES", "TIME_WORDS"]
 
 MOST_MESSAGES: Final = 100
 """How many truncated messages `recover` lists, if not all are asked for."""
@@ -23,3 +23,6 @@ ONLY_DRY: Final = (
     "to see that. A broker's start does it; to make queues and index right, see commitlog repair"
 )
 """What `recover` says without ``--dry-run``."""
+
+TIME_WORDS: Final = "ms since 1970, ISO 8601, or such as -15m, before the log's last message"
+"""What a time may be."""

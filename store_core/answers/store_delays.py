@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
+from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
 from store_core.answers.life.calendar import Scale, calendar_rows, heat_map, scale_of
 from store_core.answers.life.delay_states import (
     DELAY_COLUMNS,
@@ -72,9 +72,7 @@ class Delays(Answer["DelaysReport"]):
     CONFIG_WORDS: ClassVar = "messageDelayLevel"
 
     late_after: int = opt(60, "An overdue one is a finding after these.", metavar="SECONDS", least=0)
-    at: int | None = opt(
-        None, "As of this time: ISO 8601 or ms since 1970.", kind=Kind.TIME, metavar="TIME", shown_default="now"
-    )
+    at: int | None = opt(None, f"As of this time: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="now")
     lists_all: bool = flag("List those that are as they should be, too.", "--all")
     most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()

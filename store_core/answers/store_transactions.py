@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
+from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
 from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
@@ -71,9 +71,7 @@ class Transactions(Answer["TransactionsReport"]):
 
     older_than: int = opt(60, "A pending one is a finding after these.", metavar="SECONDS", least=0)
     most_checks: int = opt(15, "How often a broker asks about one (transactionCheckMax).", metavar="N", least=0)
-    at: int | None = opt(
-        None, "As of this time: ISO 8601 or ms since 1970.", kind=Kind.TIME, metavar="TIME", shown_default="now"
-    )
+    at: int | None = opt(None, f"As of this time: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="now")
     lists_all: bool = flag("List those that are as they should be, too.", "--all")
     most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["lag"]
 
 _MOST: Final = 1000
-_TIME: Final = "ms since 1970, or ISO 8601 such as 2024-05-01T12:00:00Z."
+_TIME: Final = "ms since 1970, ISO 8601, or -15m: before the log's last message."
 
 
 @click.command(
@@ -69,13 +69,14 @@ def lag(  # noqa: PLR0913 -- the command's own options
     is behind is then not what a difference would say.
     """
     from store_core.answers.store_lag import LagOptions, lag_by
+    from store_core.store.read.relative_time import with_absolute_times
 
     present = Surroundings.of(context).clock.now_ms() if now is None and as_of is None else now
+    times = with_absolute_times(store, {"as_of": as_of, "now": present}, ("as_of", "now"))
     options = LagOptions.of(
         group=group,
         topic=topic,
-        as_of=as_of,
-        now=present,
+        **times,
         most_messages=limit if messages else 0,
         time_zone=time_zone,
     )

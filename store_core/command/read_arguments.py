@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["STORES", "with_read_options", "with_replayed_options", "with_view_options"]
 
 _OF_OTHERS: Final = frozenset({"path", "paths", "view"})
+_TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")
 _OF_TASKS: Final = "speed"
 """Scope of the options that spread a read over tasks; a command reads in one."""
 
@@ -59,8 +60,13 @@ def _with_options(command: Callable[..., ExitCode], hidden: Container[str]) -> C
     @wraps(command)
     def run(**given: Any) -> ExitCode:  # noqa: ANN401 -- click passes each option as the type that it declares
         asked = {option.field: given.pop(option.field) for option in _ASKED}
+        read = {name: value for name, value in asked.items() if value is not None}
         with warnings_shown() as notices:
-            code = command(read={name: value for name, value in asked.items() if value is not None}, **given)
+            if any(str(read.get(name, "")).startswith("-") for name in _TIMES):
+                from store_core.store.read.relative_time import with_absolute_times
+
+                read = with_absolute_times(given["stores"] if "stores" in given else given["store"], read)
+            code = command(read=read, **given)
         return ExitCode.DAMAGED if code is ExitCode.DONE and notices.has_left_out else code
 
     for option in reversed(_ASKED):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.answers.limits import MOST_DAYS
+from store_core.answers.limits import MOST_DAYS, TIME_WORDS
 from store_core.command.examples import examples
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_release, with_report
@@ -44,7 +44,7 @@ __all__ = ["retention"]
 )
 @click.option("--disk-used", metavar="BYTES", help="In use on it.  [default: what is in use on the store's]")
 @click.option("--daily-growth", metavar="BYTES", help="Of the log.  [default: what its store times say]")
-@click.option("--now", metavar="TIME", help="The present: ms since 1970, or ISO 8601.  [default: the clock]")
+@click.option("--now", metavar="TIME", help=f"The present: {TIME_WORDS}.  [default: the clock]")
 @with_processes
 @with_config("how it deletes")
 @with_report
@@ -72,8 +72,10 @@ def retention(  # noqa: PLR0913 -- click passes all by name
     """
     from store_core.answers.retaining.retention_options import RetentionOptions
     from store_core.answers.store_retention import retention_by
+    from store_core.store.read.relative_time import with_absolute_times
 
     present = Surroundings.of(context).clock.now_ms() if now is None else now
-    options = RetentionOptions.of(present, broker_config=config, **given)
+    times = with_absolute_times(store, {"now": present}, ("now",))
+    options = RetentionOptions.of(times["now"], broker_config=config, **given)
     with warnings_shown(), shown_engine(processes) as engine:
         return output.put(retention_by(engine, store, options))

@@ -317,12 +317,11 @@ class Store:
         StoreError
             As of `read_messages`.
         """
-        from store_core.store.read.read_messages import messages_of  # noqa: PLC0415 -- see the import contract
-        from store_core.store.read.read_options import ReadOptions  # noqa: PLC0415 -- as above
+        from store_core.store.read.read_messages import messages_of, parsed_options  # noqa: PLC0415 -- see the import contract
 
         if self.end is not None and options.get("ending_offsets") is None:
             options["ending_offsets"] = self.end
-        return messages_of(self, ReadOptions.parse(**options))
+        return messages_of(self, parsed_options(self.paths, options))
 
     def view(
         self,

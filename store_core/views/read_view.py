@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from store_core.snapshot.store import Store
 from store_core.store.read.read_messages import read_messages
+from store_core.store.read.relative_time import with_absolute_times
 from store_core.views.view import ViewOptions, plan_view, resolved
 from store_core.views.view_columns import is_messages
 
@@ -61,7 +62,7 @@ def read_view(
     """
     if is_messages(view):
         return read_messages(path, columns=columns, **options)
-    parsed = ViewOptions.parse(view, columns=columns, **options)
+    parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(path, options))
     return view_of(Store(parsed.read.configured(path), storage=parsed.read.storage), parsed)
 
 
@@ -78,6 +79,6 @@ def view_at_end(
     """Read a view of a store, or its messages, up to where the store ends; see `Store.view`."""
     if is_messages(view):
         return store.messages(columns=columns, **options)
-    parsed = ViewOptions.parse(view, columns=columns, **options)
+    parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(store.paths, options))
     is_older = parsed.read.as_of is not None
     return view_of(store, parsed if is_older else replace(parsed, log_end=store.end))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
+from store_core.store.read.relative_time import with_absolute_times
 
 if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
@@ -38,5 +39,5 @@ def explain(path: StorePaths, **options: object) -> ReadExplanation:
       reads 16,057,212 bytes of the log in 2 files
       of 4,364,922 units of queues, 43,649 records are read at their positions
     """
-    plan = plan_ranges(path, ReadOptions.parse(**options))
+    plan = plan_ranges(path, ReadOptions.parse(**with_absolute_times(path, options)))
     return replace(plan.explanation, notes=(*plan.notes, *plan.explanation.notes))

@@ -124,8 +124,9 @@ READ_OPTIONS: Final = (
         "(none)",
         "rows",
         "read messages stored at this time or later: ms since 1970, ISO 8601 such as `2024-05-01T12:00:00+08:00`, "
-        "or digits such as `20240501120000`. A time without an offset is in `timeZone`. This option takes precedence "
-        "over `startingOffsets`",
+        "digits such as `20240501120000`, or `-15m` or `-2d`: so long (s, m, h, d, w) before the store time of the "
+        "last message that the log has when the read begins. A time without an offset is in `timeZone`. This option "
+        "takes precedence over `startingOffsets`",
     ),
     Option(
         "endingTimestamp",

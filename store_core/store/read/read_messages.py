@@ -12,6 +12,7 @@ from store_core.snapshot.store import Store
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_and_walk
+from store_core.store.read.relative_time import with_absolute_times
 from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.read.option_values import ReadMode
 
-__all__ = ["messages_of", "read_messages"]
+__all__ = ["messages_of", "parsed_options", "read_messages"]
 
 Names: TypeAlias = "str | list[str] | tuple[str, ...]"
 Numbers: TypeAlias = "SupportsIndex | str | list[int] | tuple[int, ...]"
@@ -94,7 +95,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     --------
     >>> table = read_messages(store, columns=["topic", "body"], topic="orders").read_all()  # doctest: +SKIP
     """
-    options = ReadOptions.parse(
+    named = dict(
         columns=columns,
         topic=topic,
         topics_pattern=topics_pattern,
@@ -127,7 +128,13 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         store_path_commit_log=store_path_commit_log,
         **unknown,
     )
+    options = parsed_options(path, named)
     return messages_of(Store(options.configured(path), storage=options.storage), options)
+
+
+def parsed_options(path: StorePaths, named: Mapping[str, object]) -> ReadOptions:
+    """Return the options of a read by their names; times may be relative to the log's last message."""
+    return ReadOptions.parse(**with_absolute_times(path, named))
 
 
 def messages_of(store: Store, options: ReadOptions) -> pa.RecordBatchReader:

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
 
-__all__ = ["AskedQueue", "ReadOptions"]
+__all__ = ["TIMES", "AskedQueue", "ReadOptions"]
 
 _WHOLE_LOG: Final = OffsetBound()
 _NO_OPTION: Final = {"is_option": False}
-_TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")
+TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")
+"""Options that are times."""
+
 
 _NARROWING: Final = frozenset(option.field for option in READ_OPTIONS if option.scope == "rows") - {
     "filter_type",
@@ -177,7 +179,7 @@ class ReadOptions:
             _refuse_name(name)
         zone = named.get("time_zone")
         time = partial(store_time, zone=None if zone is None else parse_zone("time_zone", zone))
-        parsers: dict[str, OptionParser] = {**OPTION_PARSERS, **dict.fromkeys(_TIMES, time)}
+        parsers: dict[str, OptionParser] = {**OPTION_PARSERS, **dict.fromkeys(TIMES, time)}
         parsed = {name: parsers[name](name, value) for name, value in named.items() if value is not None}
         options = cls(**parsed)  # type: ignore[arg-type]  # each parser returns its field's type
         if options.is_permissive and "columns" not in parsed:

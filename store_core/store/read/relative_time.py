@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times such as ``-15m``: so long before the store time of the log's last message, whenever that was.
+
+A copy is of yesterday, and on a live store the last message is of now, so this is what people mean of both. It is
+looked up once, when a read is planned: what is asked for is then as if that time had been given.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core.errors import InvalidOptionError
+from store_core.snapshot.log import Log, has_record
+from store_core.store.read.message_reader import read_range
+from store_core.store.read.option_checks import shown_option
+from store_core.store.read.option_values import OffsetBound, ReadMode
+from store_core.store.read.read_options import TIMES, ReadOptions
+from store_core.store.read.read_plan import plan_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from store_core.files.store_path import StorePaths
+
+__all__ = ["is_relative", "with_absolute_times"]
+
+_RELATIVE: Final = re.compile(r"-([0-9]{1,9})([smhdw])")
+_UNITS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_PLACES: Final = ("config", "storage", "store_path_commit_log")
+"""Options that say which log is meant."""
+
+
+def is_relative(value: object) -> bool:
+    """Return whether a value is such a time: ``-``, a number, and s, m, h, d or w."""
+    return isinstance(value, str) and _RELATIVE.fullmatch(value.strip()) is not None
+
+
+def with_absolute_times(
+    paths: StorePaths, options: Mapping[str, object], names: Iterable[str] = TIMES
+) -> dict[str, Any]:
+    """Return options by name, with times in ms where relative ones were given; others are as they were.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a time is relative, and the log has no message.
+    StoreError
+        As `store_core.read_messages`.
+    """
+    found = {name: str(options[name]).strip() for name in names if is_relative(options.get(name))}
+    if not found:
+        return dict(options)
+    places = ReadOptions.parse(**{name: options[name] for name in _PLACES if options.get(name) is not None})
+    last = _last_time(places.located(paths))
+    if last is None:
+        name, text = next(iter(found.items()))
+        raise InvalidOptionError(
+            f"{shown_option(name)}: {text} is a time before the store time of the log's last message, and the log has "
+            f"none: expected a time such as 2024-05-01T12:00:00Z"
+        )
+    return {**options, **{name: last - _milliseconds(text) for name, text in found.items()}}
+
+
+def _milliseconds(text: str) -> int:
+    found = _RELATIVE.fullmatch(text)
+    return 0 if found is None else int(found[1]) * _UNITS[found[2]]
+
+
+def _last_time(paths: StorePaths) -> int | None:
+    """Return the store time of the last message of a log, in ms; None if it has none."""
+    for segment in filter(has_record, reversed(Log.for_reading(paths).segments)):
+        options = ReadOptions(
+            columns=("store_timestamp_ms",),
+            starting_offsets=OffsetBound(physical=segment.start_offset),
+            mode=ReadMode.DROPMALFORMED,
+            fail_on_data_loss=False,
+            verify_crc=False,
+        )
+        batches = (batch for part in plan_ranges(paths, options).ranges for batch in read_range(part, options))
+        last = None
+        for batch in batches:
+            last = batch.column(0)[-1].as_py() if batch.num_rows else last
+        if last is not None:
+            return int(last)
+    return None
