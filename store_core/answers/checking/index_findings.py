@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -78,38 +78,34 @@ class IndexFindings:
 
     def _add_entries(self, tally: Tally) -> set[int]:
         """Add what is wrong with entries; return where those lead that are left of records that were cut off."""
-        outcomes = self.report.outcomes
-        repeated = sum(outcome.repeated_entries for outcome in outcomes)
-        if repeated:
-            tally.notes.append(f"the index has {repeated} entries twice, as after a crash; they do no harm")
+        found = self.report.index_differences
+        if found.repeated:
+            tally.notes.append(f"the index has {found.repeated} entries twice, as after a crash; they do no harm")
         strays, far = self._strays()
-        missing, extra, wrong = self._first("missing"), [*self._first("extra"), *strays], self._first("hash")
+        missing, extra, wrong = (
+            [each for each in found.first if each.kind == kind] for kind in ("missing", "extra", "hash")
+        )
+        extra += strays
         judged = judge_entries(self.index, missing, [*extra, *wrong, *far], Log.of(self.store))
         left = [each for each in judged.left if each not in far]
         if left or judged.unput:
             tally.notes.append(_of_left(len(judged.left), len(judged.unput)))
         wrong = [each for each in wrong if each not in judged.left]
-        wrong_count = sum(outcome.wrong_hashes for outcome in outcomes)
         left_wrong = sum(each.kind == "hash" for each in left)
-        tally.add(FindingKind.INDEX_WRONG_HASH, wrong_count - left_wrong, map(self._entry, wrong))
+        tally.add(FindingKind.INDEX_WRONG_HASH, found.wrong_hash - left_wrong, map(self._entry, wrong))
         tally.add_all(self._wrong_place(*pair) for pair in judged.moved)
         known = {each for pair in judged.moved for each in pair} | judged.unput | set(judged.left)
         missing, extra = ([each for each in some if each not in known] for some in (missing, extra))
-        unread = sum(each.unread_entries for each in outcomes)
-        lacking = self.report.missing_entries - unread - wrong_count - len(judged.moved) - len(judged.unput)
+        lacking = found.missing - found.unread - found.wrong_hash - len(judged.moved) - len(judged.unput)
         is_behind = -1 < self._end < min((each.physical_offset for each in missing), default=-1)
         if self._has_crashed and is_behind:
             tally.notes.append(f"{lacking} keys at the log's end have no entry yet; a restart adds them")
         else:
             tally.add(FindingKind.INDEX_MISSING, lacking, map(self._entry, missing))
-        explained = repeated + wrong_count + sum(outcome.lost_entries for outcome in outcomes)
-        surplus = self.report.extra_entries + len(strays) - explained - len(judged.moved) - len(left) + left_wrong
+        explained = found.repeated + found.wrong_hash + found.lost
+        surplus = found.extra + len(strays) - explained - len(judged.moved) - len(left) + left_wrong
         tally.add(FindingKind.INDEX_EXTRA, surplus, map(self._entry, extra))
         return {each.physical_offset for each in judged.left}
-
-    def _first(self, kind: str) -> list[IndexDifference]:
-        found = chain.from_iterable(outcome.index_first for outcome in self.report.outcomes)
-        return [each for each in found if each.kind == kind]
 
     def _strays(self) -> tuple[list[IndexDifference], list[IndexDifference]]:
         """Return the first entries that lead out of their files' bounds, and those after the log's end.

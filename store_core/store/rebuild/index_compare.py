@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.lost_ranges import LostRanges
 
-__all__ = ["IndexComparison", "IndexDifference", "IndexDifferences"]
+__all__ = ["NO_DIFFERENCES", "IndexComparison", "IndexDifference", "IndexDifferences"]
 
 _HASH_BITS: Final = 31
 _RANK_BITS: Final = 30
@@ -84,6 +84,21 @@ class IndexDifferences(NamedTuple):
     has_tags: bool = False
     untagged: int = 0
     untagged_first: tuple[IndexDifference, ...] = ()
+
+    def plus(self, other: IndexDifferences) -> IndexDifferences:
+        """Return the differences of two parts of the log as those of both."""
+        pairs: list[tuple[Any, Any]] = list(zip(self, other, strict=True))
+        joined = (mine + its for mine, its in pairs)
+        return IndexDifferences(*joined)._replace(has_tags=self.has_tags or other.has_tags)
+
+    def after_tags(self) -> IndexDifferences:
+        """Return what these are after records that have their tags in the index: tags without an entry are missing."""
+        return self._replace(
+            missing=self.missing + self.untagged, first=self.first + self.untagged_first, untagged=0, untagged_first=()
+        )
+
+
+NO_DIFFERENCES: Final = IndexDifferences()
 
 
 class IndexComparison:

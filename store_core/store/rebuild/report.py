@@ -15,6 +15,7 @@ from store_core.snapshot.log_end import FoundEnd
 from store_core.snapshot.queues import Queues
 from store_core.store.read.coverage import Check, Coverage
 from store_core.store.read.stored_topics import hint_of, stored_topics
+from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
 from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 from store_core.store.rebuild.segment_part import read_end
 
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["RebuildReport", "as_json", "as_text", "check_wanted", "inference_notes"]
 
 _SHOWN: Final = 10
-_OF_CHECKS: Final = (
-    "repeated_entries", "lost_entries", "unread_entries", "wrong_hashes", "index_first", "unproven", "has_tags",
-    "untagged_entries", "untagged_first", "unexpandable", "unexpandable_first",
-)  # fmt: skip
-"""What only a check reports, with its findings."""
-
 _STAND_INS: Final = {
     "repeated": "where a consumer gets the record before them again, once for each",
     "skipped": "which a consumer skips",
@@ -108,19 +103,9 @@ class RebuildReport:
         return next((found.last_store_timestamp for found in reversed(self.outcomes) if found.records), 0)
 
     @property
-    def missing_entries(self) -> int:
-        """For a comparison: number of index entries missing."""
-        return sum(outcome.missing_entries for outcome in self.outcomes)
-
-    @property
-    def extra_entries(self) -> int:
-        """For a comparison: number of index entries that do not come from the log."""
-        return sum(outcome.extra_entries for outcome in self.outcomes)
-
-    @property
-    def untagged_entries(self) -> int:
-        """For a comparison: number of records with tags before the first whose tags are in the index."""
-        return sum(outcome.untagged_entries for outcome in self.outcomes)
+    def index_differences(self) -> IndexDifferences:
+        """For a comparison: how the entries of the log differ from those of the index."""
+        return reduce(IndexDifferences.plus, (outcome.index for outcome in self.outcomes), NO_DIFFERENCES)
 
     @property
     def light(self) -> LightRecords:
@@ -232,7 +217,14 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
     values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # listed elsewhere
-    for name in ("passed_over", "light", *_OF_CHECKS):
+    for name in (
+        "passed_over",
+        "light",
+        "index",
+        "unproven",
+        "unexpandable",
+        "unexpandable_first",
+    ):  # of checks, or all
         del values[name]
     return values
 
@@ -336,8 +328,9 @@ def inference_notes(plan: RebuildPlan, report: RebuildReport) -> list[str]:
 
 
 def _tags(report: RebuildReport) -> Iterator[str]:
-    if report.untagged_entries:
-        records = counted(report.untagged_entries, "record")
+    untagged = report.index_differences.untagged
+    if untagged:
+        records = counted(untagged, "record")
         yield (
             f"the index has no entries for the tags of {records}, as releases before 5.4 leave it: a search for topic "
             f"and tags finds none of these. That is no difference"

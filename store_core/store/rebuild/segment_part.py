@@ -12,6 +12,7 @@ from store_core.format.columnar.chain import Place
 from store_core.format.damage.salvage import CandidateFinder
 from store_core.snapshot.log_end import FoundEnd, find_end, segment_end
 from store_core.store.read.coverage import Check, Coverage
+from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
 from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from store_core.format.segment_view import SegmentView
     from store_core.queue.units.queue_assignment import RefusedUnit
     from store_core.snapshot.log_end import TornTail
-    from store_core.store.rebuild.index_compare import IndexDifference
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.options import RebuildRules
 
@@ -87,8 +87,6 @@ class SegmentOutcome:
         Number of impossible units, see `ConsumeQueueStore.put`.
     refused : tuple of RefusedUnit
         The first of these.
-    missing_entries, extra_entries : int
-        For a comparison: index entries of these records that the store's index lacks, or has in excess.
     light_record : int
     batch_topics : tuple of str
         Kinds of queues shown by its records, see `store_core.store.rebuild.inferred_kinds.ToldKinds`.
@@ -100,26 +98,15 @@ class SegmentOutcome:
         The first of these.
     left_out : int
         Number of sound records after damage that were left out because, by the rules, the log ends at damage.
-    repeated_entries, lost_entries : int
-        How many of the extra entries repeat one of these records, or are of a record that is damaged.
-    unread_entries, wrong_hashes : int
-        How many of the missing entries may be in files that are not loaded, or are there with another hash.
-    index_first : tuple of IndexDifference
-        The first missing entries, and the first of the other extra ones.
     unproven : int
         With `RebuildRules.is_proven`: how many records, and blank ones, a broker takes although they are damaged.
-    has_tags : bool
-        For a comparison: whether the index has the tags of some of these records.
-    untagged_entries : int
-        How many records have tags, but neither they nor an earlier record an entry for them: not missing, as releases
-        that do not index tags may have written them.
-    untagged_first : tuple of IndexDifference
-        The first of these.
     light : LightRecords
     unexpandable : int
         With `RebuildRules.is_proven`: how many records have a compressed body that no consumer can expand.
     unexpandable_first : tuple of LostRange
         The first of these, and why.
+    index : IndexDifferences
+        For a comparison: of the entries of these records.
     """
 
     path: str
@@ -132,8 +119,6 @@ class SegmentOutcome:
     is_at_limit: bool = False
     refused_count: int = 0
     refused: tuple[RefusedUnit, ...] = ()
-    missing_entries: int = 0
-    extra_entries: int = 0
     light_record: int = -1
     batch_topics: tuple[str, ...] = ()
     passed_over: tuple[tuple[str, int], ...] = ()
@@ -141,18 +126,11 @@ class SegmentOutcome:
     lost_bytes: int = 0
     lost: tuple[LostRange, ...] = ()
     left_out: int = 0
-    repeated_entries: int = 0
-    lost_entries: int = 0
-    unread_entries: int = 0
-    wrong_hashes: int = 0
-    index_first: tuple[IndexDifference, ...] = ()
     unproven: int = 0
-    has_tags: bool = False
-    untagged_entries: int = 0
-    untagged_first: tuple[IndexDifference, ...] = ()
     light: LightRecords = NO_LIGHT_RECORDS
     unexpandable: int = 0
     unexpandable_first: tuple[LostRange, ...] = ()
+    index: IndexDifferences = NO_DIFFERENCES
 
     @property
     def is_damaged(self) -> bool:
@@ -232,48 +210,30 @@ def _settled_tags(outcomes: Iterable[SegmentOutcome]) -> Iterator[SegmentOutcome
     """Count tags without an entry as missing after the first part of the log that has some."""
     has_tags = False
     for outcome in outcomes:
-        if has_tags:
-            yield replace(
-                outcome,
-                missing_entries=outcome.missing_entries + outcome.untagged_entries,
-                index_first=outcome.index_first + outcome.untagged_first,
-                untagged_entries=0,
-                untagged_first=(),
-            )
-        else:
-            yield outcome
-        has_tags |= outcome.has_tags
+        yield replace(outcome, index=outcome.index.after_tags()) if has_tags else outcome
+        has_tags |= outcome.index.has_tags
+
+
+_SUMMED: Final = (
+    "records", "refused_count", "lost_count", "lost_bytes", "lost", "left_out", "unproven", "unexpandable",
+    "unexpandable_first",
+)  # fmt: skip
+"""Fields of an outcome that are added up, or put together, for a whole segment."""
 
 
 def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
+    summed = {name: getattr(first, name) + getattr(second, name) for name in _SUMMED}
     return replace(
         second,
+        **summed,
         start_offset=first.start_offset,
-        records=first.records + second.records,
         last_store_timestamp=second.last_store_timestamp if second.records else first.last_store_timestamp,
-        refused_count=first.refused_count + second.refused_count,
         refused=(first.refused + second.refused)[:_REFUSED_KEPT],
-        missing_entries=first.missing_entries + second.missing_entries,
-        extra_entries=first.extra_entries + second.extra_entries,
         light_record=second.light_record if first.light_record < 0 else first.light_record,
         batch_topics=tuple(sorted({*first.batch_topics, *second.batch_topics})),
         passed_over=tuple(sorted({*first.passed_over, *second.passed_over})),
-        lost_count=first.lost_count + second.lost_count,
-        lost_bytes=first.lost_bytes + second.lost_bytes,
-        lost=first.lost + second.lost,
-        left_out=first.left_out + second.left_out,
-        repeated_entries=first.repeated_entries + second.repeated_entries,
-        lost_entries=first.lost_entries + second.lost_entries,
-        unread_entries=first.unread_entries + second.unread_entries,
-        wrong_hashes=first.wrong_hashes + second.wrong_hashes,
-        index_first=first.index_first + second.index_first,
-        unproven=first.unproven + second.unproven,
-        has_tags=first.has_tags or second.has_tags,
-        untagged_entries=first.untagged_entries + second.untagged_entries,
-        untagged_first=first.untagged_first + second.untagged_first,
         light=first.light.plus(second.light),
-        unexpandable=first.unexpandable + second.unexpandable,
-        unexpandable_first=first.unexpandable_first + second.unexpandable_first,
+        index=first.index.plus(second.index),
     )
 
 

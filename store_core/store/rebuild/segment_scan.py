@@ -30,7 +30,7 @@ from store_core.queue.units.queue_assignment import assign_batch
 from store_core.queue.units.unit_buffer import PlainUnitBuffer, UnitBuffer
 from store_core.queue.units.unit_codec import PackedUnits, pack_whole
 from store_core.queue.units.unit_rows import UnitRows
-from store_core.store.rebuild.index_compare import IndexDifferences
+from store_core.store.rebuild.index_compare import NO_DIFFERENCES
 from store_core.store.rebuild.inferred_kinds import ToldKinds
 from store_core.store.rebuild.lost_ranges import LostRanges
 from store_core.store.rebuild.segment_part import SegmentOutcome
@@ -309,39 +309,30 @@ class SegmentScan:
 
     def _outcome(self, end: _End, records: int, last_time: int, left_out: int) -> SegmentOutcome:
         end_offset = self.part.segment.start_offset + end.position
-        index = self.comparison.finish(end_offset, self.lost) if self.comparison is not None else IndexDifferences()
+        index = self.comparison.finish(end_offset, self.lost) if self.comparison is not None else NO_DIFFERENCES
         return SegmentOutcome(
-            self.part.segment.path,
-            self.part.segment.start_offset + self.part.begin,
-            end_offset,
-            records,
-            end.is_continued,
-            end.is_unwritten,
-            last_time,
-            end.is_at_limit,
-            self._units.refused_count,
-            tuple(self._units.refused),
-            index.missing,
-            index.extra,
-            self._kinds.light_record,
-            tuple(sorted(self._kinds.batch_topics)),
-            tuple(sorted(self._units.passed_over)),
-            self.lost.count,
-            self.lost.size,
-            tuple(self.lost.first),
-            left_out,
-            index.repeated,
-            index.lost,
-            index.unread,
-            index.wrong_hash,
-            index.first,
-            self._unproven,
-            index.has_tags,
-            index.untagged,
-            index.untagged_first,
-            self._kinds.light,
-            self._unexpandable.count,
-            tuple(self._unexpandable.first),
+            path=self.part.segment.path,
+            start_offset=self.part.segment.start_offset + self.part.begin,
+            end_offset=end_offset,
+            records=records,
+            is_continued=end.is_continued,
+            is_unwritten=end.is_unwritten,
+            last_store_timestamp=last_time,
+            is_at_limit=end.is_at_limit,
+            refused_count=self._units.refused_count,
+            refused=tuple(self._units.refused),
+            light_record=self._kinds.light_record,
+            batch_topics=tuple(sorted(self._kinds.batch_topics)),
+            passed_over=tuple(sorted(self._units.passed_over)),
+            lost_count=self.lost.count,
+            lost_bytes=self.lost.size,
+            lost=tuple(self.lost.first),
+            left_out=left_out,
+            unproven=self._unproven,
+            light=self._kinds.light,
+            unexpandable=self._unexpandable.count,
+            unexpandable_first=tuple(self._unexpandable.first),
+            index=index,
         )
 
 
