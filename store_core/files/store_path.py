@@ -15,7 +15,7 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.access import access_error
 from store_core.files.archive_listing import is_archive
 from store_core.files.configured_root import ConfiguredRoot, log_directories
-from store_core.files.dledger_log import root_of_member
+from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.storage import parse_url
 from store_core.files.remote.storage_settings import NO_SETTINGS
@@ -146,7 +146,8 @@ def root_at(place: Path) -> Path:
         return place
     directory = place if place.is_dir() else place.parent
     member_root = root_of_member(directory)
-    if member_root is not None:
+    has_log = (directory / COMMIT_LOG).is_dir() or any(dledger_logs(directory, OsFileSystem()))
+    if member_root is not None and not has_log:  # a root may be named like a member
         return member_root
     if is_root(directory, OsFileSystem()):
         return directory
