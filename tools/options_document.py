@@ -148,7 +148,8 @@ def _input_lines() -> Iterator[str]:
 
 def _answer_lines() -> Iterator[str]:
     for answer in (getattr(store_core.answers, name) for name in store_core.answers.__all__):
-        if isinstance(answer, type) and issubclass(answer, Answer) and answer is not Answer:
+        is_answer = isinstance(answer, type) and issubclass(answer, Answer) and answer is not Answer
+        if is_answer and options_of(answer):
             yield from (f"### {answer.NAME}", "", "| option | in Python | default | meaning |", "|---|---|---|---|")
             for each in options_of(answer):
                 if each.kind is not Kind.FROM_CONFIG:

@@ -9,6 +9,7 @@ from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DIFF_SCHEMA
 from store_core.answers.exporting.export_report import EXPORT_SCHEMA
 from store_core.answers.exporting.proof_report import PROOF_SCHEMA
+from store_core.answers.info import InfoReport
 from store_core.answers.lag_report import LAG_SCHEMA
 from store_core.answers.life.replay_report import REPLAY_SCHEMA
 from store_core.answers.message_trace import TraceReport
@@ -27,6 +28,7 @@ from store_core.answers.store_transactions import TransactionsReport
 __all__ = ["markdown_document"]
 
 _SCHEMAS: Final = (
+    InfoReport.SCHEMA,
     BillReport.SCHEMA,
     CHECK_SCHEMA,
     DIFF_SCHEMA,

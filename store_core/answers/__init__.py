@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
+    from store_core.answers.info import Info, InfoReport
     from store_core.answers.lag_report import LagReport
     from store_core.answers.life.replay_report import ReplayReport
     from store_core.answers.log_diff import diff
@@ -58,6 +59,8 @@ __all__ = [
     "DiffOptions",
     "DiffReport",
     "ExportReport",
+    "Info",
+    "InfoReport",
     "LagOptions",
     "LagReport",
     "Producers",
@@ -113,6 +116,8 @@ _HOMES: Final = {
     "DiffOptions": "store_core.store.diff.diff_options",
     "DiffReport": "store_core.answers.diff_report",
     "ExportReport": "store_core.answers.exporting.export_report",
+    "Info": "store_core.answers.info",
+    "InfoReport": "store_core.answers.info",
     "LagOptions": "store_core.answers.store_lag",
     "LagReport": "store_core.answers.lag_report",
     "ProducersReport": "store_core.answers.store_producers",

@@ -236,12 +236,15 @@ class Answer(ABC, Generic[AnyReport]):
         What in the broker's configuration counts, beside the place of the log; empty if nothing does.
     IS_LOCAL : bool
         Whether the store has to be on this machine, rather than in another storage.
+    HAS_PARTS : bool
+        Whether there is work for processes or Spark.
     """
 
     NAME: ClassVar[str]
     EXAMPLES: ClassVar[tuple[str, ...]]
     CONFIG_WORDS: ClassVar[str] = ""
     IS_LOCAL: ClassVar[bool] = False
+    HAS_PARTS: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options, and replace those that are given in another form."""

@@ -30,12 +30,14 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     options = options_of(answer)
     from_config = [option.name for option in options if option.kind is Kind.FROM_CONFIG]
 
-    def run(store: Store, processes: int, output: ReportOutput, config: str | None = None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the options' own
+    def run(store: Store, output: ReportOutput, config: str | None = None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the options' own
+        processes = given.pop("processes", 1)
         asked = answer(**given, **dict.fromkeys(from_config, config))
         with shown_engine(processes) as engine:
             return output.put(asked.ask(store, engine=engine))
 
-    command = with_processes(_with_store(answer)(with_report(run)))
+    command = _with_store(answer)(with_report(run))
+    command = with_processes(command) if answer.HAS_PARTS else command
     for option in reversed([each for each in options if each.kind is not Kind.FROM_CONFIG]):
         command = _parameter(option)(command)
     command = click.argument("store", metavar="STORE")(command)

@@ -53,6 +53,7 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
     _Entry(_MESSAGES, "sql", "sql", "ask in SQL for messages, queues, offsets and more"),
     _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),
+    _Entry(_STORE, "info", "info:Info", "say what a store is, at once, and what to ask next"),
     _Entry(_STORE, "ls", "views", "list the segments of the log"),
     _Entry(_STORE, "topics", "views", "list topics and queues"),
     _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),

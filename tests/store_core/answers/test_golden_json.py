@@ -44,6 +44,7 @@ CASES: Final[dict[str, Sequence[object]]] = {
     "diff-bytes": ("diff", "STORE", "OTHER", "--by", "bytes"),
     "export": ("export", "STORE", "--into", "OUT/lake"),
     "export-prove": ("export", "STORE", "--into", "OUT/lake", "--prove"),
+    "info": ("info", "STORE"),
     "lag": ("lag", "STORE", "--now", NOW, "--messages"),
     "lag-as-of": ("lag", "STORE", "--as-of", BEGIN + 40),
     "producers": ("producers", "STORE"),

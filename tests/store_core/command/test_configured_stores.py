@@ -34,6 +34,7 @@ CALLS: Final[dict[str, list[str]]] = {
     "replay": ["STORE", "--id", "T-1", "--topic", "TOPIC", "--dry-run", "--json"],
     "count": ["STORE", "--by", "topic"],
     "explain": ["STORE", "--topic", "TOPIC"],
+    "info": ["STORE", "--json"],
     "ls": ["STORE"],
     "topics": ["STORE"],
     "bill": ["STORE", "--json"],
