@@ -97,9 +97,9 @@ class Trace(Answer["TraceReport"]):
 
         That takes the key index where it proves complete, and for a message id a scan.
         """
-        from store_core.views.store_root import root_of
+        from store_core.snapshot.store import Store
 
-        return _Tracing(engine, store, root_of(store), self).report(self.what)
+        return _Tracing(engine, store, Store(store).root, self).report(self.what)
 
 
 trace = function_of(Trace)

@@ -72,9 +72,9 @@ class DeadLetters(Answer["DeadLettersReport"]):
         """Read the topics of dead letters, through their queues where these prove complete."""
         from store_core.snapshot.config import SUBSCRIPTION_GROUPS, Config
         from store_core.snapshot.log import Log
-        from store_core.views.store_root import root_of
+        from store_core.snapshot.store import Store
 
-        root, extent = root_of(store), Log.for_reading(store)
+        root, extent = Store(store).root, Log.for_reading(store)
         topics: dict[str, Any] = {"topics_pattern": DEAD_LETTER_PATTERN}
         if self.group:
             topics = {"topic": tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in self.group)}

@@ -83,10 +83,10 @@ class Delays(Answer["DelaysReport"]):
         from store_core.answers.life.stray_timers import stray_timers
         from store_core.snapshot.config import DELAY_OFFSETS, Config
         from store_core.snapshot.log import Log
-        from store_core.views.store_root import root_of
+        from store_core.snapshot.store import Store
 
         levels = delay_levels(self.broker_config, self.release)
-        root = root_of(store)
+        root = Store(store).root
         # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
         config = Config(root, self.release)
         delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")

@@ -36,11 +36,11 @@ from store_core.files.store_kind import StoreUse
 from store_core.format.iso_time import iso_time
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter
+from store_core.snapshot.store import Store
 from store_core.store.configured_store import configured_paths
 from store_core.store.least_value import check_least
 from store_core.store.read.queued_log import LogBesideQueues
 from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
-from store_core.views.store_root import root_of, whole_log
 
 if TYPE_CHECKING:
     import os
@@ -158,11 +158,12 @@ class LagJob:
     """
 
     def __init__(self, store: StorePaths, options: LagOptions) -> None:
-        root = root_of(store, StoreUse.READ_QUEUES)
+        opened = Store(store)
+        root = opened.root_for(StoreUse.READ_QUEUES)
         self.options = options
         self.root = root
         self.groups = BrokerGroups.of(root)
-        self.segments: tuple[Segment, ...] = whole_log(root, store, compressed=True)
+        self.segments: tuple[Segment, ...] = opened.log.segments
         self.log_end = None if options.as_of is None else _log_end_at(store, options.as_of)
         self.queues = Queues(root, LogBesideQueues(root, self.segments))
         self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000

@@ -22,6 +22,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import MessageSysFlag
+from store_core.snapshot.store import Store
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.configured_store import config_of
 from store_core.store.least_value import check_least
@@ -35,7 +36,6 @@ from store_core.store.sink.job_owner import owner_text
 from store_core.store.sink.staged_batch import StagedBatch, stage_batches
 from store_core.store.sink.store_sizes import with_sizes_of
 from store_core.store.store_layout import check_root
-from store_core.views.store_root import root_of
 
 if TYPE_CHECKING:
     import os
@@ -181,7 +181,7 @@ def replay(
         raise InvalidOptionError("release is an option of the replay, for both stores")
     check_read(read)
     given = ReadOptions.parse(**{name: read[name] for name in _PLACES if name in read})
-    root = root_of(given.located(source))
+    root = Store(given.located(source)).root
     if options.config is None and root.resolve() == Path(into).resolve():  # the configuration is the target's, too
         config = config_of(given.config, given.store_path_commit_log, options.release)
         options = replace(options, config=config)

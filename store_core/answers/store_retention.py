@@ -26,10 +26,10 @@ from store_core.format.table_time import table_time
 from store_core.format.utc_day import DAY_MS
 from store_core.snapshot.log import first_store_timestamp, has_record
 from store_core.snapshot.queues import Queues
+from store_core.snapshot.store import Store
 from store_core.store.clean.disk_space import DiskLimits
 from store_core.store.configured_store import config_of, configured_paths
 from store_core.store.read.read_messages import read_messages
-from store_core.views.store_root import root_of, whole_log
 
 if TYPE_CHECKING:
     import os
@@ -87,10 +87,10 @@ class RetentionJob:
 
     def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
         store = configured_paths(store, options.config)
-        root = root_of(store, StoreUse.READ_QUEUES)
+        root = Store(store).root_for(StoreUse.READ_QUEUES)
         self.options = options
         self.root = root
-        self.log = _log_of(store, root)
+        self.log = _log_of(store)
         self.notes: tuple[str, ...] = ()
         self.lag: LagJob | None = None
         try:
@@ -264,8 +264,8 @@ def retention(
 # ---- what is there
 
 
-def _log_of(store: StorePaths, root: Path) -> _Log:
-    segments = list(whole_log(root, store, compressed=True))
+def _log_of(store: StorePaths) -> _Log:
+    segments = list(Store(store).log.segments)
     while len(segments) > 1 and not has_record(segments[-1]):
         segments.pop()
     if not segments:

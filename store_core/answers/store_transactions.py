@@ -79,9 +79,9 @@ class Transactions(Answer["TransactionsReport"]):
     def by(self, engine: Engine, store: StorePaths) -> TransactionsReport:
         """Read the system topics through their queues where these prove complete; of other messages heads alone."""
         from store_core.snapshot.log import Log
-        from store_core.views.store_root import root_of
+        from store_core.snapshot.store import Store
 
-        root = root_of(store)
+        root = Store(store).root
         # A growing store: where the broker is in the half messages is asked first, so that the new copies of those that
         # it is past are read, too; and settling records are planned before half messages, so nothing new appears
         # orphaned.

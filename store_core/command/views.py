@@ -41,12 +41,12 @@ _FOR_PEOPLE: Final = {
 @with_output()
 def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List the segment files of a log: where their records end and why, how many they are, and since when."""
+    from store_core.snapshot.store import Store
     from store_core.store.read.store_at import store_at
-    from store_core.views.store_root import queue_notes
 
     places = tuple(store_at(store, read.get("storage")) for store in stores)  # listed once for both
     code = _print(places, "segments", read, output)
-    for note in queue_notes(places):
+    for note in Store(places).queue_notes:
         say(f"note: {note}")
     return code
 

@@ -187,6 +187,12 @@ class Store:
             check_store_kind(roots[0], _FILES, StoreUse.READ_LOG, reads_entries=True)
             return roots[0]
 
+    def root_for(self, use: StoreUse) -> Path:
+        """Return the root, for who does more than reading the log; errors as of `root`."""
+        with explained_access(self.root):
+            check_store_kind(self.root, _FILES, use, reads_entries=True)
+        return self.root
+
     @cached_property
     def _roots(self) -> tuple[Path, ...]:
         """The directories that may be its root; those of an archive are itself."""
@@ -209,11 +215,20 @@ class Store:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What there is to say of the store: what is not read, or was left out."""
-        notes = list(self.log.notes)
+        return tuple(dict.fromkeys((*self.log.notes, *self.queue_notes)))
+
+    @cached_property
+    def queue_notes(self) -> tuple[str, ...]:
+        """Those of the notes on what is beside the log, that listing the log does not tell."""
+        notes: list[str] = []
         for root in self._roots:
             with suppress(OSError, StoreError):  # who lists the log need not be allowed to look elsewhere
-                notes += check_store_kind(root, _FILES, StoreUse.READ_QUEUES, reads_entries=True)
-        return tuple(dict.fromkeys(notes))
+                told, known = (
+                    check_store_kind(root, _FILES, use, reads_entries=True)
+                    for use in (StoreUse.READ_QUEUES, StoreUse.READ_LOG)
+                )
+                notes += [note for note in told if note not in known]
+        return tuple(notes)
 
     @cached_property
     def release(self) -> ToldRelease:
@@ -244,19 +259,10 @@ class Store:
 
     @cached_property
     def log(self) -> Log:
-        """The commit log; without any segment if only other parts of the store are there.
-
-        Raises
-        ------
-        StoreNotFoundError
-            If there is nothing of a store.
-        """
-        try:
+        """The commit log; without any segment if only other parts of the store are there."""
+        with suppress(StoreNotFoundError):
             return Log.for_reading(self._log_paths())
-        except StoreNotFoundError:
-            if not any(is_root(root, _FILES) for root in self._roots):
-                raise
-            return Log(())
+        return Log(())
 
     def _log_paths(self) -> StorePaths:
         """Return where the log is: below the root, unless the segments that were given are elsewhere."""
@@ -272,8 +278,8 @@ class Store:
         """The consume queues, which end where the log ends; `Queues` opens files when they are needed."""
         from store_core.store.read.queued_log import LogBesideQueues  # noqa: PLC0415 -- see the import contract
 
-        check_store_kind(self.root, _FILES, StoreUse.READ_QUEUES, reads_entries=True)
-        return Queues(self.root, LogBesideQueues(self.root, self.log.segments), end=self.end)
+        root = self.root_for(StoreUse.READ_QUEUES)
+        return Queues(root, LogBesideQueues(root, self.log.segments), end=self.end)
 
     @cached_property
     def index(self) -> Index:
@@ -298,9 +304,11 @@ class Store:
     @cached_property
     def topics(self) -> tuple[str, ...]:
         """The topics that have a queue, or are configured, by name. The log is not read."""
-        with Queues(self.root) as queues:
+        with Queues(self.root_for(StoreUse.READ_QUEUES)) as queues:
             found = {*queues.topics(), *(self.config.topics or ())}
-        return tuple(sorted(found)) if found or self.log.segments else ()
+        if not found and not is_root(self.root, _FILES):
+            Log.for_reading(self._log_paths())  # says what is there instead
+        return tuple(sorted(found))
 
     # ---- rows
 

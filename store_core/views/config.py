@@ -19,10 +19,10 @@ from store_core.snapshot.config import (
     SUBSCRIPTION_GROUPS,
 )
 from store_core.snapshot.queues import Queues
+from store_core.snapshot.store import Store
 from store_core.snapshot.units import compare
 from store_core.store.read.queued_log import LogBesideQueues
 from store_core.views.queues import topic_filter
-from store_core.views.store_root import root_of, whole_log
 from store_core.views.view import read_table, row_batches, without_file
 from store_core.views.view_columns import VIEWS
 
@@ -120,7 +120,8 @@ def plan_consumer_offsets(paths: StorePaths, options: ViewOptions) -> list[Offse
         If the columns need queues, and these are in a RocksDB whose library is not installed.
     """
     needs_queues = options.asks_for(*_OF_QUEUES)
-    root = root_of(paths, StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
+    store = Store(paths)
+    root = store.root_for(StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
     wanted = topic_filter(options.read)
     found = read_table(root, CONSUMER_OFFSETS, options)
     light = root / CONFIG_DIRECTORY / LIGHT_OFFSETS.name
@@ -129,7 +130,7 @@ def plan_consumer_offsets(paths: StorePaths, options: ViewOptions) -> list[Offse
     if found is None:
         return []
     rows = sorted(row for row in found.value.committed if wanted.takes(row.topic, row.queue_id))
-    queues = Queues(root, LogBesideQueues(root, whole_log(root, paths))) if needs_queues and rows else None
+    queues = Queues(root, LogBesideQueues(root, store.log.segments)) if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(group, queues, found.file) for group in groups]
 
@@ -157,7 +158,7 @@ class RowsPart:
 
 def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/subscriptionGroup.json``. Errors as of `store_core.views.view.read_table`."""
-    found = read_table(root_of(paths), SUBSCRIPTION_GROUPS, options)
+    found = read_table(Store(paths).root, SUBSCRIPTION_GROUPS, options)
     if found is None:
         return []
     return [_rows_of(found, (_group(group) for _, group in sorted(found.value.items(), key=lambda item: item[0])))]
@@ -165,7 +166,7 @@ def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[Ro
 
 def plan_delay_offsets(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/delayOffset.json``. Errors as of `store_core.views.view.read_table`."""
-    found = read_table(root_of(paths), DELAY_OFFSETS, options)
+    found = read_table(Store(paths).root, DELAY_OFFSETS, options)
     if found is None:
         return []
     return [_rows_of(found, ({"delay_level": level, "offset": at} for level, at in sorted(found.value.items())))]
@@ -185,7 +186,7 @@ def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
     CorruptRecordError
         If it is too short for the fields of the release.
     """
-    root = root_of(paths)
+    root = Store(paths).root
     values = read_checkpoint(root, options.read.release)
     if values is None:
         without_file(_no_checkpoint(root / CHECKPOINT_FILE), options)

@@ -15,7 +15,7 @@ from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_format import INDEX_DTYPE
 from store_core.snapshot.index import Index
-from store_core.views.store_root import root_of
+from store_core.snapshot.store import Store
 from store_core.views.view import make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[EntriesPart]:
     CorruptRecordError
         If a file is not an index file, unless `fail_on_data_loss` is off; then it is left out.
     """
-    index = Index(root_of(paths))
+    index = Index(Store(paths).root)
     if not index.directory.is_dir():
         without_file(_no_index(index.directory), options)
     with explained_access(index.directory):

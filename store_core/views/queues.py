@@ -25,10 +25,10 @@ from store_core.snapshot.config import TOPICS, Config
 from store_core.snapshot.file_queues import DIRECTORIES, FileQueue, OpenUnits
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import NamedQueue, QueueKind, Queues, TopicFilter
+from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.queued_log import LogBesideQueues
 from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.views.store_root import root_of, whole_log
 from store_core.views.view import make_batch, name_text, row_batches, timestamps, without_file
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def plan_units(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:
     UnsupportedStoreError
         If the queues are in a RocksDB, and the library that reads it is not installed.
     """
-    root = root_of(paths, StoreUse.READ_QUEUES)
+    root = Store(paths).root_for(StoreUse.READ_QUEUES)
     most = options.read.max_partition_bytes or _PART_BYTES
     with Queues(root) as queues:
         if not queues.exist:
@@ -388,10 +388,11 @@ def plan_topics(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
     CorruptRecordError
         If the configuration of topics is broken, and so is its backup.
     """
-    root = root_of(paths, StoreUse.READ_QUEUES)
+    store = Store(paths)
+    root = store.root_for(StoreUse.READ_QUEUES)
     found = Config(root, options.read.release).read(TOPICS)
     needs_bounds = options.asks_for(*_BOUNDS, *_TIMES)
-    segments = whole_log(root, paths) if needs_bounds else ()
+    segments = store.log.segments if needs_bounds else ()
     with Queues(root, LogBesideQueues(root, segments) if needs_bounds else None) as queues:
         if found is None:
             _report_missing(queues, options)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from store_core.errors import CorruptDatabaseError, StoreNotFoundError
 from store_core.files.rocksdb_reader import RocksdbReader
 from store_core.queue.rocksdb.store_entry import FAMILIES, STORE_DATABASE, is_place
-from store_core.views.store_root import root_of
+from store_core.snapshot.store import Store
 from store_core.views.view import make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def plan(paths: StorePaths, options: ViewOptions) -> list[FamilyPart]:
     StoreNotFoundError
         If there is none, unless `fail_on_data_loss` is off.
     """
-    database = root_of(paths) / STORE_DATABASE
+    database = Store(paths).root / STORE_DATABASE
     if not database.is_dir():
         without_file(
             StoreNotFoundError(

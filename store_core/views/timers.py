@@ -19,9 +19,8 @@ from store_core.format.property_string import REAL_TOPIC, TIMER_DEL_UNIQKEY
 from store_core.format.record.decode import decode_message
 from store_core.format.releases.release import rules_of
 from store_core.format.timer_layout import TIMER_SLOT
-from store_core.snapshot.log import Log
+from store_core.snapshot.store import Store
 from store_core.snapshot.timers import CANCELS, ROLLS, TIMER_DTYPE, TIMER_LOG, Timers, due_times, followed_slots
-from store_core.views.store_root import root_of, whole_log
 from store_core.views.view import make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.snapshot.log import Log
     from store_core.snapshot.timers import SlotChains
     from store_core.views.view import ViewOptions
 
@@ -303,8 +303,8 @@ def plan_log(paths: StorePaths, options: ViewOptions) -> list[LogPart]:
     StoreNotFoundError
         If there is no such directory, unless `fail_on_data_loss` is off.
     """
-    root = root_of(paths)
-    timers, log = _timers(root, options), Log(whole_log(root, paths))
+    store = Store(paths)
+    timers, log = _timers(store.root, options), store.log
     return [LogPart(file, timers, log) for file in timers.files]
 
 
@@ -316,7 +316,7 @@ def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
     StoreNotFoundError
         If either is missing, unless `fail_on_data_loss` is off.
     """
-    root = root_of(paths)
+    root = Store(paths).root
     wheel = root / "timerwheel"
     if not wheel.is_file():
         without_file(_no_timers_at(wheel), options)

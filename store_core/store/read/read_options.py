@@ -191,7 +191,8 @@ class ReadOptions:
 
     def configured(self, paths: StorePaths) -> StorePaths:
         """Return paths as the configuration says where their log is; called once for each read."""
-        return configured_paths(paths, self.config, self.store_path_commit_log)
+        is_given = self.config is not None or self.store_path_commit_log is not None
+        return configured_paths(paths, self.config, self.store_path_commit_log) if is_given else paths
 
     def located(self, paths: StorePaths) -> StorePaths:
         """Return paths as the configuration and the settings of a storage say, see `store_core.files.store_path`."""
