@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_rules import QueueRules
+from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.snapshot.queues import QueueBounds, QueueKind, Queues, TopicFilter, Units
+from tests.golden_stores import newer_store, unpack
 from tests.store_core.fakes import FakeClock
 from tests.store_core.queue.consume_queues import UNITS, QueueMaker, put_all, records, write_files
 
@@ -186,3 +189,18 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(SegmentVanishedError, match=f"{directory}/0+ .*it is gone"):
         queue.bounds(0)
+
+
+@pytest.mark.golden
+def test_light_queues_that_only_a_rocksdb_has_are_found_by_name(tmp_path: Path) -> None:
+    store = newer_store("5.5.1/cqdouble-light")
+    assert store is not None
+    with Queues(unpack(store, tmp_path).root) as queues:
+        assert queues.light_database is not None
+        with RocksdbQueues.open(queues.light_database) as stored:
+            names = [name for name in stored.names if is_light(name[0])]
+            found = list(queues.names(TopicFilter.of({topic for topic, _ in names}, None, [])))
+
+            assert not any(is_light(topic) for topic, _ in queues.names())
+            assert names == found
+            assert [stored.end_of(*name) for name in names] == [queues[name].bounds.max_offset for name in names]
