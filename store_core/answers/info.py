@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["Info", "InfoReport"]
 
 _FILES: Final = OsFileSystem()
-_MOST_QUEUES: Final = 2000
+_MOST_QUEUES: Final = 1000
 """Queues whose ends are read: some 0.1 ms each, on a disk of this machine."""
 
 _MOST_FAR_QUEUES: Final = 32
@@ -116,6 +116,8 @@ class _Look:
         Of the queues that were looked at.
     queue_count : int
         Of all queues.
+    uncounted : Counter of str
+        Topic -> its queues that were not looked at, as there are too many.
     furthest : tuple of int or None
         Physical offset and size of the last record that a queue leads to.
     """
@@ -126,6 +128,7 @@ class _Look:
     notes: list[str] = field(default_factory=list)
     bounds: dict[tuple[str, int], QueueBounds] = field(default_factory=dict)
     queue_count: int = 0
+    uncounted: Counter[str] = field(default_factory=Counter)
     furthest: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -165,6 +168,7 @@ class _Look:
             file_bytes=sum(segment.size for segment in self.log.segments),
             messages=self._messages(),
             queues=self.queue_count,
+            counted_queues=self.queue_count - self.uncounted.total(),
             topics=len(topics),
             groups=len(groups),
             index_files=index_files,
@@ -244,13 +248,10 @@ class _Look:
                     bounds = queue.bounds(self.log.begin)
                     self.bounds[queue.name] = bounds
                     self.furthest = max(filter(None, (self.furthest, bounds.last)), default=None)
-            left = sum(1 for _ in found)
+            for queue in found:
+                self.queue_count += 1
+                self.uncounted[queue.name[0]] += 1
             self.notes += queues.notes
-        self.queue_count += left
-        if left:
-            self.notes.append(
-                f"messages of {counted(left, 'queue')} more are not counted: commitlog topics counts them"
-            )
 
     def _messages(self) -> int | None:
         own = [bounds for (topic, _), bounds in self.bounds.items() if not is_light(topic)]
@@ -258,7 +259,7 @@ class _Look:
 
     def _topics(self) -> list[dict[str, Any]]:
         """Return a row for each topic that has queues that were looked at, or is configured."""
-        queues: Counter[str] = Counter(topic for topic, _ in self.bounds)
+        queues = Counter(topic for topic, _ in self.bounds) + self.uncounted
         counts: Counter[str] = Counter()
         for (topic, _), bounds in self.bounds.items():
             counts[topic] += bounds.max_offset - bounds.min_offset
@@ -272,7 +273,7 @@ class _Look:
                 "topic": topic,
                 "kind": kind_of_topic(topic).name.lower(),
                 "queues": queues[topic],
-                "messages": counts[topic] if topic in queues else None,
+                "messages": counts.get(topic),
             }
             for topic in dict.fromkeys((*queues, *configured))
         ]
@@ -403,6 +404,7 @@ class InfoFacts:
     file_bytes: int = fact("bytes of all of them")
     messages: int | None = fact("messages in the queues, without light queues, which have them again")
     queues: int = fact("how many consume queues")
+    counted_queues: int = fact("of which so many were looked at, for `messages` and the tables")
     topics: int = fact("topics that have queues, or are configured")
     groups: int = fact("consumer groups that have committed offsets")
     index_files: int = fact("files of the key index")
@@ -419,7 +421,7 @@ _TABLES: Final = (
             ReportColumn("topic", _TEXT, "name of the topic"),
             ReportColumn("kind", _TEXT, "what it is for, as `commitlog bill` names it"),
             ReportColumn("queues", _LONG, "how many"),
-            ReportColumn("messages", _LONG, "messages in its queues; null if it is only configured"),
+            ReportColumn("messages", _LONG, "messages in its queues; null if none was looked at"),
         ),
     ),
     ReportTable(
@@ -463,7 +465,8 @@ class InfoReport(Report[InfoFacts]):
         if found.segments:
             yield f"log: offsets {found.log_begin:,} to {end}, {times}, in {files}"
         messages = "not known" if found.messages is None else f"{found.messages:,}"
-        yield f"messages: {messages}, in {counted(found.queues, 'queue')} of {counted(found.topics, 'topic')}"
+        first = "" if found.counted_queues == found.queues else f"the first {found.counted_queues:,} of "
+        yield f"messages: {messages}, in {first}{counted(found.queues, 'queue')} of {counted(found.topics, 'topic')}"
         entries = "" if found.index_entries is None else f" with {found.index_entries:,} entries"
         yield f"key index: {counted(found.index_files, 'file')}{entries}; {counted(found.groups, 'consumer group')}"
         if found.missing:

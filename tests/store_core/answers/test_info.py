@@ -62,6 +62,15 @@ def test_a_store_is_described_with_its_largest_topics_and_its_groups(tmp_path: P
     assert any(row["command"].startswith("commitlog lag ") for row in found["tables"]["next"])
 
 
+def test_of_very_many_queues_only_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_viewed_store(tmp_path / "store")
+    monkeypatch.setattr("store_core.answers.info._MOST_QUEUES", 2)
+    found = told(store)
+
+    assert (3, 2, 60, 3) == tuple(found[name] for name in ("queues", "counted_queues", "messages", "topics"))
+    assert "messages: 60, in the first 2 of 3 queues of 3 topics" in call("info", store).text
+
+
 def test_nothing_is_scanned(golden: Callable[[str], UnpackedStore], monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[int] = []
 
