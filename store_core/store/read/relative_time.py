@@ -11,12 +11,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.snapshot.log import Log, has_record
-from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_checks import shown_option
 from store_core.store.read.option_values import OffsetBound, ReadMode
 from store_core.store.read.read_options import TIMES, ReadOptions
-from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,6 +66,11 @@ def _milliseconds(text: str) -> int:
 
 def _last_time(paths: StorePaths) -> int | None:
     """Return the store time of the last message of a log, in ms; None if it has none."""
+    # Reading records is much code, and few times are relative.
+    from store_core.snapshot.log import Log, has_record  # noqa: PLC0415
+    from store_core.store.read.message_reader import read_range  # noqa: PLC0415
+    from store_core.store.read.read_plan import plan_ranges  # noqa: PLC0415
+
     for segment in filter(has_record, reversed(Log.for_reading(paths).segments)):
         options = ReadOptions(
             columns=("store_timestamp_ms",),
