@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store_core.format.record.framing import Framing
 from store_core.format.segment_view import SegmentView
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class LoadedPages:
         self.raw[: max(end, 0)] = 0
 
 
-def paged(data: bytes, start_offset: int) -> SegmentView:
+def paged(data: bytes, start_offset: int, framing: Framing = Framing.RECORDS) -> SegmentView:
     """Return a segment of which nothing is loaded."""
     pages = LoadedPages(data)
-    return SegmentView(pages.raw, start_offset, pages=pages)
+    return SegmentView(pages.raw, start_offset, framing=framing, pages=pages)

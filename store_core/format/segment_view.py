@@ -131,4 +131,28 @@ class SegmentView:
         lead = self.framing.lead
         if not lead:
             return self
-        return SegmentView(self.raw[lead:], self.start_offset + lead, lambda at: self.next_data(at + lead) - lead)
+        pages = self.pages if isinstance(self.pages, AllThere) else _PagesBehind(self.pages, lead)
+        return SegmentView(
+            self.raw[lead:], self.start_offset + lead, lambda at: self.next_data(at + lead) - lead, pages=pages
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PagesBehind:
+    """The pages of a segment without its first bytes."""
+
+    pages: Pages
+    lead: int
+
+    @property
+    def step(self) -> int:
+        return self.pages.step
+
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        return self.pages.chunk(begin + self.lead, end + self.lead)
+
+    def load(self, begin: int, end: int) -> None:
+        self.pages.load(begin + self.lead, end + self.lead)
+
+    def drop(self, end: int) -> None:
+        self.pages.drop(end + self.lead)

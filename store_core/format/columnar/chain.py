@@ -17,7 +17,7 @@ import numpy as np
 
 from store_core.format.columnar.lockstep import chain, count_sound
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode
-from store_core.format.record.framing import Framing
+from store_core.format.record.framing import Framing, frame_size
 from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
 from store_core.format.record.scan import StopReason
 
@@ -221,13 +221,20 @@ class Chain:
         return Window(raw, position, Run(known[first : first + count] - position, raw.size))
 
     def _window(self, position: int, last: int, limit: int, size: int) -> Window | None:
-        base = last if last >= 0 and self.segment.framing is Framing.ENTRIES else position
+        base = last if self._continues(position, last) else position
         end = min(position + size, self.segment.size)
         window = self._window_of(base, position, end, limit)
         if window is None:
             end = position + self._proven_size(position)
             window = self._window_of(base, position, end, position + 1) if end > position + size else None
         return window if window is None or base == position else replace(window, previous=last - base)
+
+    def _continues(self, position: int, last: int) -> bool:
+        """Return whether the frame at a position has to be compared with the sound one that ends there."""
+        if last < 0 or self.segment.framing is Framing.RECORDS:
+            return False
+        head = self.segment.chunk(last, last + BLANK_SIZE).data
+        return last + frame_size(head, 0, self.segment.framing) == position
 
     def _window_of(self, base: int, position: int, end: int, limit: int) -> Window | None:
         raw = self.segment.chunk(base, end)

@@ -25,6 +25,7 @@ from tests.builders import (
     LogBuilder,
     Record,
 )
+from tests.dledger_logs import DLedgerLog
 from tests.paged import paged
 from tests.strategies import Log, layouts, logs, mutated
 
@@ -431,19 +432,40 @@ def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer:
 
 @given(mutated(logs() | layouts()), st.booleans(), st.booleans())
 def test_a_walk_loads_what_it_reads(log: Log, only_newer: bool, is_growing: bool) -> None:
-    expected = Walked(log.data, log.start_offset, only_newer=only_newer, is_growing=is_growing)
-    view = paged(log.data, log.start_offset)
-    walk = Salvage(view, only_newer=only_newer, is_growing=is_growing)
-    starts: list[int] = []
-    damage: list[Damage] = []
-    for part in walk.parts():
-        if isinstance(part, Damage):
-            damage.append(part)
-        else:
-            starts += part.starts.tolist()
-            view.pages.drop(starts[-1])
+    whole = SegmentView(np.frombuffer(log.data, np.uint8), log.start_offset)
+    check_loads(whole, paged(log.data, log.start_offset), only_newer=only_newer, is_growing=is_growing)
 
-    assert expected.starts == starts
-    assert [part for part in expected.parts if isinstance(part, Damage)] == damage
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("only_newer", [False, True])
+def test_a_walk_through_entries_loads_what_it_reads(seed: int, only_newer: bool) -> None:
+    log = DLedgerLog(1 << 16)
+    for number in range(60):
+        log.append(b"x" * (13 * number), queue_offset=number)
+    ((_, data),) = log.files().items()
+    damaged, random = bytearray(data), np.random.default_rng(seed)
+    for at in random.integers(0, log.end, 1 + seed % 4).tolist():
+        damaged[at : at + 600] = random.bytes(600)
+    raw = np.frombuffer(damaged, np.uint8)
+    whole = SegmentView(raw, framing=Framing.ENTRIES)
+    check_loads(whole, paged(bytes(damaged), 0, Framing.ENTRIES), only_newer=only_newer)
+
+
+def check_loads(whole: SegmentView, view: SegmentView, **options: bool) -> None:
+    """Compare a walk through bytes that are there with one through those that it loads."""
+    expected, walk = Salvage(whole, **options), Salvage(view, **options)
+    found: list[tuple[list[int], list[Damage]]] = []
+    for each in (expected, walk):
+        starts: list[int] = []
+        damage: list[Damage] = []
+        for part in each.parts():
+            if isinstance(part, Damage):
+                damage.append(part)
+            else:
+                starts += part.starts.tolist()
+                view.pages.drop(starts[-1] if each is walk else 0)
+        found.append((starts, damage))
+
+    assert found[0] == found[1]
     for name in ("stop", "reason", "stale", "is_unfinished", "covered"):
-        assert getattr(walk, name) == getattr(expected.walk, name)
+        assert getattr(walk, name) == getattr(expected, name)

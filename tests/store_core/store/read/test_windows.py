@@ -16,7 +16,9 @@ from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files import local_bytes
 from store_core.files.segment_source import Segment, open_pages
 from store_core.format.columnar import chain
+from store_core.store.read import message_reader
 from tests.builders import LogBuilder
+from tests.dledger_logs import DLedgerLog
 from tests.store_core.store.read.test_remote_reads import MODES, damaged, outcome
 
 if TYPE_CHECKING:
@@ -58,6 +60,21 @@ def check_equal(root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
             assert whole(expected) == whole(outcome(root, **given))
 
 
+def noted_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Take small windows, and return how many bytes were asked for at once from now on."""
+    sizes: list[int] = []
+    chunk = local_bytes.LocalBytes.chunk
+
+    def noted(self: local_bytes.LocalBytes, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        sizes.append(end - begin)
+        return chunk(self, begin, end)
+
+    monkeypatch.setattr(chain, "_LEAST", 1 << 11)
+    monkeypatch.setattr(chain, "_LARGEST", 1 << 12)
+    monkeypatch.setattr(local_bytes.LocalBytes, "chunk", noted)
+    return sizes
+
+
 def whole(found: list[pa.RecordBatch | str]) -> tuple[pa.Table | None, list[str]]:
     """Return all rows, and the error."""
     batches = [each for each in found if not isinstance(each, str)]
@@ -92,23 +109,33 @@ def test_a_record_larger_than_a_window_is_read_alone(tmp_path: Path, monkeypatch
     assert bodies == read_messages(tmp_path, columns=["body"]).read_all().column(0).to_pylist()
 
 
+def test_entries_behind_damage_are_read_without_what_precedes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = DLedgerLog(1 << 15)
+    for number in range(80):
+        log.append(b"x" * 200, queue_offset=number)
+    for number in range(5, 50):
+        log.put(number, 0, ">i", 7)
+    for number in range(80, 200):
+        log.append(b"x" * 200, queue_offset=number)
+    log.write(tmp_path)
+    monkeypatch.setattr(message_reader, "_SOUND_AGAIN", 1 << 10)
+    chunks = noted_chunks(monkeypatch)
+    rows = read_messages(tmp_path, columns=["physical_offset"], mode="DROPMALFORMED").read_all().num_rows
+
+    assert rows == 200 - 45
+    assert max(chunks) <= (1 << 12) + 400  # a window, and the entry before
+
+
 def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    largest: list[int] = []
-    chunk = local_bytes.LocalBytes.chunk
-
-    def noted(self: local_bytes.LocalBytes, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        largest.append(end - begin)
-        return chunk(self, begin, end)
-
-    monkeypatch.setattr(chain, "_LEAST", 1 << 11)
-    monkeypatch.setattr(chain, "_LARGEST", 1 << 12)
-    monkeypatch.setattr(local_bytes.LocalBytes, "chunk", noted)
+    chunks = noted_chunks(monkeypatch)
     path = small_log(tmp_path)
     with path.open("r+b") as file:
         file.write((60_000).to_bytes(4, "big"))
     read_messages(tmp_path, columns=["topic"], mode="DROPMALFORMED").read_all()
 
-    assert max(largest) <= 1 << 12
+    assert max(chunks) <= 1 << 12
 
 
 @pytest.mark.parametrize("size", [0, 1000, SEGMENT - 1])
