@@ -6,23 +6,23 @@ from __future__ import annotations
 from typing import Final
 
 from store_core.answers.checking.check_report import CHECK_SCHEMA
-from store_core.answers.diff_report import DIFF_SCHEMA
+from store_core.answers.diff_report import DiffReport
 from store_core.answers.exporting.export_report import EXPORT_SCHEMA
 from store_core.answers.exporting.proof_report import PROOF_SCHEMA
 from store_core.answers.info import InfoReport
 from store_core.answers.lag_report import LAG_SCHEMA
 from store_core.answers.life.replay_report import REPLAY_SCHEMA
+from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
 from store_core.answers.recover_report import RECOVER_SCHEMA
-from store_core.answers.redacting.redact_report import REDACT_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.retaining.retention_report import RETENTION_SCHEMA
-from store_core.answers.salvage_report import SALVAGE_SCHEMA
 from store_core.answers.store_bill import BillReport
 from store_core.answers.store_dead_letters import DeadLettersReport
 from store_core.answers.store_delays import DelaysReport
 from store_core.answers.store_producers import ProducersReport
+from store_core.answers.store_redact import RedactReport
 from store_core.answers.store_transactions import TransactionsReport
 
 __all__ = ["markdown_document"]
@@ -31,17 +31,17 @@ _SCHEMAS: Final = (
     InfoReport.SCHEMA,
     BillReport.SCHEMA,
     CHECK_SCHEMA,
-    DIFF_SCHEMA,
+    DiffReport.SCHEMA,
     EXPORT_SCHEMA,
     PROOF_SCHEMA,
     ProducersReport.SCHEMA,
     LAG_SCHEMA,
     RECOVER_SCHEMA,
-    REDACT_SCHEMA,
+    RedactReport.SCHEMA,
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,
     RETENTION_SCHEMA,
-    SALVAGE_SCHEMA,
+    SalvageReport.SCHEMA,
     TransactionsReport.SCHEMA,
     DelaysReport.SCHEMA,
     TraceReport.SCHEMA,

@@ -26,11 +26,10 @@ from pyspark_commitlog.replaying import replay_report
 from store_core.answers import answer as asked
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.limits import MOST_MESSAGES
-from store_core.answers.log_diff import diff_by
-from store_core.answers.log_salvage import salvage_by
+from store_core.answers.log_diff import Diff
+from store_core.answers.log_salvage import Salvage
 from store_core.answers.message_trace import Trace
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
-from store_core.answers.redacting.redaction import Redaction
 from store_core.answers.report import Report
 from store_core.answers.store_bill import Bill
 from store_core.answers.store_check import check_by
@@ -40,13 +39,13 @@ from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.store_lag import lag_by
 from store_core.answers.store_producers import Producers
 from store_core.answers.store_recover import recover_by
-from store_core.answers.store_redact import redact_by
+from store_core.answers.store_redact import Redact
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.answers.store_retention import retention_by
 from store_core.answers.store_transactions import Transactions
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.configured_store import config_of, configured_paths, configured_store, told
+from store_core.store.configured_store import config_of, configured_paths, told
 
 if TYPE_CHECKING:
     import os
@@ -55,26 +54,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.checking.check_report import CheckReport
-    from store_core.answers.diff_report import DiffReport
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lag_report import LagReport
     from store_core.answers.life.replay_report import ReplayReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.recover_report import RecoverReport
-    from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.retaining.retention_options import RetentionOptions
     from store_core.answers.retaining.retention_report import RetentionReport
-    from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_lag import LagOptions
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.diff.diff_options import DiffOptions
     from store_core.store.export.lake_table import LakeFormat
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
@@ -179,6 +174,9 @@ def _on_spark(answer: type[asked.Answer[AnyReport]]) -> Callable[..., Answer[Any
 
 bill = _on_spark(Bill)
 producers = _on_spark(Producers)
+diff = _on_spark(Diff)
+redact = _on_spark(Redact)
+salvage = _on_spark(Salvage)
 transactions = _on_spark(Transactions)
 delays = _on_spark(Delays)
 trace = _on_spark(Trace)
@@ -196,20 +194,6 @@ def check(
     options = told(options or CheckOptions(), config)
     with _engine(spark, "check") as engine:
         return Answer(spark, check_by(engine, path, options))
-
-
-def diff(
-    spark: SparkSession,
-    a: StorePaths,
-    b: StorePaths,
-    options: DiffOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[DiffReport]:
-    """Compare the logs of two stores; see `store_core.answers.diff`."""
-    a, b = configured_paths(a, config), configured_paths(b, config)
-    with _engine(spark, "diff") as engine:
-        return Answer(spark, diff_by(engine, a, b, options))
 
 
 def lag(
@@ -276,24 +260,6 @@ def prove(  # noqa: PLR0913 -- what is asked, of which store, and by how many pr
         return Answer(spark, prove_by(engine, store, into, lake))
 
 
-def redact(  # noqa: PLR0913 -- as `store_core.answers.redact`
-    spark: SparkSession,
-    store: str | os.PathLike[str],
-    into: str | os.PathLike[str],
-    *,
-    pattern: str | bytes | None = None,
-    text: str | None = None,
-    key: str | None = None,
-    topic: Sequence[str] | None = None,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[RedactReport]:
-    """Copy a store without what must not be in it; see `store_core.answers.redact`. Every worker must see the copy."""
-    store = configured_store(store, config)
-    redaction = Redaction.of(pattern, text, key, topic)
-    with _engine(spark, "redact") as engine:
-        return Answer(spark, redact_by(engine, store, into, redaction))
-
-
 def retention(
     spark: SparkSession, store: StorePaths, options: RetentionOptions, *, config: str | os.PathLike[str] | None = None
 ) -> Answer[RetentionReport]:
@@ -335,23 +301,6 @@ def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.Pat
     """Carry out the plan in a file; see `store_core.answers.repair`. Every worker must be able to write the store."""
     with _engine(spark, "repair") as engine:
         return Answer(spark, repair_by(engine, path, plan))
-
-
-def salvage(
-    spark: SparkSession,
-    source: StorePaths,
-    into: str | os.PathLike[str] | None = None,
-    kind: str = "store",
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[SalvageReport]:
-    """Take every message of a damaged log that proves itself; see `store_core.answers.salvage`.
-
-    The target's directory must be seen by every worker, too.
-    """
-    source = configured_paths(source, config)
-    with _engine(spark, "salvage") as engine:
-        return Answer(spark, salvage_by(engine, source, into, kind))
 
 
 def replay(  # noqa: PLR0913 -- what is chosen, and how it is changed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/check.py``, ``diff``, ``recover``, ``repair`` and ``salvage``: answers, on Spark."""
+"""The command lines of ``jobs/check.py``, ``recover`` and ``repair``: answers, on Spark."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.jobs.answer_job import STORE, add_storage, answer_parser, run_answer, store_parser
+from pyspark_commitlog.jobs.answer_job import add_storage, run_answer, store_parser
 from store_core.answers.limits import MOST_MESSAGES, ONLY_DRY, RELEASE_CHOICES
 from store_core.command.output.report_file import write_json
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
-from store_core.store.diff.diff_options import DiffBy, DiffOptions
-from store_core.store.salvage.salvage_format import SalvageFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,13 +18,11 @@ if TYPE_CHECKING:
     from store_core.answers.report import Report
     from store_core.store.parts import Engine
 
-__all__ = ["check", "diff", "recover", "repair", "salvage"]
+__all__ = ["check", "recover", "repair"]
 
 _CHECK_REMARK: Final = "With 1 there are findings; what a crash leaves, and what a broker is writing, is none."
-_DIFF_REMARK: Final = "With 1 the logs differ in what both should have."
 _RECOVER_REMARK: Final = "With 1 something would change; with 4 a broker would not open the store."
 _REPAIR_REMARK: Final = "With 1 there is something to do, or left that no repair of queues and index mends."
-_SALVAGE_REMARK: Final = "With 5 something is lost; what is sound was salvaged."
 
 
 def check(arguments: Sequence[str] | None = None) -> int:
@@ -48,25 +44,6 @@ def check(arguments: Sequence[str] | None = None) -> int:
         check_crc=not given.no_bodies,
     )
     return run_answer(parser.prog, given, lambda engine: check_by(engine, given.store, options))
-
-
-def diff(arguments: Sequence[str] | None = None) -> int:
-    """Run ``diff.py``; return the exit code, see `store_core.command.exit_code`."""
-    parser = answer_parser(
-        "commitlog-diff", "Compares the logs of two RocketMQ stores, such as master and slave.", _DIFF_REMARK
-    )
-    parser.add_argument("a", metavar="A", help=STORE)
-    parser.add_argument("b", metavar="B", help="the other one")
-    names = [each.value for each in DiffBy]
-    parser.add_argument("--by", choices=names, default=DiffBy.AUTO.value, help="what is compared (default %(default)s)")
-    parser.add_argument("--same-extent", action="store_true", help="another beginning or end is a finding, too")
-    parser.add_argument("--most-rows", type=int, default=1000, metavar="N", help="rows listed (default %(default)s)")
-    add_storage(parser)
-    given = parser.parse_args(arguments)
-    from store_core.answers.log_diff import diff_by
-
-    options = DiffOptions(DiffBy(given.by), given.most_rows, given.same_extent)
-    return run_answer(parser.prog, given, lambda engine: diff_by(engine, given.a, given.b, options))
 
 
 def recover(arguments: Sequence[str] | None = None) -> int:
@@ -131,22 +108,6 @@ def _repaired(engine: Engine, given: argparse.Namespace) -> Report[Any]:
     made = plan_repair_by(engine, given.store, options)
     write_json(made.to_json(), given.plan)
     return made
-
-
-def salvage(arguments: Sequence[str] | None = None) -> int:
-    """Run ``salvage.py``; return the exit code, see `store_core.command.exit_code`."""
-    about = "Takes every message of a damaged RocketMQ log that proves itself."
-    parser = store_parser("commitlog-salvage", about, _SALVAGE_REMARK)
-    add_storage(parser)
-    parser.add_argument("--into", metavar="PATH", help="where nothing is yet, on such a file system (default: nowhere)")
-    names = [each.value for each in SalvageFormat]
-    parser.add_argument(
-        "--format", choices=names, default=SalvageFormat.STORE.value, help="what is made (default %(default)s)"
-    )
-    given = parser.parse_args(arguments)
-    from store_core.answers.log_salvage import salvage_by
-
-    return run_answer(parser.prog, given, lambda engine: salvage_by(engine, given.store, given.into, given.format))
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:

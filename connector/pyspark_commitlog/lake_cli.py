@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/export.py`` and ``redact.py``: copies of messages, and of stores, on Spark."""
+"""The command line of ``jobs/export.py``: copies of messages, on Spark."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_commitlog.jobs.answer_job import add_storage, run_answer, run_in_session, store_parser
+from pyspark_commitlog.jobs.answer_job import add_storage, run_in_session, store_parser
 from store_core.store.export.lake_table import LAKE_FORMATS
 
 if TYPE_CHECKING:
@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from store_core.answers.report import Report
-    from store_core.store.parts import Engine
 
-__all__ = ["export", "redact"]
+__all__ = ["export"]
 
-_REFUSED_REMARK: Final = "With 4 something can't be redacted, or is left somewhere: then there is no copy."
 _REMARK: Final = "With 1 something differs (--prove); with 5 something is damaged or gone, and not exported."
 
 
@@ -50,27 +48,3 @@ def _exported(spark: SparkSession, given: argparse.Namespace) -> Report[Any]:
         return answers.prove(spark, given.store, given.into, **lake).report
     given_topic, loss = given.topic, given.allow_loss
     return answers.export(spark, given.store, given.into, given_topic, allow_loss=loss, **lake).report
-
-
-def redact(arguments: Sequence[str] | None = None) -> int:
-    """Run ``redact.py``; return the exit code, see `store_core.command.exit_code`."""
-    about = "Copies a RocketMQ store without what must not be in it."
-    parser = store_parser("commitlog-redact", about, _REFUSED_REMARK)
-    parser.add_argument(
-        "--into", required=True, metavar="PATH", help="the copy: nothing is there yet; on such one, too"
-    )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--pattern", metavar="REGEX", help="what a regular expression matches in bodies")
-    what.add_argument("--text", help="a text in bodies")
-    what.add_argument("--key", help="the bodies of messages with this key or unique key")
-    what.add_argument("--topic", action="append", help="all bodies of this topic; can be repeated")
-    given = parser.parse_args(arguments)
-    return run_answer(parser.prog, given, lambda engine: _redacted(engine, given))
-
-
-def _redacted(engine: Engine, given: argparse.Namespace) -> Report[Any]:
-    from store_core.answers.redacting.redaction import Redaction
-    from store_core.answers.store_redact import redact_by
-
-    redaction = Redaction.of(given.pattern, given.text, given.key, given.topic)
-    return redact_by(engine, given.store, given.into, redaction)

@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from store_core.answers.info import Info, InfoReport
     from store_core.answers.lag_report import LagReport
     from store_core.answers.life.replay_report import ReplayReport
-    from store_core.answers.log_diff import diff
-    from store_core.answers.log_salvage import salvage
+    from store_core.answers.log_diff import Diff, diff
+    from store_core.answers.log_salvage import Salvage, SalvageReport, salvage
     from store_core.answers.message_trace import Trace, TraceReport, trace
     from store_core.answers.recover_report import RecoverReport
-    from store_core.answers.redacting.redact_report import RedactReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.retaining.retention_options import RetentionOptions
     from store_core.answers.retaining.retention_report import RetentionReport
-    from store_core.answers.salvage_report import SalvageReport
     from store_core.answers.store_bill import Bill, BillReport, bill
     from store_core.answers.store_check import check
     from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
@@ -38,12 +36,12 @@ if TYPE_CHECKING:
     from store_core.answers.store_lag import LagOptions, lag
     from store_core.answers.store_producers import Producers, ProducersReport, producers
     from store_core.answers.store_recover import recover
-    from store_core.answers.store_redact import redact
+    from store_core.answers.store_redact import Redact, RedactReport, redact
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.answers.store_replay import ReplayOptions, replay
     from store_core.answers.store_retention import retention
     from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
-    from store_core.store.diff.diff_options import DiffBy, DiffOptions
+    from store_core.store.diff.diff_options import DiffBy
 
 __all__ = [
     "Answer",
@@ -55,8 +53,8 @@ __all__ = [
     "DeadLettersReport",
     "Delays",
     "DelaysReport",
+    "Diff",
     "DiffBy",
-    "DiffOptions",
     "DiffReport",
     "ExportReport",
     "Info",
@@ -67,6 +65,7 @@ __all__ = [
     "ProducersReport",
     "ProofReport",
     "RecoverReport",
+    "Redact",
     "RedactReport",
     "RepairPlan",
     "RepairReport",
@@ -74,6 +73,7 @@ __all__ = [
     "ReplayReport",
     "RetentionOptions",
     "RetentionReport",
+    "Salvage",
     "SalvageReport",
     "Trace",
     "TraceReport",
@@ -113,7 +113,9 @@ _HOMES: Final = {
     "Delays": "store_core.answers.store_delays",
     "DelaysReport": "store_core.answers.store_delays",
     "DiffBy": "store_core.store.diff.diff_options",
-    "DiffOptions": "store_core.store.diff.diff_options",
+    "Diff": "store_core.answers.log_diff",
+    "Redact": "store_core.answers.store_redact",
+    "Salvage": "store_core.answers.log_salvage",
     "DiffReport": "store_core.answers.diff_report",
     "ExportReport": "store_core.answers.exporting.export_report",
     "Info": "store_core.answers.info",
@@ -123,14 +125,14 @@ _HOMES: Final = {
     "ProducersReport": "store_core.answers.store_producers",
     "ProofReport": "store_core.answers.exporting.proof_report",
     "RecoverReport": "store_core.answers.recover_report",
-    "RedactReport": "store_core.answers.redacting.redact_report",
+    "RedactReport": "store_core.answers.store_redact",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
     "ReplayOptions": "store_core.answers.store_replay",
     "ReplayReport": "store_core.answers.life.replay_report",
     "RetentionOptions": "store_core.answers.retaining.retention_options",
     "RetentionReport": "store_core.answers.retaining.retention_report",
-    "SalvageReport": "store_core.answers.salvage_report",
+    "SalvageReport": "store_core.answers.log_salvage",
     "Trace": "store_core.answers.message_trace",
     "TraceReport": "store_core.answers.message_trace",
     "Transactions": "store_core.answers.store_transactions",

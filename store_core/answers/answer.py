@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An answer: a question about a store as a frozen dataclass, whose fields, with their words, make all its faces.
 
-A subclass has a field for each option, made by `opt`, and the method `by`, which makes the report on any engine. From
+A subclass has a field for each option, made by `opt`, and the method `on`, which makes the report on any engine. From
 these come the call in Python (`Answer.ask`, and a function by `function_of`), the command with its ``--help``
 (`store_core.command.answer_command`), the call in a Spark session and the job (`pyspark_commitlog.answers`), and the
 options in ``docs/options.md``.
@@ -10,6 +10,7 @@ options in ``docs/options.md``.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -24,7 +25,6 @@ from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, releas
 from store_core.store.parts import InProcess
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Collection, Sequence
 
     from store_core.answers.report import Report
@@ -39,6 +39,7 @@ __all__ = [
     "Option",
     "flag",
     "function_of",
+    "one_root",
     "opt",
     "options_of",
     "processes",
@@ -57,6 +58,8 @@ class Kind(Enum):
     FLAG = "flag"
     TIME = "time"
     """ms since 1970 in the field; `store_core.store.read.store_time` says what a caller may give."""
+    STORE = "store"
+    """Another store, beside the one that is asked about."""
     FROM_CONFIG = "from_config"
     """The path of the broker's configuration, which every answer can be given: it is no option of its own."""
 
@@ -216,7 +219,7 @@ def _option(each: Any) -> Option:  # noqa: ANN401 -- a `dataclasses.Field`, whos
         said["flag"] = f"--{each.name.replace('_', '-')}"
     if said["shown_default"] is None:
         is_told = each.default not in (MISSING, None, False, ())
-        said["shown_default"] = str(each.default) if is_told else ""
+        said["shown_default"] = str(getattr(each.default, "value", each.default)) if is_told else ""
     return Option(each.name, default=each.default, is_repeated=annotated.startswith("tuple["), **said)
 
 
@@ -234,6 +237,8 @@ class Answer(ABC, Generic[AnyReport]):
         Command lines for ``--help``.
     CONFIG_WORDS : str
         What in the broker's configuration counts, beside the place of the log; empty if nothing does.
+    STORE : str
+        What stands for the store in ``--help``.
     IS_LOCAL : bool
         Whether the store has to be on this machine, rather than in another storage.
     HAS_PARTS : bool
@@ -243,6 +248,7 @@ class Answer(ABC, Generic[AnyReport]):
     NAME: ClassVar[str]
     EXAMPLES: ClassVar[tuple[str, ...]]
     CONFIG_WORDS: ClassVar[str] = ""
+    STORE: ClassVar[str] = "STORE"
     IS_LOCAL: ClassVar[bool] = False
     HAS_PARTS: ClassVar[bool] = True
 
@@ -252,7 +258,7 @@ class Answer(ABC, Generic[AnyReport]):
             object.__setattr__(self, option.name, option.parsed(getattr(self, option.name)))
 
     @abstractmethod
-    def by(self, engine: Engine, store: StorePaths) -> AnyReport:
+    def on(self, engine: Engine, store: StorePaths) -> AnyReport:
         """Make the report on an engine; the path knows where the log is."""
 
     def ask(
@@ -281,13 +287,35 @@ class Answer(ABC, Generic[AnyReport]):
         asked = _at_times_of(self._told(config), paths)
         if isinstance(engine, AbstractContextManager):  # it ends what it has started
             with engine as running:
-                return asked.by(running, paths)
-        return asked.by(engine or InProcess(), paths)
+                return asked.on(running, paths)
+        return asked.on(engine or InProcess(), paths)
 
     def _told(self, config: str | os.PathLike[str] | None) -> Self:
-        """Return the answer with the broker's configuration, if that is given and counts."""
-        names = [each.name for each in options_of(type(self)) if each.kind is Kind.FROM_CONFIG]
-        return self if config is None or not names else replace(self, **dict.fromkeys(names, config))
+        """Return the answer with the broker's configuration, as far as that is given and counts."""
+        from store_core.store.configured_store import configured_paths
+
+        changed: dict[str, Any] = {}
+        for option in options_of(type(self)):
+            if option.kind is Kind.FROM_CONFIG:
+                changed[option.name] = config
+            elif option.kind is Kind.STORE:
+                changed[option.name] = configured_paths(getattr(self, option.name), config)
+        return replace(self, **changed) if config is not None and changed else self
+
+
+def one_root(store: StorePaths) -> str | os.PathLike[str]:
+    """Return the path of a store, for answers that write beside it or into it.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is several.
+    """
+    if isinstance(store, str | os.PathLike):
+        return store
+    if len(store) != 1:
+        raise InvalidOptionError(f"store: expected the root of one store, found {len(store)} paths")
+    return store[0]
 
 
 def _at_times_of(asked: AnyAnswer, paths: StorePaths) -> AnyAnswer:

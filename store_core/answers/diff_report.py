@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Strip, Tone, lanes_of
-from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
@@ -22,145 +22,40 @@ if TYPE_CHECKING:
 
     from store_core.answers.report_plots import Plot
 
-__all__ = ["DIFF_SCHEMA", "DiffFacts", "DiffReport"]
+__all__ = ["DiffFacts", "DiffReport"]
 
 _SIDE: Final = ReportColumn("side", pa.string(), "`a` or `b`: which log has it")
-
-DIFF_SCHEMA: Final = ReportSchema(
-    "diff",
-    1,
-    (
-        Fact("by", "`bytes` if the bytes at each physical offset were compared, `records` if the records, wherever"),
-        Fact("begin", "physical offset from which on both logs have bytes"),
-        Fact("end", "physical offset up to which bytes were compared; equal to `begin` if none were"),
-        Fact("first_difference", "physical offset of the first byte that differs or that one log lacks, or null"),
-        Fact("differing_bytes", "bytes that differ"),
-        Fact("differing_ranges", "ranges of them; with fewer than 64 equal bytes between two, they are one"),
-        Fact("missing_bytes_a", "bytes within what was compared of which only b has a file"),
-        Fact("missing_bytes_b", "the same, the other way round"),
-        Fact("filler_bytes", "differing bytes after a blank record that both have, which nobody reads: no difference"),
-        Fact("changed_records", "records that differ in bytes and are at the same place in both logs"),
-        Fact("only_a_records", "records that only a has, within what both logs should have"),
-        Fact("only_b_records", "records that only b has, within what both logs should have"),
-        Fact("earlier_bytes_a", "bytes of a before b begins"),
-        Fact("earlier_bytes_b", "bytes of b before a begins"),
-        Fact("ahead_records_a", "records of a after b ends"),
-        Fact("ahead_records_b", "records of b after a ends"),
-        Fact("stale_side", "`a` or `b`: this log goes on after the other's end with older records; or null"),
-        Fact("is_same_extent_required", "whether it is a finding that one log begins or ends elsewhere"),
-        Fact("notes", "what else an operator should know"),
-    ),
-    (
-        ReportTable(
-            "logs",
-            "The logs",
-            (
-                _SIDE,
-                ReportColumn("path", pa.string(), "its store root", in_text=False),
-                ReportColumn("begin", pa.int64(), "physical offset of its first byte"),
-                ReportColumn("end", pa.int64(), "physical offset one past its last sound record"),
-                ReportColumn("segments", pa.int64(), "segment files up to its end"),
-                ReportColumn("is_live", pa.bool_(), "whether a broker holds its lock"),
-                ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of its last record"),
-                ReportColumn(
-                    "torn_end", pa.int64(), "end of the bytes of a dead writer after `end`, or null", in_text=False
-                ),
-                ReportColumn("stale_begin", pa.int64(), "offset of older records after `end`, or null", in_text=False),
-            ),
-        ),
-        ReportTable(
-            "ranges",
-            "Where bytes differ",
-            (
-                ReportColumn("begin", pa.int64(), "physical offset"),
-                ReportColumn("end", pa.int64(), "physical offset one past the last"),
-                ReportColumn("differing_bytes", pa.int64(), "how many of them differ"),
-                ReportColumn("missing_in", pa.string(), "`a` or `b` if that log has no file there, else null"),
-                ReportColumn("segment", pa.string(), "file name, of a if it has one there"),
-            ),
-        ),
-        ReportTable(
-            "records",
-            "Records that differ",
-            (
-                _SIDE,
-                ReportColumn("kind", pa.string(), "`changed` if the other log has a record there, else `only`"),
-                ReportColumn("physical_offset", pa.int64(), "where it is"),
-                ReportColumn("store_size", pa.int32(), "its bytes", in_text=False),
-                ReportColumn("topic", pa.string(), "its topic"),
-                ReportColumn("queue_id", pa.int32(), "its queue"),
-                ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
-                ReportColumn("msg_id", pa.string(), "its id", in_text=False),
-                ReportColumn("keys", STRINGS_TYPE, "its keys"),
-                ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
-                ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
-                ReportColumn("is_sound", pa.bool_(), "whether its body matches its checksum"),
-            ),
-        ),
-        ReportTable(
-            "topics",
-            "Topics of the records that differ",
-            (
-                ReportColumn("topic", pa.string(), "its name"),
-                _SIDE,
-                ReportColumn("records", pa.int64(), "how many"),
-                ReportColumn("bytes", pa.int64(), "their bytes"),
-            ),
-        ),
-        ReportTable(
-            "ahead",
-            "Records after the other log's end",
-            (
-                _SIDE,
-                ReportColumn("kind", pa.string(), "`ahead`, or `stale` if all are older than the other log's last"),
-                ReportColumn("records", pa.int64(), "how many"),
-                ReportColumn("bytes", pa.int64(), "their bytes"),
-                ReportColumn("first_store_timestamp", TIMESTAMP_TYPE, "store time of the first"),
-                ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of the last"),
-            ),
-        ),
-        ReportTable(
-            "digests",
-            "What was compared",
-            (
-                ReportColumn("begin", pa.int64(), "physical offset"),
-                ReportColumn("end", pa.int64(), "physical offset"),
-                ReportColumn("is_equal", pa.bool_(), "whether all bytes that are read are equal"),
-                ReportColumn("digest_a", pa.binary(), "BLAKE2b, 16 bytes, of these bytes of a; null without a file"),
-                ReportColumn("digest_b", pa.binary(), "the same of b"),
-            ),
-        ),
-    ),
-)
-
-
-_TONES: Final = {"log a": Tone.PLAIN, "log b": Tone.PLAIN, "differs": Tone.BAD}
-"""Lanes of the plot, from top to bottom."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffFacts:
-    """The facts of a comparison, as `DIFF_SCHEMA` explains them."""
+    """The facts of a comparison."""
 
-    by: str
-    begin: int
-    end: int
-    first_difference: int | None = None
-    differing_bytes: int = 0
-    differing_ranges: int = 0
-    missing_bytes_a: int = 0
-    missing_bytes_b: int = 0
-    filler_bytes: int = 0
-    changed_records: int = 0
-    only_a_records: int = 0
-    only_b_records: int = 0
-    earlier_bytes_a: int = 0
-    earlier_bytes_b: int = 0
-    ahead_records_a: int = 0
-    ahead_records_b: int = 0
-    stale_side: str | None = None
-    is_same_extent_required: bool = False
-    notes: tuple[str, ...] = ()
+    by: str = fact("`bytes` if the bytes at each physical offset were compared, `records` if the records, wherever")
+    begin: int = fact("physical offset from which on both logs have bytes")
+    end: int = fact("physical offset up to which bytes were compared; equal to `begin` if none were")
+    first_difference: int | None = fact(
+        "physical offset of the first byte that differs or that one log lacks, or null", default=None
+    )
+    differing_bytes: int = fact("bytes that differ", default=0)
+    differing_ranges: int = fact("ranges of them; with fewer than 64 equal bytes between two, they are one", default=0)
+    missing_bytes_a: int = fact("bytes within what was compared of which only b has a file", default=0)
+    missing_bytes_b: int = fact("the same, the other way round", default=0)
+    filler_bytes: int = fact(
+        "differing bytes after a blank record that both have, which nobody reads: no difference", default=0
+    )
+    changed_records: int = fact("records that differ in bytes and are at the same place in both logs", default=0)
+    only_a_records: int = fact("records that only a has, within what both logs should have", default=0)
+    only_b_records: int = fact("records that only b has, within what both logs should have", default=0)
+    earlier_bytes_a: int = fact("bytes of a before b begins", default=0)
+    earlier_bytes_b: int = fact("bytes of b before a begins", default=0)
+    ahead_records_a: int = fact("records of a after b ends", default=0)
+    ahead_records_b: int = fact("records of b after a ends", default=0)
+    stale_side: str | None = fact(
+        "`a` or `b`: this log goes on after the other's end with older records; or null", default=None
+    )
+    is_same_extent_required: bool = fact("whether it is a finding that one log begins or ends elsewhere", default=False)
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
     @property
     def has_differences(self) -> bool:
@@ -177,10 +72,97 @@ class DiffFacts:
         return any((self.earlier_bytes_a, self.earlier_bytes_b, self.ahead_records_a, self.ahead_records_b))
 
 
-class DiffReport(Report[DiffFacts]):
-    """The result of comparing two logs, as `DIFF_SCHEMA` explains it."""
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "logs",
+        "The logs",
+        (
+            _SIDE,
+            ReportColumn("path", pa.string(), "its store root", in_text=False),
+            ReportColumn("begin", pa.int64(), "physical offset of its first byte"),
+            ReportColumn("end", pa.int64(), "physical offset one past its last sound record"),
+            ReportColumn("segments", pa.int64(), "segment files up to its end"),
+            ReportColumn("is_live", pa.bool_(), "whether a broker holds its lock"),
+            ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of its last record"),
+            ReportColumn(
+                "torn_end", pa.int64(), "end of the bytes of a dead writer after `end`, or null", in_text=False
+            ),
+            ReportColumn("stale_begin", pa.int64(), "offset of older records after `end`, or null", in_text=False),
+        ),
+    ),
+    ReportTable(
+        "ranges",
+        "Where bytes differ",
+        (
+            ReportColumn("begin", pa.int64(), "physical offset"),
+            ReportColumn("end", pa.int64(), "physical offset one past the last"),
+            ReportColumn("differing_bytes", pa.int64(), "how many of them differ"),
+            ReportColumn("missing_in", pa.string(), "`a` or `b` if that log has no file there, else null"),
+            ReportColumn("segment", pa.string(), "file name, of a if it has one there"),
+        ),
+    ),
+    ReportTable(
+        "records",
+        "Records that differ",
+        (
+            _SIDE,
+            ReportColumn("kind", pa.string(), "`changed` if the other log has a record there, else `only`"),
+            ReportColumn("physical_offset", pa.int64(), "where it is"),
+            ReportColumn("store_size", pa.int32(), "its bytes", in_text=False),
+            ReportColumn("topic", pa.string(), "its topic"),
+            ReportColumn("queue_id", pa.int32(), "its queue"),
+            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+            ReportColumn("msg_id", pa.string(), "its id", in_text=False),
+            ReportColumn("keys", STRINGS_TYPE, "its keys"),
+            ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
+            ReportColumn("is_sound", pa.bool_(), "whether its body matches its checksum"),
+        ),
+    ),
+    ReportTable(
+        "topics",
+        "Topics of the records that differ",
+        (
+            ReportColumn("topic", pa.string(), "its name"),
+            _SIDE,
+            ReportColumn("records", pa.int64(), "how many"),
+            ReportColumn("bytes", pa.int64(), "their bytes"),
+        ),
+    ),
+    ReportTable(
+        "ahead",
+        "Records after the other log's end",
+        (
+            _SIDE,
+            ReportColumn("kind", pa.string(), "`ahead`, or `stale` if all are older than the other log's last"),
+            ReportColumn("records", pa.int64(), "how many"),
+            ReportColumn("bytes", pa.int64(), "their bytes"),
+            ReportColumn("first_store_timestamp", TIMESTAMP_TYPE, "store time of the first"),
+            ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of the last"),
+        ),
+    ),
+    ReportTable(
+        "digests",
+        "What was compared",
+        (
+            ReportColumn("begin", pa.int64(), "physical offset"),
+            ReportColumn("end", pa.int64(), "physical offset"),
+            ReportColumn("is_equal", pa.bool_(), "whether all bytes that are read are equal"),
+            ReportColumn("digest_a", pa.binary(), "BLAKE2b, 16 bytes, of these bytes of a; null without a file"),
+            ReportColumn("digest_b", pa.binary(), "the same of b"),
+        ),
+    ),
+)
 
-    SCHEMA: ClassVar[ReportSchema] = DIFF_SCHEMA
+
+_TONES: Final = {"log a": Tone.PLAIN, "log b": Tone.PLAIN, "differs": Tone.BAD}
+"""Lanes of the plot, from top to bottom."""
+
+
+class DiffReport(Report[DiffFacts]):
+    """The result of comparing two logs."""
+
+    SCHEMA: ClassVar = ReportSchema.of("diff", 1, DiffFacts, *_REPORT_TABLES)
 
     @property
     def verdict(self) -> Verdict:

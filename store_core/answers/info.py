@@ -96,7 +96,7 @@ class Info(Answer["InfoReport"]):
     )
     HAS_PARTS: ClassVar = False
 
-    def by(self, engine: Engine, store: StorePaths) -> InfoReport:
+    def on(self, engine: Engine, store: StorePaths) -> InfoReport:
         """Look at a store; there are no parts for an engine."""
         del engine
         with Store(store) as opened:

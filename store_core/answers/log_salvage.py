@@ -9,27 +9,74 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from store_core.answers.local_engine import local_engine
-from store_core.answers.salvage_report import SalvageFacts, SalvageReport
-from store_core.files.store_path import store_roots
-from store_core.store.configured_store import configured_paths
+import pyarrow as pa
+
+from store_core.answers.answer import Answer, function_of, opt
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Strip, Tone, lanes_of
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.verdict import Verdict
+from store_core.format.counted import agreeing, counted
 from store_core.store.salvage.grades import FoundBy, PropertyCrc
 from store_core.store.salvage.salvage_format import SalvageFormat
-from store_core.store.salvage.salvage_output import PIECES, NewLog, SalvageOutput, write_piece
-from store_core.store.salvage.salvage_plan import plan_salvage, segment_size
-from store_core.store.salvage.segment_salvage import SalvagePart, SegmentSalvage
 from store_core.store.salvage.tile import Tile, TileKind
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from store_core.answers.report_plots import Plot
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.parts import Engine
+    from store_core.store.salvage.salvage_output import SalvageOutput
+    from store_core.store.salvage.segment_salvage import SalvagePart
 
-__all__ = ["SalvageJob", "SalvagePartial", "salvage", "salvage_by"]
+__all__ = ["Salvage", "SalvageJob", "SalvagePartial", "SalvageReport", "salvage"]
+
+
+@dataclass(frozen=True)
+class Salvage(Answer["SalvageReport"]):
+    """Take every message of a damaged log that proves itself, and account for every other byte.
+
+    STORE is only read. The exit code is 0 if nothing is lost, and 5 if something is.
+    """
+
+    NAME: ClassVar = "salvage"
+    EXAMPLES: ClassVar = (
+        "commitlog salvage /data/store",
+        "commitlog salvage /data/store --into /data/salvaged",
+        "commitlog salvage /data/store --into /data/rows --format parquet",
+    )
+
+    into: str | os.PathLike[str] | None = opt(
+        None, "Where nothing is yet; without it nothing is written.", metavar="PATH"
+    )
+    kind: SalvageFormat = opt(
+        SalvageFormat.STORE,
+        "store: one with a new log. parquet: a directory of files, a row per message with its grade.",
+        flag="--format",
+        choices=SalvageFormat,
+    )
+
+    def on(self, engine: Engine, store: StorePaths) -> SalvageReport:
+        """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
+        from store_core.store.salvage.salvage_output import SalvageOutput
+        from store_core.store.salvage.salvage_plan import segment_size
+
+        if self.into is None:
+            return engine.run(SalvageJob(store, None))
+        with SalvageOutput.of_format(Path(self.into), self.kind, store) as output:
+            job = SalvageJob(store, output)
+            report = engine.run(job)
+            if output.format is SalvageFormat.STORE:
+                _write_log(job, output, segment_size(store))
+            output.publish()
+            return report
+
+
+salvage = function_of(Salvage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +110,9 @@ class SalvageJob:
     """
 
     def __init__(self, source: StorePaths, output: SalvageOutput | None) -> None:
+        from store_core.files.store_path import store_roots
+        from store_core.store.salvage.salvage_plan import plan_salvage
+
         self.output = output
         self.source = str(store_roots(source)[0])
         self.parts, self.notes = plan_salvage(source)
@@ -73,6 +123,9 @@ class SalvageJob:
 
     def run(self, part: SalvagePart) -> SalvagePartial:
         """Salvage a segment, and write its records."""
+        from store_core.store.salvage.salvage_output import write_piece
+        from store_core.store.salvage.segment_salvage import SegmentSalvage
+
         found = SegmentSalvage(part)
         if self.output is None:
             for _ in found:
@@ -86,78 +139,10 @@ class SalvageJob:
         return _report(self, list(partials))
 
 
-def salvage_by(
-    engine: Engine, source: StorePaths, into: str | os.PathLike[str] | None = None, kind: str = "store"
-) -> SalvageReport:
-    """Salvage a log on an engine, all of whose workers see the target's directory; see `salvage`."""
-    if into is None:
-        return engine.run(SalvageJob(source, None))
-    with SalvageOutput.of_format(Path(into), SalvageFormat.of(kind), source) as output:
-        job = SalvageJob(source, output)
-        report = engine.run(job)
-        if output.format is SalvageFormat.STORE:
-            _write_log(job, output, segment_size(source))
-        output.publish()
-        return report
-
-
-def salvage(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
-    source: StorePaths,
-    into: str | os.PathLike[str] | None = None,
-    kind: str = "store",
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> SalvageReport:
-    """Take every message of a damaged log that proves itself, and account for every other byte.
-
-    A message proves itself by its magic code, its place in the log, lengths that add up, and the checksum of its body:
-    what reading in mode DROPMALFORMED returns. The source is only read. The target appears when all of it is on disk.
-
-    Parameters
-    ----------
-    source : path or sequence of paths
-        As of `store_core.read_messages`.
-    into : path, optional
-        Where nothing is yet; without it nothing is written, and the report says what would be salvaged.
-    kind : str
-        ``"store"``: a store with a new log, whose records keep everything but their physical offset. ``"parquet"``: a
-        directory with a file for each segment, a row per message with its grade.
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each segment.
-
-    Returns
-    -------
-    SalvageReport
-
-    Raises
-    ------
-    InvalidOptionError
-        If the target exists, or is in the source.
-    StoreError
-        If the source has nothing to read.
-    OSError
-        If the target can't be written; nothing is there then.
-
-    Examples
-    --------
-    >>> from store_core.answers import salvage
-    >>> report = salvage("/data/store", "/data/salvaged")  # doctest: +SKIP
-    >>> print(report.to_text())  # doctest: +SKIP
-    """
-    source = configured_paths(source, config)
-    with local_engine(processes, on_progress) as engine:
-        return salvage_by(engine, source, into, kind)
-
-
 def _write_log(job: SalvageJob, output: SalvageOutput, size: int) -> None:
     """Make the new log of the pieces, segment after segment."""
+    from store_core.store.salvage.salvage_output import PIECES, NewLog
+
     with NewLog(output.work, size) as log:
         for part in job.parts:
             piece = output.piece_path(part.segment.start_offset)
@@ -227,3 +212,127 @@ def _with_holes(tiles: list[Tile]) -> list[Tile]:
         Tile(before.end, after.begin, TileKind.MISSING) for before, after in pairwise(tiles) if before.end < after.begin
     ]
     return sorted([*tiles, *holes], key=itemgetter(0))
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageFacts:
+    """The facts of a salvage."""
+
+    source: str = fact("the store root")
+    begin: int = fact("physical offset of the log's first byte")
+    end: int = fact("physical offset one past the last byte of its last segment")
+    into: str | None = fact("where the records went; null if nothing was written")
+    format: str | None = fact("`store` or `parquet`; null if nothing was written")
+    records: int = fact("records that were verified")
+    record_bytes: int = fact("their bytes")
+    after_damage: int = fact("how many of them are behind damage in their segment")
+    mismatched_property_crc: int = fact("how many of them differ from the checksum over the whole record")
+    covered_records: int = fact("sound records, not salvaged, in the rest of files that a blank record closes")
+    lost_ranges: int = fact("ranges without a record that proved itself")
+    lost_bytes: int = fact("bytes in them")
+    missing_bytes: int = fact("bytes of segments that are not there, between the first and the last")
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "lost",
+        "What was lost",
+        (
+            ReportColumn("begin", pa.int64(), "physical offset"),
+            ReportColumn("end", pa.int64(), "physical offset one past the last"),
+            ReportColumn("bytes", pa.int64(), "how many"),
+            ReportColumn("reason", pa.string(), "why there is no record at `begin`"),
+        ),
+    ),
+    ReportTable(
+        "grades",
+        "Evidence for the records",
+        (
+            ReportColumn("found_by", pa.string(), "`chain`, or `after_damage` in their segment"),
+            ReportColumn("property_crc", pa.string(), "the checksum over the record: `none`, `match`, `mismatch`"),
+            ReportColumn("records", pa.int64(), "how many; all match the checksum of their body, if they have one"),
+        ),
+    ),
+    ReportTable(
+        "ranges",
+        "Every byte of the log",
+        (
+            ReportColumn("begin", pa.int64(), "physical offset"),
+            ReportColumn("end", pa.int64(), "physical offset; where the next range begins"),
+            ReportColumn(
+                "kind",
+                pa.string(),
+                "`records`, `lost`, `missing` (no file), `filler` (the rest of a closed file), `unwritten`, "
+                "`in progress` (a broker may be writing it) or `stale` (older records after the end)",
+            ),
+            ReportColumn("records", pa.int64(), "records in it"),
+        ),
+    ),
+)
+
+
+_TONES: Final = {
+    TileKind.RECORDS.value: Tone.GOOD,
+    TileKind.LOST.value: Tone.BAD,
+    TileKind.MISSING.value: Tone.BAD,
+    TileKind.STALE.value: Tone.WARNING,
+    TileKind.IN_PROGRESS.value: Tone.WARNING,
+    TileKind.FILLER.value: Tone.PLAIN,
+    TileKind.UNWRITTEN.value: Tone.PLAIN,
+}
+"""Lanes of the plot, from top to bottom."""
+
+
+class SalvageReport(Report[SalvageFacts]):
+    """The result of a salvage."""
+
+    SCHEMA: ClassVar = ReportSchema.of("salvage", 1, SalvageFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Damaged if anything was lost or is missing, or is covered by a blank record."""
+        is_damaged = self.found.lost_ranges or self.found.missing_bytes or self.found.covered_records
+        return Verdict.DAMAGED if is_damaged else Verdict.CLEAN
+
+    @property
+    def subject(self) -> str:
+        """The store root."""
+        return self.found.source
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """What every byte of the log is, up to its end: beside a preallocated file a small log would not be seen."""
+        names = ("kind", "begin", "end")
+        rows = list(zip(*(self.tables["ranges"][name].to_pylist() for name in names), strict=True))
+        end = self.found.end
+        if len(rows) > 1 and rows[-1][0] == TileKind.UNWRITTEN.value:
+            _, end, _ = rows.pop()
+        return (Strip("What every byte of the log is, up to its end", self.found.begin, end, lanes_of(rows, _TONES)),)
+
+    def _lines(self) -> Iterator[str]:
+        return _lines(self.found)
+
+
+def _lines(found: SalvageFacts) -> Iterator[str]:
+    where = f", now in {found.into}" if found.into else "; nothing was written"
+    verified = agreeing(found.records, "was verified", "were verified")
+    yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {verified}{where}"
+    if found.after_damage:
+        yield f"{found.after_damage:,} of them {agreeing(found.after_damage, 'is', 'are')} behind damage"
+    if found.mismatched_property_crc:
+        match = agreeing(found.mismatched_property_crc, "does not match", "do not match")
+        yield f"{found.mismatched_property_crc:,} of them {match} the checksum over the whole record"
+    if found.covered_records:
+        are, were = agreeing(found.covered_records, "is", "are"), agreeing(found.covered_records, "was", "were")
+        yield (
+            f"{counted(found.covered_records, 'sound record')} {are} behind a blank record that closes the file, and "
+            f"{were} not salvaged: if damage put it there, overwrite its 8 bytes with zeros in a copy, and salvage that"
+        )
+    if found.lost_ranges:
+        yield f"lost: {found.lost_bytes:,} bytes in {counted(found.lost_ranges, 'place')}"
+    if found.missing_bytes:
+        yield f"missing: {found.missing_bytes:,} bytes of segments that are not there"
+    if not (found.lost_ranges or found.missing_bytes or found.covered_records):
+        yield "nothing is lost"
+    yield from found.notes

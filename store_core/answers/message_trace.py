@@ -92,7 +92,7 @@ class Trace(Answer["TraceReport"]):
     release: Release = release_option()
     broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
-    def by(self, engine: Engine, store: StorePaths) -> TraceReport:
+    def on(self, engine: Engine, store: StorePaths) -> TraceReport:
         """Find the copies of a message by its unique key, which they keep; one without it, by its message id.
 
         That takes the key index where it proves complete, and for a message id a scan.

@@ -66,7 +66,7 @@ class Bill(Answer["BillReport"]):
 
     top: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
 
-    def by(self, engine: Engine, store: StorePaths) -> BillReport:
+    def on(self, engine: Engine, store: StorePaths) -> BillReport:
         """Total a log range by range."""
         return engine.run(BillScan(store, self.top))
 

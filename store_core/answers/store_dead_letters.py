@@ -68,7 +68,7 @@ class DeadLetters(Answer["DeadLettersReport"]):
     most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 
-    def by(self, engine: Engine, store: StorePaths) -> DeadLettersReport:
+    def on(self, engine: Engine, store: StorePaths) -> DeadLettersReport:
         """Read the topics of dead letters, through their queues where these prove complete."""
         from store_core.snapshot.config import SUBSCRIPTION_GROUPS, Config
         from store_core.snapshot.log import Log

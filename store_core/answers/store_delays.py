@@ -78,7 +78,7 @@ class Delays(Answer["DelaysReport"]):
     release: Release = release_option()
     broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
-    def by(self, engine: Engine, store: StorePaths) -> DelaysReport:
+    def on(self, engine: Engine, store: StorePaths) -> DelaysReport:
         """Read the topics where they wait, through their queues where these prove complete."""
         from store_core.answers.life.stray_timers import stray_timers
         from store_core.snapshot.config import DELAY_OFFSETS, Config

@@ -68,7 +68,7 @@ class Producers(Answer["ProducersReport"]):
 
     top: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
 
-    def by(self, engine: Engine, store: StorePaths) -> ProducersReport:
+    def on(self, engine: Engine, store: StorePaths) -> ProducersReport:
         """Gather totals and keys range by range, then look at the keys of each group.
 
         Only sends count, but for sizes: copies that brokers make, such as retries, have the times and keys of their

@@ -4,39 +4,102 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import MISSING, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from store_core.answers.local_engine import local_engine
-from store_core.answers.redacting.redact_job import MOST_ROWS, REDACT_COLUMNS, FileJob, RedactJob
-from store_core.answers.redacting.redact_report import RedactFacts, RedactReport
-from store_core.answers.redacting.redaction import Redaction
+import pyarrow as pa
+
+from store_core.answers.answer import Answer, function_of, one_root, opt
+from store_core.answers.redaction import REDACT_COLUMNS
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.scanning.message_scan import PART_BYTES
+from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url, check_is_root
-from store_core.snapshot.log import Log, check_plain
-from store_core.store.configured_store import configured_store
-from store_core.store.new_directory import NewDirectory, named_places, places_beside
+from store_core.format.counted import agreeing, counted
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.read_plan import plan_ranges
-from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.store.store_copy import copy_store, digest_of_file, files_below, path_in_copy, path_in_source
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from store_core.answers.redacting.redact_job import Redacted, SearchedFile
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.answers.redaction import Redacted, Redaction, SearchedFile
+    from store_core.answers.report_plots import Plot
+    from store_core.files.store_path import StorePaths
+    from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["redact", "redact_by"]
+__all__ = ["Redact", "RedactReport", "redact"]
+
+
+@dataclass(frozen=True)
+class Redact(Answer["RedactReport"]):
+    """Copy a store without what must not be in it: bodies are replaced, in part or whole, by filler as long.
+
+    Exactly one of --pattern, --text, --key and --topic is given. STORE is only read, and no broker may hold it. The
+    exit code is 4 if something can't be redacted or is left: then there is no copy, and the report says where.
+    """
+
+    NAME: ClassVar = "redact"
+    IS_LOCAL: ClassVar = True
+    EXAMPLES: ClassVar = (
+        "commitlog redact /data/snapshot --into /data/clean --text jane@example.org",
+        "commitlog redact /data/snapshot --into /data/clean --pattern '[0-9]{16}'",
+        "commitlog redact /data/snapshot --into /data/clean --topic clicks",
+    )
+
+    into: str | os.PathLike[str] = opt(MISSING, "The copy: where nothing is yet.", metavar="PATH")
+    pattern: str | bytes | None = opt(None, "What a regular expression matches in bodies.", metavar="REGEX")
+    text: str | None = opt(None, "A text in bodies.", metavar="TEXT")
+    key: str | None = opt(None, "The bodies of messages with this key or unique key.", metavar="KEY")
+    topic: tuple[str, ...] = opt((), "All bodies of this topic; can be repeated.", metavar="TOPIC")
+
+    def on(self, engine: Engine, store: StorePaths) -> RedactReport:
+        """Redact a copy, all of whose workers see it; every byte of it is searched before it appears.
+
+        Queues, index and offsets stay valid, since no record moves and no property changes; checksums are computed
+        again.
+        """
+        from store_core.answers.redaction import FileJob, Redaction, RedactJob
+        from store_core.snapshot.log import Log
+        from store_core.store.new_directory import NewDirectory, named_places, places_beside
+        from store_core.store.store_copy import copy_store, files_below
+
+        redaction = Redaction.of(self.pattern, self.text, self.key, self.topic)
+        path = one_root(store)
+        check_is_no_url(Path(path))
+        root = path if isinstance(path, ConfiguredRoot) else Path(path).resolve()
+        check_is_root(root, OsFileSystem())
+        Log.of(root, reads_entries=True, compressed="refused")  # refuses before it copies
+        _check_unlocked(root)
+        with NewDirectory(*places_beside(Path(self.into), "redact", str(root))) as copy, named_places(copy, root):
+            copy_store(root, copy.work)
+            _check_unlocked(root)
+            ranges = _ranges_of(root, copy.work)
+            done = engine.run(RedactJob(ranges, _READ, redaction))
+            refused = [*_damage(done), *done.refused_rows]
+            _check_chosen(root, redaction, done, is_whole=not refused)
+            if refused or not done.messages:
+                return _report(root, None, redaction, done, refused, [])
+            again = engine.run(RedactJob(ranges, _READ, redaction))
+            names = tuple(path.relative_to(copy.work).as_posix() for path in files_below(copy.work))
+            files = engine.run(FileJob(copy.work, names, redaction))
+            refused = [*_left(again), *(row for each in files for row in _found_in(each))]
+            if not refused:
+                copy.publish()
+            return _report(root, None if refused else copy.target, redaction, done, refused, files)
+
+
+redact = function_of(Redact)
+
 
 _READ: Final = ReadOptions(
     columns=REDACT_COLUMNS,
@@ -49,96 +112,6 @@ _READ: Final = ReadOptions(
 Row = dict[str, Any]
 
 
-def redact_by(
-    engine: Engine, store: str | os.PathLike[str], into: str | os.PathLike[str], redaction: Redaction
-) -> RedactReport:
-    """Redact on an engine, all of whose workers see the directory of the copy; see `redact`."""
-    check_is_no_url(Path(store))
-    root = store if isinstance(store, ConfiguredRoot) else Path(store).resolve()
-    check_is_root(root, OsFileSystem())
-    Log.of(root, reads_entries=True, compressed="refused")  # refuses before it copies
-    _check_unlocked(root)
-    with NewDirectory(*places_beside(Path(into), "redact", str(root))) as copy, named_places(copy, root):
-        copy_store(root, copy.work)
-        _check_unlocked(root)
-        ranges = _ranges_of(root, copy.work)
-        done = engine.run(RedactJob(ranges, _READ, redaction))
-        refused = [*_damage(done), *done.refused_rows]
-        _check_chosen(root, redaction, done, is_whole=not refused)
-        if refused or not done.messages:
-            return _report(root, None, redaction, done, refused, [])
-        again = engine.run(RedactJob(ranges, _READ, redaction))
-        names = tuple(path.relative_to(copy.work).as_posix() for path in files_below(copy.work))
-        files = engine.run(FileJob(copy.work, names, redaction))
-        refused = [*_left(again), *(row for each in files for row in _found_in(each))]
-        if not refused:
-            copy.publish()
-        return _report(root, None if refused else copy.target, redaction, done, refused, files)
-
-
-def redact(  # noqa: PLR0913 -- what is redacted, one of four
-    store: str | os.PathLike[str],
-    into: str | os.PathLike[str],
-    *,
-    pattern: str | bytes | None = None,
-    text: str | None = None,
-    key: str | None = None,
-    topic: Sequence[str] | None = None,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> RedactReport:
-    """Make a copy of a store in which parts of bodies, or whole ones, are replaced by filler of the same length.
-
-    Queues, index and offsets stay valid, since no record moves and no property changes; the checksums of bodies and of
-    whole records are computed again. With a pattern, every byte and every name in the copy is then searched, and all
-    compressed bodies. If anything is left, or can't be redacted, such as a key that matches, there is no copy, and the
-    report says where. It does not quote what was redacted.
-
-    Parameters
-    ----------
-    store : path
-        The store root; no broker may hold it. Nothing in it is changed.
-    into : path
-        Where nothing is yet; the copy appears there when all of it is on disk.
-    pattern : str or bytes
-        Regular expression of Python over the bytes of bodies, where a dot is any byte. Compressed bodies are expanded
-        to search them, and replaced as a whole if they match.
-    text : str
-        The same, for a text as it is.
-    key : str
-        Messages with this key or unique key, whose whole bodies are replaced. Keys stay.
-    topic : sequence of str
-        Topics, all of whose bodies are replaced.
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes, on_progress
-        As of `store_core.answers.bill`.
-
-    Raises
-    ------
-    InvalidOptionError
-        If not exactly one of the four is given, a topic is not known, no message has the key, or the target is not
-        free.
-    StoreLockedError
-        If a broker holds the store.
-    StoreError
-        If the store can't be read.
-    OSError
-        If the copy can't be written.
-
-    Examples
-    --------
-    >>> from store_core.answers import redact
-    >>> report = redact("/data/store", "/data/clean", text="jane@example.org")  # doctest: +SKIP
-    >>> report.found.digest  # doctest: +SKIP
-    """
-    store = configured_store(store, config)
-    redaction = Redaction.of(pattern, text, key, topic)
-    with local_engine(processes, on_progress) as engine:
-        return redact_by(engine, store, into, redaction)
-
-
 def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
     """Return the ranges of a store's log, in its copy.
 
@@ -147,6 +120,10 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
     UnsupportedStoreError
         If records can't be rewritten in their places.
     """
+    from store_core.snapshot.log import check_plain
+    from store_core.store.read.read_plan import plan_ranges
+    from store_core.store.store_copy import path_in_copy
+
     ranges = plan_ranges(root, _READ).ranges
     for part in ranges:
         if part.segment.entries is not None:
@@ -164,6 +141,8 @@ def _check_chosen(root: Path, redaction: Redaction, done: Redacted, *, is_whole:
     InvalidOptionError
         If there is one; as to a key, only if all of the log was looked at.
     """
+    from store_core.store.read.stored_topics import hint_of, stored_topics
+
     if is_whole and redaction.key is not None and redaction.key not in done.chosen:
         raise InvalidOptionError(
             f"key: no message in {root} has the key or unique key {redaction.key!r}: no copy is made"
@@ -218,6 +197,8 @@ def _report(  # noqa: PLR0913 -- what a report is made of
     refused: Sequence[Row],
     files: Sequence[SearchedFile],
 ) -> RedactReport:
+    from store_core.answers.redaction import MOST_ROWS
+
     rows: dict[str, list[Row]] = {"refused": list(refused)[:MOST_ROWS]}
     if target is not None:
         rows |= {"messages": done.rows, "files": [_file_row(root, each) for each in files]}
@@ -239,9 +220,99 @@ def _report(  # noqa: PLR0913 -- what a report is made of
 
 
 def _file_row(root: Path, file: SearchedFile) -> Row:
+    from store_core.store.store_copy import digest_of_file, path_in_source
+
     is_changed = digest_of_file(path_in_source(file.path, root)) != file.digest
     return {"path": file.path, "size": file.size, "is_changed": is_changed, "digest": file.digest}
 
 
 def _signed(rows: dict[str, list[Row]]) -> str:
     return json.dumps({name: rows[name] for name in ("messages", "files")}, sort_keys=True)
+
+
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_PLACE: Final = (
+    ReportColumn("topic", _TEXT, "name of the topic"),
+    ReportColumn("queue_id", _LONG, "queue of the topic"),
+    ReportColumn("queue_offset", _LONG, "place in the queue"),
+    ReportColumn("physical_offset", _LONG, "place in the log"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RedactFacts:
+    """The facts of a redaction."""
+
+    store: str = fact("the store root; nothing in it is changed")
+    into: str | None = fact("the redacted copy; null if there is none")
+    by: str = fact("`pattern`, `key` or `topic`")
+    searched_messages: int = fact("messages that were looked at")
+    messages: int = fact("messages that were redacted, or would have been")
+    bytes: int = fact("bytes of their bodies that were replaced")
+    expanded: int = fact("how many of them were compressed: their bodies are filler as a whole, and not compressed")
+    refused: int = fact("rows of the table `refused`, and those that are too many for it")
+    files: int = fact("files of the copy; with a pattern, every byte and name was searched, and nothing of it is left")
+    digest: str | None = fact(
+        "SHA-256 of the tables `messages` and `files`, as JSON with sorted keys: what to sign; or null"
+    )
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable("refused", "Why there is no copy", (*_PLACE, ReportColumn("reason", _TEXT, "what can't be redacted"))),
+    ReportTable(
+        "messages",
+        "Redacted messages",
+        (
+            *_PLACE,
+            ReportColumn("bytes", _LONG, "bytes of the body that were replaced"),
+            ReportColumn("was_compressed", pa.bool_(), "whether the body was compressed"),
+            ReportColumn("digest", _TEXT, "SHA-256 of the record in the copy", in_text=False),
+        ),
+    ),
+    ReportTable(
+        "files",
+        "Files of the copy",
+        (
+            ReportColumn("path", _TEXT, "below the root"),
+            ReportColumn("size", _LONG, "bytes"),
+            ReportColumn("is_changed", pa.bool_(), "whether it differs from the store's"),
+            ReportColumn("digest", _TEXT, "SHA-256", in_text=False),
+        ),
+    ),
+)
+
+
+class RedactReport(Report[RedactFacts]):
+    """The report of a redaction."""
+
+    SCHEMA: ClassVar = ReportSchema.of("redact", 1, RedactFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Refused if something can't be redacted: then there is no copy."""
+        return Verdict.REFUSED if self.found.refused else Verdict.CLEAN
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Messages that were redacted, and that can't be."""
+        found = self.found
+        bars = (("redacted", found.messages, Tone.GOOD), ("refused", found.refused, Tone.BAD))
+        shown = (Bar(name, value, tone, counted(value, "message")) for name, value, tone in bars)
+        return (Bars("What was looked for", tuple(shown)),)
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        yield f"{counted(found.searched_messages, 'message')} looked at, by {found.by}"
+        if found.refused:
+            yield f"refused, no copy was made: {counted(found.refused, 'place')} can't be redacted"
+        elif found.into is None:
+            yield "nothing found, no copy was made"
+        else:
+            yield f"{counted(found.messages, 'message')} redacted, {found.bytes:,} bytes replaced"
+            if found.expanded:
+                were = agreeing(found.expanded, "was compressed, and is", "were compressed, and are")
+                yield f"{found.expanded:,} of them {were} filler as a whole"
+            yield f"the copy has {counted(found.files, 'file')}; to sign: {found.digest}"
+        yield from found.notes

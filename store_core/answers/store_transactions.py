@@ -76,7 +76,7 @@ class Transactions(Answer["TransactionsReport"]):
     most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 
-    def by(self, engine: Engine, store: StorePaths) -> TransactionsReport:
+    def on(self, engine: Engine, store: StorePaths) -> TransactionsReport:
         """Read the system topics through their queues where these prove complete; of other messages heads alone."""
         from store_core.snapshot.log import Log
         from store_core.snapshot.store import Store

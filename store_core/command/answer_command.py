@@ -40,7 +40,7 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     command = with_processes(command) if answer.HAS_PARTS else command
     for option in reversed([each for each in options if each.kind is not Kind.FROM_CONFIG]):
         command = _parameter(option)(command)
-    command = click.argument("store", metavar="STORE")(command)
+    command = click.argument("store", metavar=answer.STORE)(command)
     return click.command(answer.NAME, help=inspect.getdoc(answer), epilog=examples(*answer.EXAMPLES))(command)
 
 
@@ -62,7 +62,7 @@ def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[.
         option.flag,
         option.name,
         type=_type_of(option),
-        default=None if option.is_required else option.default,
+        default=None if option.is_required else getattr(option.default, "value", option.default),
         required=option.is_required,
         multiple=option.is_repeated,
         metavar=option.metavar,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.answers_cli import check, diff, recover, repair, salvage
+from pyspark_commitlog.answers_cli import check, recover, repair
 from pyspark_commitlog.command import main
 from pyspark_commitlog.consumers_cli import lag, retention
-from pyspark_commitlog.lake_cli import export, redact
+from pyspark_commitlog.lake_cli import export
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
@@ -43,18 +43,18 @@ def test_check_ends_with_1_where_something_is_wrong(tmp_path: Path, capsys: pyte
     assert 2 == check([store, "--topic", "no such topic"])
 
 
-def test_diff_ends_with_1_where_logs_differ(spark: SparkSession, tmp_path: Path) -> None:
+def test_diff_ends_with_1_where_logs_differ(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert spark.sparkContext.defaultParallelism > 1
     changed = log()
     changed.flip(changed.records[3].physical_offset + BODY_AT)
     stores = [str(log().write(tmp_path / "a")), str(changed.write(tmp_path / "b"))]
-    code = diff([*stores, "--json", str(tmp_path / "report.json")])
-    report = json.loads((tmp_path / "report.json").read_text())
 
-    assert 1 == code == report["exit_code"]
-    assert 1 == report["changed_records"]
-    assert 0 == diff([stores[0], stores[0], "--by", "records"])
-    assert 2 == diff([stores[0], str(tmp_path / "none")])
+    assert 1 == main(["diff", *stores, "--json"])
+    assert 1 == json.loads(capsys.readouterr().out)["changed_records"]
+    assert 0 == main(["diff", stores[0], stores[0], "--by", "records"])
+    assert 2 == main(["diff", stores[0], str(tmp_path / "none")])
 
 
 def test_recover_shows_what_each_release_would_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,11 +113,11 @@ def test_salvage_ends_with_5_where_something_is_lost(tmp_path: Path, capsys: pyt
     damaged.flip(damaged.records[3].physical_offset + BODY_AT)
     store = str(damaged.write(tmp_path / "store"))
 
-    assert 5 == salvage([store, "--into", str(tmp_path / "new")])
+    assert 5 == main(["salvage", store, "--into", str(tmp_path / "new")])
     assert "59 records" in capsys.readouterr().out
-    assert 0 == salvage([str(tmp_path / "new"), "--html", "-"])
-    assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
-    assert 2 == salvage([store, "--into", str(tmp_path / "new")])
+    assert 0 == main(["salvage", str(tmp_path / "new"), "--html", str(tmp_path / "page")])
+    assert (tmp_path / "page").read_text().startswith("<!DOCTYPE html>")
+    assert 2 == main(["salvage", store, "--into", str(tmp_path / "new")])
 
 
 def test_bill_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,9 +164,9 @@ def test_an_export_on_spark_is_proved_and_has_what_the_log_has(
 def test_a_redaction_on_spark_leaves_nothing_or_no_copy(tmp_path: Path) -> None:
     store, copy = str(log().write(tmp_path / "store")), tmp_path / "copy"
 
-    assert 0 == redact([store, "--into", str(copy), "--text", "body 1"])
+    assert 0 == main(["redact", store, "--into", str(copy), "--text", "body 1"])
     assert not [path for path in copy.rglob("*") if path.is_file() and b"body 1" in path.read_bytes()]
-    assert 4 == redact([store, "--into", str(tmp_path / "no"), "--text", "orders"])
+    assert 4 == main(["redact", store, "--into", str(tmp_path / "no"), "--text", "orders"])
     assert not (tmp_path / "no").exists()
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.engine import SparkEngine
-from store_core.answers.log_diff import diff_by
-from store_core.answers.log_salvage import salvage_by
+from store_core.answers import Diff, Salvage
 from store_core.answers.store_check import check_by
-from store_core.store.diff.diff_options import DiffBy, DiffOptions
+from store_core.store.diff.diff_options import DiffBy
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.compare import LogBounds
@@ -111,7 +110,7 @@ def test_spark_compares_logs_as_this_process_does(by: DiffBy, spark: SparkSessio
     for record in log.records[5::20]:
         log.flip(record.physical_offset + BODY_AT, 3)
     other = log.write(tmp_path / "other")
-    here, there = (diff_by(engine, sound, other, DiffOptions(by)) for engine in (InProcess(), SparkEngine(spark)))
+    here, there = (Diff(other, by).on(engine, sound) for engine in (InProcess(), SparkEngine(spark)))
 
     assert 3 == here.found.changed_records
     assert here.to_json() == there.to_json()
@@ -123,9 +122,9 @@ def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path
     for record in log.records[5::20]:
         log.flip(record.physical_offset + BODY_AT, 3)
     store = log.write(tmp_path / "store")
-    here = salvage_by(InProcess(), store, tmp_path / "new")
+    here = Salvage(tmp_path / "new").on(InProcess(), store)
     made = every_file((tmp_path / "new").rename(tmp_path / "here"))
-    there = salvage_by(SparkEngine(spark), store, tmp_path / "new")
+    there = Salvage(tmp_path / "new").on(SparkEngine(spark), store)
 
     assert 57 == here.found.records
     assert here.to_json() == there.to_json()

@@ -28,17 +28,14 @@ NAMES = [
     "append",
     "check",
     "commitlog",
-    "diff",
     "export",
     "lag",
     "rebuild_consume_queue",
     "rebuild_index",
     "recover",
-    "redact",
     "repair",
     "replay",
     "retention",
-    "salvage",
 ]
 
 

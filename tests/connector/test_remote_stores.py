@@ -14,7 +14,8 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 
-from pyspark_commitlog.answers_cli import check, diff
+from pyspark_commitlog.answers_cli import check
+from pyspark_commitlog.command import main
 from store_core import read_messages
 from tests.connector.called import append
 from tests.connector.submitting import SECONDS, environment
@@ -160,8 +161,8 @@ def test_jobs_answer_about_a_url_as_about_the_directory(
     found, expected = ({**json.loads(reports[name].read_text()), "store": None} for name in ("url", "directory"))
     assert expected["records"] > 0
     assert {**expected, "seconds": None} == {**found, "seconds": None}
-    assert diff([str(root), url, "--storage", storage, "--by", "records"]) == 0
-    assert diff([str(root), f"{url}-gone", "--storage", storage]) == 2
+    assert main(["diff", str(root), url, "--storage", storage, "--by", "records"]) == 0
+    assert main(["diff", str(root), f"{url}-gone", "--storage", storage]) == 2
     assert SECRET not in "".join(capfd.readouterr())
 
 

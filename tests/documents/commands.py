@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 from click.testing import CliRunner
 
-from pyspark_commitlog.answers_cli import check, diff
+from pyspark_commitlog.answers_cli import check
 from pyspark_commitlog.command import main
 from store_core.command.program import program
 from store_core.command.surroundings import Surroundings
@@ -62,7 +62,6 @@ _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "append.py": append,
     "check.py": check,
     "commitlog.py": main,
-    "diff.py": diff,
     "rebuild_consume_queue.py": rebuild_consume_queue,
     "rebuild_index.py": rebuild_index,
 }

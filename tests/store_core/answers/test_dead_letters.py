@@ -122,7 +122,7 @@ def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> 
     for number in range(60):
         log.dead(log.send(f"k{number}"), f"k{number}", f"group{number % 3}")
     root = log.write(tmp_path)
-    pooled = DeadLetters().by(pool, root)
+    pooled = DeadLetters().on(pool, root)
 
     assert dead_letters(root).to_json() == pooled.to_json()
     assert (60, 60) == (pooled.found.letters, pooled.found.here)

@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import StoreNotFoundError
-from store_core.answers import DiffBy, DiffOptions, DiffReport, diff
-from store_core.answers.diff_report import DIFF_SCHEMA
-from store_core.answers.log_diff import diff_by
+from store_core.answers import Diff, DiffBy, DiffReport, diff
 from store_core.answers.text.shown_text import text_width
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/crash", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/torn-garble", "5.3.3/tx"]
-BY_RECORDS = DiffOptions(by=DiffBy.RECORDS)
+BY_RECORDS = {"by": DiffBy.RECORDS}
 
 
 def log_of(count: int = 60, size: int = 4096, **fields: Any) -> LogBuilder:  # noqa: ANN401 -- those of Record
@@ -72,15 +70,15 @@ def assert_no_differences(report: DiffReport) -> None:
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("options", [DiffOptions(same_extent=True), DiffOptions(by=DiffBy.RECORDS, same_extent=True)])
+@pytest.mark.parametrize("options", [{"same_extent": True}, {"by": DiffBy.RECORDS, "same_extent": True}])
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_store_does_not_differ_from_its_copy(
-    name: str, options: DiffOptions, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    name: str, options: dict[str, Any], golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
     store = golden(name).root
     copied = shutil.copytree(store, tmp_path / "copy")
 
-    assert_no_differences(diff(store, copied, options))
+    assert_no_differences(diff(store, copied, **options))
 
 
 @pytest.mark.golden
@@ -96,8 +94,8 @@ def test_trimmed_and_preallocated_ends_are_no_differences(
     more = shutil.copytree(store, tmp_path / "more")
     (more / "commitlog" / f"{int(last.name) + whole_size:020d}").write_bytes(bytes(whole_size))
 
-    assert_no_differences(diff(store, copied, DiffOptions(same_extent=True)))
-    assert_no_differences(diff(copied, more, DiffOptions(same_extent=True)))
+    assert_no_differences(diff(store, copied, same_extent=True))
+    assert_no_differences(diff(copied, more, same_extent=True))
 
 
 @pytest.mark.parametrize("size", [2048, 8192, 65536])
@@ -105,7 +103,7 @@ def test_segments_of_another_size_with_the_same_messages_are_no_difference(
     size: int, whole: Path, tmp_path: Path
 ) -> None:
     other = log_of(size=size).write(tmp_path / "other", preallocated=1)
-    report = diff(whole, other, DiffOptions(same_extent=True))
+    report = diff(whole, other, same_extent=True)
 
     assert "records" == report.found.by
     assert_no_differences(report)
@@ -211,15 +209,17 @@ def test_bytes_after_a_blank_record_are_no_difference(whole: Path, tmp_path: Pat
 # ---- extents
 
 
-@pytest.mark.parametrize("options", [DiffOptions(), BY_RECORDS])
-def test_a_log_that_is_behind_is_no_finding_unless_asked_for(options: DiffOptions, whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, BY_RECORDS])
+def test_a_log_that_is_behind_is_no_finding_unless_asked_for(
+    options: dict[str, Any], whole: Path, tmp_path: Path
+) -> None:
     behind = log_of(50).write(tmp_path / "behind")
-    report = diff(behind, whole, options)
+    report = diff(behind, whole, **options)
 
     assert_no_differences(report)
     assert (0, 10) == (report.found.ahead_records_a, report.found.ahead_records_b)
     assert [("b", "ahead", 10)] == rows(report, "ahead", "side", "kind", "records")
-    assert Verdict.FINDINGS is diff(behind, whole, DiffOptions(by=options.by, same_extent=True)).verdict
+    assert Verdict.FINDINGS is diff(behind, whole, **options, same_extent=True).verdict
 
 
 def test_a_torn_record_of_a_dead_writer_is_no_difference_where_its_bytes_are_right(whole: Path, tmp_path: Path) -> None:
@@ -296,19 +296,19 @@ def test_a_record_in_progress_in_a_live_log_is_no_difference(whole: Path, tmp_pa
 # ---- the same everywhere
 
 
-@pytest.mark.parametrize("options", [DiffOptions(), BY_RECORDS, DiffOptions(most_rows=3)])
+@pytest.mark.parametrize("options", [{}, BY_RECORDS, {"most_rows": 3}])
 def test_a_pool_gives_what_this_process_gives(
-    options: DiffOptions, pool: ProcessPool, whole: Path, tmp_path: Path
+    options: dict[str, Any], pool: ProcessPool, whole: Path, tmp_path: Path
 ) -> None:
     log = log_of()
     for record in log.records[5:50:5]:
         log.flip(record.physical_offset + BODY_AT, 3)
     other = log.write(tmp_path / "other")
-    here, there = (diff_by(engine, whole, other, options) for engine in (InProcess(), pool))
+    here, there = (Diff(other, **options).on(engine, whole) for engine in (InProcess(), pool))
 
     assert here.found.has_differences
     assert here.to_json() == there.to_json()
-    assert 9 == here.found.changed_records or options.most_rows < 9
+    assert 9 == here.found.changed_records or options["most_rows"] < 9
 
 
 # ---- the report
@@ -320,10 +320,10 @@ def test_the_json_has_every_fact_and_table_of_the_schema(whole: Path, tmp_path: 
     found = json.loads(json.dumps(diff(whole, log.write(tmp_path / "other")).to_json(path="here")))
 
     head = ["schema", "verdict", "path"]
-    assert [*head, *(fact.name for fact in DIFF_SCHEMA.facts), "tables"] == list(found)
+    assert [*head, *(fact.name for fact in DiffReport.SCHEMA.facts), "tables"] == list(found)
     assert "commitlog-diff/1" == found["schema"]
-    assert [table.name for table in DIFF_SCHEMA.tables] == list(found["tables"])
-    assert [column.name for column in DIFF_SCHEMA.table("records").columns] == list(found["tables"]["records"][0])
+    assert [table.name for table in DiffReport.SCHEMA.tables] == list(found["tables"])
+    assert [column.name for column in DiffReport.SCHEMA.table("records").columns] == list(found["tables"]["records"][0])
     assert "2023-11-14T22:13:20.004Z" == found["tables"]["records"][0]["store_timestamp"]
 
 
@@ -345,4 +345,4 @@ def test_a_path_without_a_log_and_a_wrong_option_are_refused(whole: Path, tmp_pa
     with pytest.raises(StoreNotFoundError):
         diff(whole, tmp_path / "nothing")
     with pytest.raises(InvalidOptionError, match="most_rows"):
-        diff(whole, whole, DiffOptions(most_rows=-1))
+        diff(whole, whole, most_rows=-1)

@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, InvalidOptionError, MessageStoreConfig, read_messages
-from store_core.answers import SalvageReport, salvage
-from store_core.answers.log_salvage import salvage_by
-from store_core.answers.salvage_report import SALVAGE_SCHEMA
+from store_core.answers import Salvage, SalvageReport, salvage
 from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record
 from store_core.store import new_directory
 from store_core.store.parts import InProcess
+from store_core.store.salvage.salvage_format import SalvageFormat
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
 from tests.store_core.files.store_kinds import every_file
@@ -346,10 +345,10 @@ def test_targets_that_would_harm_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["store", "parquet"])
 def test_a_pool_gives_what_this_process_gives(kind: str, tmp_path: Path, pool: ProcessPool) -> None:
     store = damaged(tmp_path)
-    here = salvage_by(InProcess(), store, tmp_path / "new", kind)
+    here = Salvage(tmp_path / "new", SalvageFormat(kind)).on(InProcess(), store)
     made = every_file(tmp_path / "new")
     shutil.rmtree(tmp_path / "new")
-    there = salvage_by(pool, store, tmp_path / "new", kind)
+    there = Salvage(tmp_path / "new", SalvageFormat(kind)).on(pool, store)
 
     assert here.to_json() == there.to_json()
     assert made == every_file(tmp_path / "new")
@@ -359,6 +358,6 @@ def test_the_json_has_every_fact_and_table_of_the_schema(tmp_path: Path) -> None
     report = salvage(damaged(tmp_path))
     found = json.loads(json.dumps(report.to_json()))
 
-    assert ["schema", "verdict", *(fact.name for fact in SALVAGE_SCHEMA.facts), "tables"] == list(found)
-    assert [table.name for table in SALVAGE_SCHEMA.tables] == list(found["tables"])
+    assert ["schema", "verdict", *(fact.name for fact in SalvageReport.SCHEMA.facts), "tables"] == list(found)
+    assert [table.name for table in SalvageReport.SCHEMA.tables] == list(found["tables"])
     assert "57 records of" in report.to_text()

@@ -229,7 +229,7 @@ def test_the_index_and_a_pool_change_nothing(tmp_path: Path, pool: ProcessPool) 
     config: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200}
     with DefaultMessageStore.open(root, MessageStoreConfig(max_hash_slot_num=100, max_index_num=1000, **config)):
         pass
-    pooled = Trace("k7").by(pool, root).to_json()
+    pooled = Trace("k7").on(pool, root).to_json()
 
     assert scanned == pooled == trace(root, "k7").to_json()
     assert len(FAILED) == scanned["records"]

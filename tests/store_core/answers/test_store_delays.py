@@ -316,7 +316,7 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
 def test_the_report_is_the_same_in_a_pool(golden_directory: Path, pool: ProcessPool) -> None:
     root = unpack(find_golden_store(DELAY_STORES[-1]), golden_directory).root
     options = Delays(at=BEGIN)
-    pooled = options.by(pool, root)
+    pooled = options.on(pool, root)
 
     assert options.ask(root).to_json() == pooled.to_json()
 

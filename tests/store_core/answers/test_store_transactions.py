@@ -137,7 +137,7 @@ def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(tmp
     log.half("b")
     root = log.write(tmp_path)
 
-    report = Transactions(at=BEGIN + 1000).by(BrokerMeanwhile(root), root)
+    report = Transactions(at=BEGIN + 1000).on(BrokerMeanwhile(root), root)
     assert {"U-a": "pending", "U-b": "pending"} == states(report)
 
 
@@ -195,7 +195,7 @@ def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> 
     log.op(*halves[::2])
     root = log.write(tmp_path)
     options = Transactions(at=BEGIN)
-    pooled = options.by(pool, root)
+    pooled = options.on(pool, root)
 
     assert options.ask(root).to_json() == pooled.to_json()
     assert (20, 20) == (pooled.found.pending, pooled.found.rolled_back)
