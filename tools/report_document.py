@@ -17,12 +17,12 @@ from store_core.answers.message_trace import TraceReport
 from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
-from store_core.answers.retaining.retention_report import RETENTION_SCHEMA
 from store_core.answers.store_bill import BillReport
 from store_core.answers.store_dead_letters import DeadLettersReport
 from store_core.answers.store_delays import DelaysReport
 from store_core.answers.store_producers import ProducersReport
 from store_core.answers.store_redact import RedactReport
+from store_core.answers.store_retention import RetentionReport
 from store_core.answers.store_transactions import TransactionsReport
 
 __all__ = ["markdown_document"]
@@ -40,7 +40,7 @@ _SCHEMAS: Final = (
     RedactReport.SCHEMA,
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,
-    RETENTION_SCHEMA,
+    RetentionReport.SCHEMA,
     SalvageReport.SCHEMA,
     TransactionsReport.SCHEMA,
     DelaysReport.SCHEMA,

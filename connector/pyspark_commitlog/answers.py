@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -41,7 +41,7 @@ from store_core.answers.store_producers import Producers
 from store_core.answers.store_recover import recover_by
 from store_core.answers.store_redact import Redact
 from store_core.answers.store_repair import plan_repair_by, repair_by
-from store_core.answers.store_retention import retention_by
+from store_core.answers.store_retention import Retention
 from store_core.answers.store_transactions import Transactions
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
-    from store_core.answers.retaining.retention_options import RetentionOptions
-    from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.store_lag import LagOptions
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.verdict import Verdict
@@ -176,6 +174,7 @@ bill = _on_spark(Bill)
 producers = _on_spark(Producers)
 diff = _on_spark(Diff)
 redact = _on_spark(Redact)
+retention = _on_spark(Retention)
 salvage = _on_spark(Salvage)
 transactions = _on_spark(Transactions)
 delays = _on_spark(Delays)
@@ -258,15 +257,6 @@ def prove(  # noqa: PLR0913 -- what is asked, of which store, and by how many pr
     lake = lake_table(spark, kind, Path(into), table)
     with _engine(spark, "prove") as engine:
         return Answer(spark, prove_by(engine, store, into, lake))
-
-
-def retention(
-    spark: SparkSession, store: StorePaths, options: RetentionOptions, *, config: str | os.PathLike[str] | None = None
-) -> Answer[RetentionReport]:
-    """Say which files a broker will delete, and when; see `store_core.answers.retention`."""
-    options = options if config is None else replace(options, config=config_of(config, release=options.config.release))
-    with _engine(spark, "retention") as engine:
-        return Answer(spark, retention_by(engine, store, options))
 
 
 def plan_repair(

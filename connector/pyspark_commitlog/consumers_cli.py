@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of ``jobs/lag.py`` and ``jobs/retention.py``: what consumers did not consume, on Spark."""
+"""The command line of ``jobs/lag.py``: what consumers did not consume, on Spark."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark_commitlog.jobs.answer_job import add_release, add_storage, run_answer, store_parser
+from pyspark_commitlog.jobs.answer_job import add_storage, run_answer, store_parser
 from store_core.files.clock import SystemClock
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from store_core.answers.retaining.retention_options import RetentionOptions
     from store_core.answers.store_lag import LagOptions
 
-__all__ = ["lag", "retention"]
+__all__ = ["lag"]
 
-_RETENTION_REMARK: Final = "With 1 messages go that are not consumed now, or the disk becomes full."
 _LAG_REMARK: Final = "With 1 an offset is below its queue's minimum, beyond its end, or of no queue."
 
 
@@ -47,35 +45,4 @@ def _options(given: argparse.Namespace) -> LagOptions:
         now=SystemClock().now_ms() if given.now is None and given.as_of is None else given.now,
         most_messages=given.messages,
         time_zone=given.time_zone,
-    )
-
-
-def retention(arguments: Sequence[str] | None = None) -> int:
-    """Run ``retention.py``; return the exit code, see `store_core.command.exit_code`."""
-    parser = store_parser("commitlog-retention", "Says what a broker will delete, and when.", _RETENTION_REMARK)
-    add_storage(parser)
-    parser.add_argument("--days", type=int, default=14, metavar="N", help="how many (default %(default)s)")
-    add_release(parser)
-    parser.add_argument("--now", metavar="TIME", help="the present, ms or ISO 8601 (default the clock)")
-    parser.add_argument("--time-zone", metavar="ZONE", help="of the broker's machine (default this machine's)")
-    for name in ("--disk-size", "--disk-used", "--daily-growth"):
-        parser.add_argument(name, metavar="BYTES", help="as of commitlog retention")
-    given = parser.parse_args(arguments)
-    from store_core.answers.store_retention import retention_by
-
-    return run_answer(parser.prog, given, lambda engine: retention_by(engine, given.store, _retention_options(given)))
-
-
-def _retention_options(given: argparse.Namespace) -> RetentionOptions:
-    from store_core.answers.retaining.retention_options import RetentionOptions
-
-    return RetentionOptions.of(
-        SystemClock().now_ms() if given.now is None else given.now,
-        broker_config=given.config,
-        release=given.release,
-        days=given.days,
-        time_zone=given.time_zone,
-        disk_size=given.disk_size,
-        disk_used=given.disk_used,
-        daily_growth=given.daily_growth,
     )

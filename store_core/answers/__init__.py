@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
-    from store_core.answers.retaining.retention_options import RetentionOptions
-    from store_core.answers.retaining.retention_report import RetentionReport
     from store_core.answers.store_bill import Bill, BillReport, bill
     from store_core.answers.store_check import check
     from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_redact import Redact, RedactReport, redact
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.answers.store_replay import ReplayOptions, replay
-    from store_core.answers.store_retention import retention
+    from store_core.answers.store_retention import Retention, RetentionReport, retention
     from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
     from store_core.store.diff.diff_options import DiffBy
 
@@ -71,7 +69,7 @@ __all__ = [
     "RepairReport",
     "ReplayOptions",
     "ReplayReport",
-    "RetentionOptions",
+    "Retention",
     "RetentionReport",
     "Salvage",
     "SalvageReport",
@@ -130,8 +128,8 @@ _HOMES: Final = {
     "RepairReport": "store_core.answers.repairing.repair_report",
     "ReplayOptions": "store_core.answers.store_replay",
     "ReplayReport": "store_core.answers.life.replay_report",
-    "RetentionOptions": "store_core.answers.retaining.retention_options",
-    "RetentionReport": "store_core.answers.retaining.retention_report",
+    "Retention": "store_core.answers.store_retention",
+    "RetentionReport": "store_core.answers.store_retention",
     "SalvageReport": "store_core.answers.log_salvage",
     "Trace": "store_core.answers.message_trace",
     "TraceReport": "store_core.answers.message_trace",

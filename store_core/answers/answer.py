@@ -243,6 +243,8 @@ class Answer(ABC, Generic[AnyReport]):
         Whether the store has to be on this machine, rather than in another storage.
     HAS_PARTS : bool
         Whether there is work for processes or Spark.
+    SHOWS_WARNINGS : bool
+        Whether its command shows what the core warns of, since the report does not have it.
     """
 
     NAME: ClassVar[str]
@@ -251,6 +253,7 @@ class Answer(ABC, Generic[AnyReport]):
     STORE: ClassVar[str] = "STORE"
     IS_LOCAL: ClassVar[bool] = False
     HAS_PARTS: ClassVar[bool] = True
+    SHOWS_WARNINGS: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options, and replace those that are given in another form."""

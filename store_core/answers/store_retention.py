@@ -3,48 +3,134 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.local_engine import local_engine
-from store_core.answers.retaining.disk_forecast import DiskForecast, DiskState, LogFile
-from store_core.answers.retaining.losses import losses
-from store_core.answers.retaining.pointing_files import pointing_files
-from store_core.answers.retaining.retention_report import RetentionFacts, RetentionReport
-from store_core.answers.retaining.strange_settings import strange_settings
-from store_core.answers.store_lag import LagJob, LagOptions
+from store_core.answers.answer import Answer, Kind, function_of, opt, options_of, release_option
+from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, losses, pointing_files
+from store_core.answers.limits import MOST_DAYS, TIME_WORDS
+from store_core.answers.report import Report
+from store_core.answers.report_plots import Bar, Bars, Tone
+from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
+from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_path import nothing_at, places_of
+from store_core.format.columns import TIMESTAMP_TYPE
+from store_core.format.counted import agreeing, counted
 from store_core.format.iso_time import iso_time
 from store_core.format.table_time import table_time
 from store_core.format.utc_day import DAY_MS
 from store_core.snapshot.log import first_store_timestamp, has_record
 from store_core.snapshot.queues import Queues
-from store_core.snapshot.store import Store
 from store_core.store.clean.disk_space import DiskLimits
-from store_core.store.configured_store import config_of, configured_paths
-from store_core.store.read.read_messages import read_messages
+from store_core.store.clean.log_cleaner import parse_delete_when
+from store_core.store.read.store_time import LocalZone
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
+    from datetime import date, tzinfo
     from pathlib import Path
 
-    from store_core.answers.retaining.disk_forecast import Deletion
-    from store_core.answers.retaining.pointing_files import PointingFile
-    from store_core.answers.retaining.retention_options import RetentionOptions
-    from store_core.answers.store_lag import LagPart, LagPartial
+    from store_core.answers.disk_forecast import Deletion, PointingFile
+    from store_core.answers.report_plots import Plot
+    from store_core.answers.retention_options import RetentionOptions
+    from store_core.answers.store_lag import LagJob, LagPart, LagPartial
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.format.releases.release import Release
+    from store_core.store.parts import Engine
 
-__all__ = ["RetentionJob", "retention", "retention_by"]
+__all__ = ["Retention", "RetentionJob", "RetentionReport", "retention"]
+
+
+@dataclass(frozen=True)
+class Retention(Answer["RetentionReport"]):
+    """Say which files a broker will delete, when and why, and which messages nobody has consumed by then.
+
+    RocketMQ's rules are applied to the files' modification times, to the disk, and to the growth that the log's store
+    times show. The exit code is 1 if messages go that a group has not consumed now, or if the disk becomes so full that
+    messages are refused.
+    """
+
+    NAME: ClassVar = "retention"
+    CONFIG_WORDS: ClassVar = "how it deletes"
+    SHOWS_WARNINGS: ClassVar = True
+    EXAMPLES: ClassVar = (
+        "commitlog retention /data/store",
+        "commitlog retention /data/store --config broker.conf --days 30",
+        "commitlog retention /data/store --file-reserved-time 48 --html new.html",
+    )
+
+    days: int = opt(14, "How many.", metavar="N", least=1, most=MOST_DAYS)
+    release: Release = release_option()
+    file_reserved_time: int | None = opt(None, "In place of fileReservedTime.", metavar="HOURS")
+    delete_when: str | None = opt(None, "In place of deleteWhen, such as 04 or 02;14.", metavar="HOURS")
+    disk_max_used_space_ratio: int | None = opt(None, "In place of diskMaxUsedSpaceRatio.", metavar="PERCENT")
+    disk_space_clean_forcibly_ratio: int | None = opt(None, "In place of that setting.", metavar="PERCENT")
+    disk_space_warning_level_ratio: int | None = opt(None, "In place of that setting.", metavar="PERCENT")
+    disk_size: int | str | None = opt(
+        None,
+        "Of the broker's disk: a number, or 10GB, 10GiB.",
+        metavar="BYTES",
+        shown_default="the store's disk",
+    )
+    disk_used: int | str | None = opt(
+        None, "In use on it.", metavar="BYTES", shown_default="what is in use on the store's"
+    )
+    daily_growth: int | str | None = opt(None, "Of the log.", metavar="BYTES", shown_default="what its store times say")
+    now: int | str | date | None = opt(None, f"The present: {TIME_WORDS}.", metavar="TIME", shown_default="the clock")
+    time_zone: str | tzinfo | None = opt(
+        None,
+        "Of the broker's machine, and of the times in the text.",
+        metavar="ZONE",
+        shown_default="this machine's",
+    )
+    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+
+    def __post_init__(self) -> None:
+        """Refuse what is invalid."""
+        from store_core.store.read.relative_time import is_relative
+
+        super().__post_init__()
+        self.options(0 if is_relative(self.now) else self.now)
+
+    def on(self, engine: Engine, store: StorePaths) -> RetentionReport:
+        """Look at the queues that groups consume, then foresee deletions.
+
+        The log is taken to grow as its own store times say. What groups consume until then is not foreseen. Of the log,
+        its last segment is read, the first record of the first, and a record for each queue.
+        """
+        from store_core.store.read.relative_time import with_absolute_times
+
+        times = with_absolute_times(store, {"now": self.now}, ("now",))
+        return engine.run(RetentionJob(store, self.options(times["now"])))
+
+    def options(self, now: int | str | date | None) -> RetentionOptions:
+        """Return the options with the broker's settings; the present is the clock's if it is None.
+
+        Raises
+        ------
+        InvalidOptionError
+            As of `RetentionOptions.of`.
+        """
+        from store_core.answers.retention_options import RetentionOptions
+
+        given = {each.name: getattr(self, each.name) for each in options_of(type(self)) if each.name != "now"}
+        return RetentionOptions.of(SystemClock().now_ms() if now is None else now, **given)
+
+
+retention = function_of(Retention)
+
 
 _HOUR_MS: Final = 3_600_000
 _MOST_FILES: Final = 50_000
@@ -86,6 +172,10 @@ class RetentionJob:
     """
 
     def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
+        from store_core.answers.store_lag import LagJob, LagOptions
+        from store_core.snapshot.store import Store
+        from store_core.store.configured_store import configured_paths
+
         store = configured_paths(store, options.config)
         root = Store(store).root_for(StoreUse.READ_QUEUES)
         self.options = options
@@ -185,6 +275,8 @@ class RetentionJob:
         )
 
     def _own_notes(self, until: int) -> Iterator[str]:
+        from store_core.answers.retention_options import strange_settings
+
         if until < self.options.now + self.options.days * DAY_MS:
             more = f"the log would have {_MOST_FILES:,} more files by then"
             yield f"this is foreseen up to {iso_time(until)} only: {more}"
@@ -207,64 +299,12 @@ class RetentionJob:
             yield "this is a DLedger log, which deletes by settings of its own, of the same names and defaults"
 
 
-def retention_by(engine: Engine, store: StorePaths, options: RetentionOptions) -> RetentionReport:
-    """Foresee deletions on an engine; see `retention`."""
-    return engine.run(RetentionJob(store, options))
-
-
-def retention(
-    store: StorePaths,
-    options: RetentionOptions,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> RetentionReport:
-    """Say which files a broker will delete, when and why, and which messages nobody will have consumed by then.
-
-    The rules are RocketMQ's: age by the files' modification times, the hours of ``deleteWhen``, and how full the disk
-    is; see `store_core.store.clean`. The log is taken to grow as its own store times say. What groups consume until
-    then is not foreseen: the messages named are those not consumed now. Of the log, its last segment is read, the first
-    record of the first, and a record for each queue. Nothing is written or locked.
-
-    Parameters
-    ----------
-    store : path or sequence of paths
-        The store's root; modification times have to be those of the broker's files.
-    options : RetentionOptions
-        With the present time: this package reads no clock here.
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
-
-    Returns
-    -------
-    RetentionReport
-
-    Raises
-    ------
-    StoreError
-        If there is no log, or a file of it is broken.
-
-    Examples
-    --------
-    >>> from store_core.answers import RetentionOptions, retention
-    >>> options = RetentionOptions.of("2024-05-01T12:00:00Z", file_reserved_time=48)
-    >>> print(retention("/data/store", options).to_text())  # doctest: +SKIP
-    """
-    options = options if config is None else replace(options, config=config_of(config, release=options.config.release))
-    with local_engine(processes, on_progress) as engine:
-        return retention_by(engine, store, options)
-
-
 # ---- what is there
 
 
 def _log_of(store: StorePaths) -> _Log:
+    from store_core.snapshot.store import Store
+
     segments = list(Store(store).log.segments)
     while len(segments) > 1 and not has_record(segments[-1]):
         segments.pop()
@@ -280,6 +320,8 @@ def _log_of(store: StorePaths) -> _Log:
 
 def _end_of(store: StorePaths, last: Segment) -> tuple[int, int | None]:
     """Return where the records of the last segment end, and the latest of their store times."""
+    from store_core.store.read.read_messages import read_messages
+
     columns = ["physical_offset", "store_size", "store_timestamp_ms"]
     end, latest = last.start_offset, None
     for batch in read_messages(store, columns=columns, starting_offsets=last.start_offset, mode="DROPMALFORMED"):
@@ -329,3 +371,179 @@ def _day_row(forecast: DiskForecast, end: int) -> dict[str, Any]:
         "log_bytes": forecast.log_end_at(end) - forecast.log_begin_at(end),
         "deleted_segments": sum(end - DAY_MS < each.at <= end for each in forecast.deletions),
     }
+
+
+_MOST_DAYS: Final = 60
+_DELETED: Final = ReportColumn("deleted", TIMESTAMP_TYPE, "when it goes")
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionFacts:
+    """The facts of a forecast."""
+
+    store: str = fact("the store root")
+    now: str = fact("time from which this is foreseen, in ISO 8601")
+    until: str = fact("time up to which it is")
+    release: str = fact("RocketMQ whose rules these are")
+    file_reserved_time: int = fact("hours after its last change from which a file may go at an hour of `delete_when`")
+    delete_when: str = fact("hours of the day")
+    time_zone: str | None = fact("their time zone; null is that of the machine that made the report")
+    delete_ratio: int = fact("percent of the disk above which old files go at any hour")
+    forcible_ratio: int = fact("percent above which files go whatever their age, if `clean_file_forcibly_enable`")
+    warning_ratio: int = fact("percent above which messages are refused")
+    clean_file_forcibly_enable: bool = fact("whether files go before their time where the disk is full")
+    log_begin: int = fact("physical offset at which the log begins")
+    log_end: int = fact("physical offset at which it ends")
+    first_store_timestamp: str | None = fact("store time of the first record, in ISO 8601, or null")
+    last_store_timestamp: str | None = fact("store time of the last record, likewise")
+    daily_growth: int = fact("bytes added to the log in a day")
+    overhead: float = fact("bytes of queues and index, without the last file of each, for each byte of the log")
+    disk_size: int = fact("bytes of the disk")
+    disk_used: int = fact("bytes in use on it now")
+    deleted_segments: int = fact("segment files that go")
+    deleted_bytes: int = fact("their bytes")
+    first_deletion: str | None = fact("when the first goes, in ISO 8601, or null")
+    over_ratio_at: str | None = fact("when the disk is first above `delete_ratio`, or null")
+    full_at: str | None = fact(
+        "when it is first above `warning_ratio`, or null; the log grows again when files have gone"
+    )
+    kept_hours: float | None = fact("hours of messages that are left at `until`, at the growth seen; null without any")
+    losing_groups: int = fact("consumer groups of which messages go that are not consumed now")
+    lost_messages: int = fact("these messages; each counts once for each group")
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+
+_REPORT_TABLES: Final = (
+    ReportTable(
+        "losses",
+        "Messages that go and are not consumed now",
+        (
+            ReportColumn("consumer_group", pa.string(), "name of the group"),
+            ReportColumn("topic", pa.string(), "topic of the first of them"),
+            ReportColumn("queue_id", pa.int32(), "its queue"),
+            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+            ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
+            _DELETED,
+            ReportColumn("messages", pa.int64(), "how many of the group go by `until`"),
+        ),
+    ),
+    ReportTable(
+        "deletions",
+        "Segments that go",
+        (
+            ReportColumn("segment", pa.string(), "name of the file; null for one that is not there yet"),
+            ReportColumn("start_offset", pa.int64(), "physical offset of its first byte", in_text=False),
+            ReportColumn("bytes", pa.int64(), "its bytes"),
+            ReportColumn("last_modified", TIMESTAMP_TYPE, "when it was last changed, or will be full"),
+            _DELETED,
+            ReportColumn(
+                "reason",
+                pa.string(),
+                "`hour`: old enough at an hour of `delete_when`; `disk`: old enough, and the disk above "
+                "`delete_ratio`; `disk_forcibly`: the disk is above `forcible_ratio`",
+            ),
+        ),
+    ),
+    ReportTable(
+        "files",
+        "Files of queues and index that follow",
+        (
+            ReportColumn("path", pa.string(), "below the store root"),
+            ReportColumn("bytes", pa.int64(), "its bytes on disk"),
+            _DELETED,
+        ),
+    ),
+    ReportTable(
+        "days",
+        "Days",
+        (
+            ReportColumn("day", TIMESTAMP_TYPE, "its end"),
+            ReportColumn("disk_used", pa.int64(), "bytes in use on the disk then"),
+            ReportColumn("percent", pa.int32(), "of the disk"),
+            ReportColumn("log_bytes", pa.int64(), "bytes of the log then"),
+            ReportColumn("deleted_segments", pa.int64(), "segments that went in it"),
+        ),
+    ),
+)
+
+
+class RetentionReport(Report[RetentionFacts]):
+    """What a broker will delete."""
+
+    SCHEMA: ClassVar = ReportSchema.of("retention", 1, RetentionFacts, *_REPORT_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if messages go that are not consumed, or the disk becomes full."""
+        is_finding = self.found.losing_groups or self.found.full_at is not None
+        return Verdict.FINDINGS if is_finding else Verdict.CLEAN
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """The disk at the end of each day, beside its size."""
+        rows = self.tables["days"].slice(0, _MOST_DAYS)
+        days = [each.as_py() for each in rows["day"].cast(pa.timestamp("us")).cast(pa.date32())]
+        used, percents = rows["disk_used"].to_pylist(), rows["percent"].to_pylist()
+        bars = tuple(
+            Bar(day.isoformat(), value, self._tone(percent), f"{percent} %, {value:,} bytes", self.found.disk_size)
+            for day, value, percent in zip(days, used, percents, strict=True)
+        )
+        left = self.tables["days"].num_rows - len(bars)
+        return (Bars("The disk at the end of each day", bars, counted(left, "more day") if left else ""),)
+
+    def _tone(self, percent: int) -> Tone:
+        if percent > self.found.warning_ratio:
+            return Tone.BAD
+        return Tone.WARNING if percent > self.found.delete_ratio else Tone.GOOD
+
+    def _lines(self) -> Iterator[str]:
+        return _lines(self.found, self.tables["deletions"]["segment"].null_count)
+
+
+def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
+    """Yield the lines of a forecast in which some of the segments that go are not there yet."""
+    if found.deleted_segments:
+        in_all = agreeing(found.deleted_segments, "", " in all")
+        what = f"{_segments(found.deleted_segments, to_come)}, {found.deleted_bytes:,} bytes{in_all},"
+        yield f"{what} will go by {found.until}, the first at {found.first_deletion}"
+    else:
+        yield f"no segment will go by {found.until}"
+    if found.losing_groups:
+        yield (
+            f"{counted(found.lost_messages, 'message')} that {counted(found.losing_groups, 'group')} did not consume "
+            f"would go with {agreeing(found.deleted_segments, 'it', 'them')}"
+        )
+    if found.over_ratio_at is not None:
+        yield f"the disk is above {found.delete_ratio} % from {found.over_ratio_at} on: old files go at any hour"
+    if found.full_at is not None:
+        refused = "messages are refused, and the log stops growing until files go"
+        yield f"the disk is above {found.warning_ratio} % from {found.full_at} on: {refused}"
+    yield (
+        f"the log grows by {found.daily_growth:,} bytes a day; files stay {found.file_reserved_time} hours after their "
+        f"last change, and then go at {_hours(found.delete_when)} {_zone_of(found)}"
+    )
+    if found.kept_hours is not None:
+        yield f"messages of {found.kept_hours:g} hours are left at the end"
+    yield from found.notes
+
+
+def _hours(delete_when: str) -> str:
+    """Return the hours of the day in words: ``04;16`` is 04:00 and 16:00."""
+    return " and ".join(f"{hour:02}:00" for hour in sorted(parse_delete_when(delete_when)))
+
+
+def _zone_of(found: RetentionFacts) -> str:
+    """Say whose hours these are."""
+    if found.time_zone is not None and found.time_zone != str(LocalZone()):
+        return f"in the zone {found.time_zone}"
+    offset = datetime.fromisoformat(found.now).astimezone(LocalZone()).isoformat()[-6:]
+    return f"in this machine's zone, {offset} now; if the broker's is another one, give that (--time-zone)"
+
+
+def _segments(count: int, to_come: int) -> str:
+    """Say how many segments there are, and how many of them are not there yet."""
+    if not to_come:
+        return counted(count, "segment")
+    future = f"{counted(to_come, 'segment')} not written yet"
+    return future if to_come == count else f"{counted(count - to_come, 'segment')} of today and {future}"

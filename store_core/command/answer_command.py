@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from store_core.answers.answer import Kind, Option, options_of
 from store_core.command.choices import NearChoice
 from store_core.command.examples import examples
+from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_report
 from store_core.command.storage_arguments import with_config, with_log, with_storage
 
@@ -33,12 +35,15 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     def run(store: Store, output: ReportOutput, config: str | None = None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the options' own
         processes = given.pop("processes", 1)
         asked = answer(**given, **dict.fromkeys(from_config, config))
-        with shown_engine(processes) as engine:
+        with warnings_shown() if answer.SHOWS_WARNINGS else nullcontext(), shown_engine(processes) as engine:
             return output.put(asked.ask(store, engine=engine))
 
+    in_zone = [option for option in options if option.name == "time_zone"]  # of the report's times, too
+    for option in in_zone:
+        run = _parameter(option)(run)
     command = _with_store(answer)(with_report(run))
     command = with_processes(command) if answer.HAS_PARTS else command
-    for option in reversed([each for each in options if each.kind is not Kind.FROM_CONFIG]):
+    for option in reversed([each for each in options if each.kind is not Kind.FROM_CONFIG and each not in in_zone]):
         command = _parameter(option)(command)
     command = click.argument("store", metavar=answer.STORE)(command)
     return click.command(answer.NAME, help=inspect.getdoc(answer), epilog=examples(*answer.EXAMPLES))(command)

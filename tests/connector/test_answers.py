@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-KEPT = core.RetentionOptions.of(2_000_000_000_000, time_zone="UTC", disk_size=2**40, disk_used=2**30, daily_growth=9999)
+KEPT = {
+    "now": 2_000_000_000_000,
+    "time_zone": "UTC",
+    "disk_size": 2**40,
+    "disk_used": 2**30,
+    "daily_growth": 9999,
+}
 LAGGING = core.LagOptions.of(group=["billing"], now=2_000_000_000_000, most_messages=5)
 
 
@@ -59,7 +65,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
         (answers.dead_letters(spark, sound), core.dead_letters(sound)),
         (answers.delays(spark, sound, at=0), core.delays(sound, at=0)),
         (answers.lag(spark, consumed, LAGGING), core.lag(consumed, LAGGING)),
-        (answers.retention(spark, consumed, KEPT), core.retention(consumed, KEPT)),
+        (answers.retention(spark, consumed, **KEPT), core.retention(consumed, **KEPT)),
     ]
     for answer, expected in pairs:
         assert expected.to_json() == answer.report.to_json()

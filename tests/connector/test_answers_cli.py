@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_commitlog.answers_cli import check, recover, repair
 from pyspark_commitlog.command import main
-from pyspark_commitlog.consumers_cli import lag, retention
+from pyspark_commitlog.consumers_cli import lag
 from pyspark_commitlog.lake_cli import export
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
@@ -177,6 +177,6 @@ def test_retention_ends_with_1_where_messages_go_that_nobody_consumed(
 
     now = ["--now", "2000000000000", "--days", "2", "--time-zone", "UTC", "--daily-growth", "0"]
 
-    assert 1 == retention([store, *now, "--json", "-"])
+    assert 1 == main(["retention", store, *now, "--json"])
     assert "billing" in {row["consumer_group"] for row in json.loads(capsys.readouterr().out)["tables"]["losses"]}
-    assert 2 == retention([store, "--days", "0"])
+    assert 2 == main(["retention", store, "--days", "0"])

@@ -35,7 +35,6 @@ NAMES = [
     "recover",
     "repair",
     "replay",
-    "retention",
 ]
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from store_core.answers import RetentionOptions, retention
+from store_core.answers.retention_options import RetentionOptions
+from store_core.answers.store_retention import RetentionJob
 from store_core.files.file_system import OsFileSystem
+from store_core.store.parts import InProcess
 from tests.interop.judge import Judge
 from tests.interop.puts import Put
 from tests.interop.rocketmq import RocketMq
@@ -150,7 +152,7 @@ def test_the_files_that_go_are_those_foreseen(judge: Judge, store: Path, disk: P
     options = RetentionOptions.of(
         now // 1_000_000, release=cast("Release", judge.release), days=1, daily_growth=0, time_zone=None, **settings
     )
-    report = retention(root, options)
+    report = InProcess().run(RetentionJob(root, options))
     foreseen = rounds_of(report, now // 1_000_000)
 
     java = {camel(name): value for name, value in settings.items() if has_batches or name not in PROPERTIES}

@@ -12,7 +12,7 @@ import pytest
 
 import store_core.answers
 from store_core import rebuild_consume_queue, rebuild_index
-from store_core.answers import CheckOptions, ReplayOptions, RetentionOptions
+from store_core.answers import CheckOptions, ReplayOptions
 from store_core.store.rebuild.options import RebuildOptions
 from tests.golden_stores import find_golden_store, unpack
 
@@ -35,7 +35,7 @@ ANSWERS: Final[dict[str, Callable[..., Any]]] = {
     ][1],
     "redact": lambda answer, store, out, **given: answer(store, out / "clean", topic=["tx_topic"], **given),
     "retention": lambda answer, store, _, **given: answer(
-        store, RetentionOptions.of(NOW, time_zone="UTC", disk_size=10**9, disk_used=10**8, daily_growth=10**6), **given
+        store, now=NOW, time_zone="UTC", disk_size=10**9, disk_used=10**8, daily_growth=10**6, **given
     ),
 }
 """Answer -> how it is asked; the first is for all others."""
@@ -44,7 +44,8 @@ OF_A_PLAN: Final = {"repair"}
 """Takes all from its plan, which `plan_repair` makes."""
 
 NAMES: Final = sorted(
-    {name for name in store_core.answers.__all__ if inspect.isfunction(getattr(store_core.answers, name))} - OF_A_PLAN
+    {name for name in store_core.answers.__all__ if inspect.isfunction(getattr(store_core.answers, name))}
+    - {*OF_A_PLAN, "processes"}
 )
 
 

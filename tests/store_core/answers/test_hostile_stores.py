@@ -14,7 +14,7 @@ import pytest
 from store_core.answers import (
     LagOptions,
     ReplayOptions,
-    RetentionOptions,
+    Retention,
     bill,
     dead_letters,
     delays,
@@ -27,7 +27,7 @@ from store_core.answers import (
     trace,
     transactions,
 )
-from store_core.answers.retaining.strange_settings import strange_settings
+from store_core.answers.retention_options import strange_settings
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.config.message_store_config import MessageStoreConfig
@@ -64,7 +64,7 @@ ANSWERS: dict[str, Callable[[Path], Any]] = {
     "delays": lambda root: delays(root, at=BEGIN),
     "dead_letters": dead_letters,
     "bill": bill,
-    "retention": lambda root: retention(root, RetentionOptions.of(NOW, disk_size=2**40, disk_used=2**30)),
+    "retention": lambda root: retention(root, now=NOW, disk_size=2**40, disk_used=2**30),
 }
 
 
@@ -289,7 +289,7 @@ def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="option asOf"):
         LagOptions.of(as_of=time)
     with pytest.raises(InvalidOptionError, match="option now"):
-        RetentionOptions.of(time)
+        Retention(now=time)
     with pytest.raises(InvalidOptionError, match="option at"):
         delays(store, at=time)
     with pytest.raises(InvalidOptionError, match="option at"):
@@ -307,14 +307,14 @@ def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
 )
 def test_a_setting_that_nobody_can_mean_is_refused_by_its_name(name: str, value: Any, message: str) -> None:  # noqa: ANN401 -- of several types
     with pytest.raises(InvalidOptionError, match=rf"^{name}: .*{message}"):
-        RetentionOptions.of(NOW, **{name: value})
+        Retention(now=NOW, **{name: value})
 
 
 def test_of_a_brokers_file_such_settings_are_taken_as_rocketmq_takes_them(store: Path, tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text("deleteWhen=99\nfileReservedTime=-5\ndiskMaxUsedSpaceRatio=5\n")
-    chosen = RetentionOptions.of(NOW, broker_config=file, disk_size=2**40, disk_used=2**30, daily_growth=0)
-    notes = retention(store, chosen).found.notes
+    chosen = Retention(now=NOW, disk_size=2**40, disk_used=2**30, daily_growth=0)
+    notes = chosen.ask(store, config=file).found.notes
 
     assert 3 == sum(note.startswith(("deleteWhen", "fileReservedTime", "disk_max")) for note in notes)
     assert [] == list(strange_settings(MessageStoreConfig()))

@@ -15,7 +15,6 @@ from store_core import DefaultMessageStore, plan_rebuild, rebuild_consume_queue,
 from store_core.answers import (
     CheckOptions,
     LagOptions,
-    RetentionOptions,
     bill,
     check,
     dead_letters,
@@ -128,8 +127,8 @@ def test_a_url_is_compared_with_a_local_copy(golden: Callable[[str], UnpackedSto
 def test_retention_needs_the_broker_s_disk(golden: Callable[[str], UnpackedStore]) -> None:
     url = in_memory(golden("5.3.3/tx").root, "kept")
     with pytest.raises(InvalidOptionError, match=r"is not on a local disk: give the size and use of the broker"):
-        retention(url, RetentionOptions.of(NOW))
-    found = retention(url, RetentionOptions.of(NOW, disk_size=10**12, disk_used=10**11))
+        retention(url, now=NOW)
+    found = retention(url, now=NOW, disk_size=10**12, disk_used=10**11)
     assert any("are those of the copy" in note for note in found.to_json()["notes"])
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, read_messages
-from store_core.answers import RetentionOptions, RetentionReport, retention
-from store_core.answers.store_retention import retention_by
+from store_core.answers import Retention, RetentionReport
 from store_core.answers.verdict import Verdict
 from tests.builders import LogBuilder
 from tests.store_core.files.store_kinds import every_file
@@ -39,9 +38,9 @@ def age(root: Path, hours: list[float]) -> None:
         os.utime(path, ns=(changed, changed))
 
 
-def options(**given: Any) -> RetentionOptions:  # noqa: ANN401 -- as of `RetentionOptions.of`
+def options(**given: Any) -> Retention:  # noqa: ANN401 -- fields of `Retention`
     usual: dict[str, Any] = {"time_zone": UTC, "disk_size": 2**40, "disk_used": 2**30, "daily_growth": 0}
-    return RetentionOptions.of(NOW, **(usual | given))
+    return Retention(now=NOW, **(usual | given))
 
 
 def rows(report: RetentionReport, name: str) -> list[dict[str, Any]]:
@@ -57,7 +56,7 @@ def test_the_files_that_go_are_those_that_rocketmq_deleted(
     store = golden(name)
     root = shutil.copytree(store.root, tmp_path / "store")
     age(root, [100.0 if place < int(old_segments) else 1.0 for place in range(50)])
-    report = retention(root, options(days=1, delete_when=ALL_HOURS, release=store.golden.release))
+    report = options(days=1, delete_when=ALL_HOURS, release=store.golden.release).ask(root)
 
     found = Counter(Path(row["path"]).parent.as_posix() for row in rows(report, "files"))
     found["commitlog"] = len(rows(report, "deletions"))
@@ -76,7 +75,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_messages_that_nobody_consumed_are_named_by_group(store: Path) -> None:
     write_config(store, "consumerOffset.json", '{"offsetTable":{"orders@late":{0:3,1:30},"orders@done":{0:30,1:30}}}')
-    report = retention(store, options(days=1, delete_when=ALL_HOURS))
+    report = options(days=1, delete_when=ALL_HOURS).ask(store)
     positions = read_messages(store, columns=["queue_offset", "physical_offset"], topic="orders", queue_id=0)
     gone = [
         row["queue_offset"]
@@ -96,7 +95,7 @@ def test_messages_that_nobody_consumed_are_named_by_group(store: Path) -> None:
 
 def test_what_everybody_consumed_goes_without_a_finding(store: Path) -> None:
     write_config(store, "consumerOffset.json", '{"offsetTable":{"orders@done":{0:30,1:30}}}')
-    report = retention(store, options(days=1, delete_when=ALL_HOURS))
+    report = options(days=1, delete_when=ALL_HOURS).ask(store)
 
     assert (1, 0) == (report.found.deleted_segments, report.found.losing_groups)
     assert Verdict.CLEAN is report.verdict
@@ -105,8 +104,8 @@ def test_what_everybody_consumed_goes_without_a_finding(store: Path) -> None:
 def test_settings_come_from_the_brokers_file_and_from_options(store: Path, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("fileReservedTime=40\ndeleteWhen=05\ndiskMaxUsedSpaceRatio=60\n")
-    found = retention(store, options(broker_config=conf, days=1)).found
-    other = retention(store, options(broker_config=conf, days=1, file_reserved_time=200)).found
+    found = options(broker_config=conf, days=1).ask(store).found
+    other = options(broker_config=conf, days=1, file_reserved_time=200).ask(store).found
 
     assert (40, "05", 60, 2) == (
         found.file_reserved_time,
@@ -121,14 +120,14 @@ def test_settings_come_from_the_brokers_file_and_from_options(store: Path, tmp_p
 
 def test_without_offsets_files_are_foreseen_and_the_rest_is_said(store: Path) -> None:
     (store / "config" / "consumerOffset.json").unlink()
-    report = retention(store, options(days=1, delete_when=ALL_HOURS))
+    report = options(days=1, delete_when=ALL_HOURS).ask(store)
 
     assert 1 == report.found.deleted_segments
     assert any("which messages are not consumed is not known" in note for note in report.found.notes)
 
 
 def test_the_disk_is_drawn_day_by_day(store: Path) -> None:
-    report = retention(store, options(days=70, disk_size=2**20, disk_used=2**18, daily_growth=20_000))
+    report = options(days=70, disk_size=2**20, disk_used=2**18, daily_growth=20_000).ask(store)
     (bars,) = report.plots
 
     assert 70 == len(rows(report, "days"))
@@ -140,7 +139,7 @@ def test_the_disk_is_drawn_day_by_day(store: Path) -> None:
 
 def test_every_engine_says_the_same_and_nothing_is_written(store: Path, pool: ProcessPool) -> None:
     before = every_file(store)
-    assert retention(store, options()).to_json() == retention_by(pool, store, options()).to_json()
+    assert options().ask(store).to_json() == options().on(pool, store).to_json()
     assert before == every_file(store)
 
 
@@ -148,7 +147,7 @@ def test_growth_is_what_the_logs_own_times_say(store: Path) -> None:
     log = read_messages(store, columns=["physical_offset", "store_size", "store_timestamp"]).read_all()
     times = log["store_timestamp"].cast("int64").to_pylist()
     end = log["physical_offset"][-1].as_py() + log["store_size"][-1].as_py()
-    found = retention(store, options(daily_growth=None, days=1)).found
+    found = options(daily_growth=None, days=1).ask(store).found
 
     assert end == found.log_end
     assert end * 86_400_000 // (times[-1] // 1000 - times[0] // 1000) == found.daily_growth
@@ -183,13 +182,13 @@ def test_values_are_checked(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("now", [-1, 253_402_300_799_000, 2**63 - 1])
 def test_a_time_that_no_calendar_has_is_refused(now: int) -> None:
     with pytest.raises(InvalidOptionError, match=r"^option now: expected a time from 1970-01-01 to "):
-        RetentionOptions.of(now)
+        Retention(now=now)
 
 
 def test_without_a_log_there_is_nothing_to_foresee(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
     with pytest.raises(StoreNotFoundError):
-        retention(store, options())
+        options().ask(store)
 
 
 def test_a_growth_seen_in_less_than_a_day_is_said_to_be_an_estimate(store: Path) -> None:
@@ -197,15 +196,15 @@ def test_a_growth_seen_in_less_than_a_day_is_said_to_be_an_estimate(store: Path)
     log.append_all(b"one", store_timestamp=NOW - 1500)
     log.append_all(b"two", store_timestamp=NOW)
     short = log.write(store.parent / "short")
-    report = retention(short, options(days=1, daily_growth=None))
-    given = retention(short, options(days=1, daily_growth=1))
+    report = options(days=1, daily_growth=None).ask(short)
+    given = options(days=1, daily_growth=1).ask(short)
 
     assert any("estimate from 1.5 s of messages" in note and "--daily-growth" in note for note in report.found.notes)
     assert not any("estimate" in note for note in given.found.notes)
 
 
 def test_segments_that_do_not_exist_yet_are_told_apart(store: Path) -> None:
-    report = retention(store, options(days=9, delete_when=ALL_HOURS, daily_growth=SEGMENT_SIZE))
+    report = options(days=9, delete_when=ALL_HOURS, daily_growth=SEGMENT_SIZE).ask(store)
     to_come = sum(row["segment"] is None for row in rows(report, "deletions"))
 
     assert to_come
@@ -220,7 +219,7 @@ def test_segments_that_do_not_exist_yet_are_told_apart(store: Path) -> None:
     [("7", 7), ("10GB", 10**10), ("10 gib", 10 << 30), ("1.5g", 3 << 29), ("2T", 2 << 40), ("3kB", 3000), ("5B", 5)],
 )
 def test_sizes_may_have_a_unit(text: str, size: int) -> None:
-    found = RetentionOptions.of(0, disk_size=text, disk_used=0, daily_growth=text)
+    found = Retention(now=0, disk_size=text, disk_used=0, daily_growth=text).options(0)
 
     assert (size, size) == (found.disk_size, found.daily_growth)
 
@@ -228,13 +227,13 @@ def test_sizes_may_have_a_unit(text: str, size: int) -> None:
 @pytest.mark.parametrize("text", ["", "GB", "10Q", "1e9", "ten", "10 GBB", "-1GB", "99999999999EB"])
 def test_a_size_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidOptionError, match=r"^disk_size: expected "):
-        RetentionOptions.of(0, disk_size=text)
+        Retention(now=0, disk_size=text)
 
 
 @pytest.mark.parametrize(
     ("zone", "said"), [("Asia/Tokyo", "in the zone Asia/Tokyo"), (None, "in this machine's zone, ")]
 )
 def test_the_zone_of_the_hours_is_named(store: Path, zone: str | None, said: str) -> None:
-    report = retention(store, options(time_zone=zone))
+    report = options(time_zone=zone).ask(store)
 
     assert [line for line in report.lines if f" at 04:00 {said}" in line]

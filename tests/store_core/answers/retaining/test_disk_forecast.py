@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import MessageStoreConfig
-from store_core.answers.retaining.disk_forecast import DiskForecast, DiskState, LogFile, Reason
+from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, Reason
 from store_core.format.releases.release import RELEASES
 from store_core.store.clean.disk_space import DiskLimits, SpaceVerdict
 from store_core.store.clean.log_cleaner import CleanCommitLogService

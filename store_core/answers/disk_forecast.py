@@ -1,23 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of a log a broker would delete, and when, if the log goes on growing as it did."""
+"""What a broker deletes in time to come: segments, files of queues and index that follow, and messages."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from store_core.answers.lag_queues import GroupKind
+from store_core.errors import SegmentVanishedError
+from store_core.files.segment_source import blocks_on_disk, file_at
+from store_core.format.table_time import table_time
+from store_core.queue.index.index_format import INDEX_HEADER_SIZE
+from store_core.snapshot.file_queues import FileQueue, OpenUnits
+from store_core.snapshot.index import Index, KeyFile
+from store_core.snapshot.queues import Queues
 from store_core.store.clean.disk_space import DiskLimits, SpaceVerdict
 from store_core.store.clean.log_cleaner import expiry_rule, hour_at, parse_delete_when
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import tzinfo
+    from pathlib import Path
 
+    from store_core.answers.lag_queues import QueueLag
+    from store_core.snapshot.file_queues import UnitFile
     from store_core.store.config.message_store_config import MessageStoreConfig
 
-__all__ = ["Deletion", "DiskForecast", "DiskState", "LogFile", "Reason"]
+
+__all__ = ["Deletion", "DiskForecast", "DiskState", "LogFile", "PointingFile", "Reason", "losses", "pointing_files"]
+
 
 _QUARTER_MS: Final = 900_000
 """Hours of the day begin at a quarter of an hour in UTC, in every time zone."""
@@ -251,3 +265,101 @@ class DiskForecast:
         used = self._grown(now) - self._freed
         limits: Sequence[int] = (self._limits.delete, self._limits.forcible, self._limits.warning)
         return [now + int((limit * self.state.disk_size / 100 - used) / growth) + 1 for limit in limits]
+
+
+class PointingFile(NamedTuple):
+    """A file that is deleted when all that it points to is.
+
+    Attributes
+    ----------
+    path : str
+        Below the store's root.
+    size : int
+        Bytes of disk.
+    goes_above : int
+        Physical offset: it goes when the log begins after it.
+    """
+
+    path: str
+    size: int
+    goes_above: int
+
+
+def pointing_files(root: Path) -> Iterator[PointingFile]:
+    """Yield the files of queues and index that can go, in the order in which they go in their directory.
+
+    The last file of each never goes. A file goes only after those before it (RocketMQ: ``CleanConsumeQueueService``).
+    Queues in a RocksDB have none.
+
+    Raises
+    ------
+    OSError
+        As raised by the system.
+    """
+    for queue in Queues(root).each():
+        if isinstance(queue, FileQueue):
+            yield from _in_order(root, ((file.path, _last_position(file)) for file in queue.listed[:-1]))
+    yield from _in_order(root, ((path, _index_end(path)) for path in Index(root).paths[:-1]))
+
+
+def _in_order(root: Path, files: Iterator[tuple[Path, int | None]]) -> Iterator[PointingFile]:
+    above = -1
+    for path, position in files:
+        if position is None:
+            return
+        above = max(above, position)
+        yield PointingFile(str(path).removeprefix(f"{root}/"), blocks_on_disk(file_at(path)), above)
+
+
+def _last_position(file: UnitFile) -> int | None:
+    """Return the position that the last unit of a file points to; None if the file is gone, or has none."""
+    opened = OpenUnits(file)
+    try:
+        return opened.place(file.count - 1)[0] if file.count else None
+    except SegmentVanishedError:
+        return None
+    finally:
+        opened.close()
+
+
+def _index_end(path: Path) -> int | None:
+    try:
+        file = KeyFile(path)
+    except FileNotFoundError:
+        return None
+    return file.header.end_physical_offset if file.size >= INDEX_HEADER_SIZE else None
+
+
+def losses(rows: Iterable[QueueLag], forecast: DiskForecast, until: int, queues: Queues) -> Iterator[dict[str, Any]]:
+    """Yield a row for each group that loses messages: the first of them, and how many it loses.
+
+    Parameters
+    ----------
+    rows : iterable of QueueLag
+    forecast : DiskForecast
+        Up to `until`, ms.
+    until : int
+    queues : Queues
+    """
+    begin = forecast.log_begin_at(until)
+    going = [(*row.first, row) for row in rows if row.first is not None and row.first[1] < begin]
+    going = [each for each in going if each[-1].asked.kind is not GroupKind.SYSTEM]
+    firsts: dict[str, tuple[int, int, QueueLag]] = {}
+    counts: Counter[str] = Counter()
+    with queues:
+        for offset, position, _, row in sorted(going, key=lambda each: (each[1], each[0])):
+            queue = row.topic, row.queue_id
+            counts[row.asked.group] += queues.first_at(*queue, begin, offset, row.max_offset or offset) - offset
+            firsts.setdefault(row.asked.group, (offset, position, row))
+    for group, (offset, position, row) in firsts.items():
+        gone = forecast.deleted_at(position)
+        yield {
+            "consumer_group": group,
+            "topic": row.topic,
+            "queue_id": row.queue_id,
+            "queue_offset": offset,
+            "physical_offset": position,
+            "store_timestamp": table_time(row.oldest),
+            "deleted": None if gone is None else table_time(gone.at),
+            "messages": counts[group],
+        }
