@@ -30,22 +30,12 @@ JOBS: Final = {
     "commitlog.py": "pyspark-commitlog.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
-    "bill.py": "pyspark-commitlog-bill.py",
     "check.py": "pyspark-commitlog-check.py",
-    "diff.py": "pyspark-commitlog-diff.py",
     "lag.py": "pyspark-commitlog-lag.py",
     "recover.py": "pyspark-commitlog-recover.py",
     "export.py": "pyspark-commitlog-export.py",
-    "producers.py": "pyspark-commitlog-producers.py",
-    "redact.py": "pyspark-commitlog-redact.py",
-    "retention.py": "pyspark-commitlog-retention.py",
     "repair.py": "pyspark-commitlog-repair.py",
-    "salvage.py": "pyspark-commitlog-salvage.py",
     "replay.py": "pyspark-commitlog-replay.py",
-    "trace.py": "pyspark-commitlog-trace.py",
-    "transactions.py": "pyspark-commitlog-transactions.py",
-    "deadletters.py": "pyspark-commitlog-deadletters.py",
-    "delays.py": "pyspark-commitlog-delays.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
 # Extra -> the packages that an environment borrows for it; none stands for all.
