@@ -30,11 +30,7 @@ JOBS: Final = {
     "commitlog.py": "pyspark-commitlog.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
-    "check.py": "pyspark-commitlog-check.py",
-    "lag.py": "pyspark-commitlog-lag.py",
-    "recover.py": "pyspark-commitlog-recover.py",
     "export.py": "pyspark-commitlog-export.py",
-    "repair.py": "pyspark-commitlog-repair.py",
     "replay.py": "pyspark-commitlog-replay.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})

@@ -90,7 +90,7 @@ _INTRODUCTION: Final = (
     "# Exit codes",
     "",
     "`commitlog`, `python -m pyspark_commitlog.demo` and the jobs for `spark-submit`, in `jobs/` or installed as",
-    "`pyspark-commitlog-check.py` and so on, end with the same codes:",
+    "`pyspark-commitlog.py` and so on, end with the same codes:",
     "",
     "| code | meaning |",
     "|---:|---|",

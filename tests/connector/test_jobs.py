@@ -26,14 +26,10 @@ CLUSTER = "local-cluster[2,1,1024]"
 NUMBERS = range(300)
 NAMES = [
     "append",
-    "check",
     "commitlog",
     "export",
-    "lag",
     "rebuild_consume_queue",
     "rebuild_index",
-    "recover",
-    "repair",
     "replay",
 ]
 

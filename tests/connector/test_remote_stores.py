@@ -14,7 +14,6 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 
-from pyspark_commitlog.answers_cli import check
 from pyspark_commitlog.command import main
 from store_core import read_messages
 from tests.connector.called import append
@@ -147,7 +146,6 @@ def test_jobs_answer_about_a_url_as_about_the_directory(
     server: ObjectStore,
     spark: SparkSession,
     golden: Callable[[str], UnpackedStore],
-    tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert spark.sparkContext.master == "local[2]"
@@ -156,14 +154,14 @@ def test_jobs_answer_about_a_url_as_about_the_directory(
     storage = ",".join(f"{name}={value}" for name, value in server.settings.items())
     reports = {}
     for name, given in {"url": [url, "--storage", storage], "directory": [str(root)]}.items():
-        reports[name] = tmp_path / name
-        assert check([*given, "--release", "5.3", "--json", str(reports[name])]) == 0
-    found, expected = ({**json.loads(reports[name].read_text()), "store": None} for name in ("url", "directory"))
+        assert main(["check", *given, "--release", "5.3", "--json"]) == 0
+        reports[name] = capfd.readouterr()
+    found, expected = ({**json.loads(reports[name].out), "store": None} for name in ("url", "directory"))
     assert expected["records"] > 0
     assert {**expected, "seconds": None} == {**found, "seconds": None}
     assert main(["diff", str(root), url, "--storage", storage, "--by", "records"]) == 0
     assert main(["diff", str(root), f"{url}-gone", "--storage", storage]) == 2
-    assert SECRET not in "".join(capfd.readouterr())
+    assert SECRET not in "".join(each for kept in (*reports.values(), capfd.readouterr()) for each in kept)
 
 
 @pytest.mark.parametrize("column", ["topic", "physical_offset"])

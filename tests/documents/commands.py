@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 from click.testing import CliRunner
 
-from pyspark_commitlog.answers_cli import check
 from pyspark_commitlog.command import main
 from store_core.command.program import program
 from store_core.command.surroundings import Surroundings
@@ -60,7 +59,6 @@ EXCEPTIONS: Final = (
 _JOBS: Final[dict[str, Callable[[Sequence[str]], int]]] = {
     "pyspark-commitlog-rebuild-consume-queue.py": rebuild_consume_queue,
     "append.py": append,
-    "check.py": check,
     "commitlog.py": main,
     "rebuild_consume_queue.py": rebuild_consume_queue,
     "rebuild_index.py": rebuild_index,

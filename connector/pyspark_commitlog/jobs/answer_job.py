@@ -19,28 +19,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from store_core.answers.report import Report
-    from store_core.store.parts import Engine
 
-__all__ = ["STORE", "add_release", "add_storage", "answer_parser", "run_answer", "run_in_session", "store_parser"]
+__all__ = ["add_release", "add_storage", "run_in_session", "store_parser"]
 
-STORE: Final = "store root, on a file system that every worker sees"
-"""Help of the argument that names the store."""
-
+_STORE: Final = "store root, on a file system that every worker sees"
 _STORAGE: Final = "settings of the object store or file system, if the store is a URL, such as region=eu-west-1"
 
 _CONFIG: Final = "the broker's configuration: where the log is (storePathCommitLog), and what else counts of it"
 _LOG: Final = "the log that is meant, if the store has one and --config names another; commas separate directories"
 
-_TARGETS: Final = ("json", "html", "plan")
-"""Options for files that are written; only a repair has a plan."""
+_TARGETS: Final = ("json", "html")
+"""Options for files that are written."""
 
 
-_STORES: Final = ("store", "a", "b")
-"""Arguments of answers that are stores."""
-
-
-def answer_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
-    """Return the parser of a job, with the options that all of them have."""
+def store_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
+    """Return the parser of a job about a store, with the options that all of them have."""
     parser = argparse.ArgumentParser(
         prog=name,
         description=about,
@@ -52,13 +45,7 @@ def answer_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser
     parser.add_argument("--html", metavar="FILE", help="write the report to this file, for a browser")
     parser.add_argument("--config", metavar="FILE", help=_CONFIG)
     parser.add_argument("--store-path-commit-log", metavar="PATH", help=_LOG)
-    return parser
-
-
-def store_parser(name: str, about: str, remark: str) -> argparse.ArgumentParser:
-    """Return the parser of a job about one store, which comes first of its arguments."""
-    parser = answer_parser(name, about, remark)
-    parser.add_argument("store", metavar="STORE", help=STORE)
+    parser.add_argument("store", metavar="STORE", help=_STORE)
     return parser
 
 
@@ -72,30 +59,19 @@ def add_storage(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--storage", metavar="NAME=VALUE,...", help=_STORAGE)
 
 
-def run_answer(name: str, given: argparse.Namespace, answer: Callable[[Engine], Report[Any]]) -> int:
-    """Run an answer on Spark, print and write its report, and return the exit code."""
-    from pyspark_commitlog.engine import SparkEngine  # noqa: PLC0415 -- PySpark need not be installed
-
-    return run_in_session(name, given, lambda spark: answer(SparkEngine(spark, name)))
-
-
 def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> int:
     """Run an answer in a session, print and write its report, and return the exit code."""
     return run_command(name, lambda: _run(name, given, answer))
 
 
 def _locate(given: argparse.Namespace) -> None:
-    """Replace stores by paths that know the settings of ``--storage``, and where ``--config`` says that the log is."""
+    """Replace the store by a path that knows the settings of ``--storage``, and where ``--config`` says the log is."""
     from store_core.files.configured_root import notes_of  # noqa: PLC0415 -- as below
     from store_core.store.read.store_at import store_at  # noqa: PLC0415 -- usage errors need not wait for numpy
 
-    places = given.config, given.store_path_commit_log
-    for option in _STORES:
-        if option in given:
-            store = store_at(getattr(given, option), getattr(given, "storage", None), *places)
-            setattr(given, option, store)
-            for note in notes_of(store):
-                sys.stderr.write(f"warning: {note}\n")
+    given.store = store_at(given.store, getattr(given, "storage", None), given.config, given.store_path_commit_log)
+    for note in notes_of(given.store):
+        sys.stderr.write(f"warning: {note}\n")
 
 
 def _run(name: str, given: argparse.Namespace, answer: Callable[[SparkSession], Report[Any]]) -> ExitCode:
