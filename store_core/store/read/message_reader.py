@@ -325,7 +325,10 @@ class _RangeReader:
         """Return the pieces of damage that become rows of this range."""
         pieces = pieces_of(damage.begin, damage.end)
         mine = [(begin, end) for begin, end in pieces if self._begin <= begin < self._end]
-        return self._rows.kept(self._chunk.window, mine)
+        found = self._rows.kept(self._chunk.window, mine)
+        for begin, end in found:  # the search has loaded what it looked at, and a row shows all of it
+            self._view.pages.load(begin, end)
+        return found
 
 
 def _count_sound(records: Records) -> int:

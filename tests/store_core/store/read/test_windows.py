@@ -17,7 +17,7 @@ from store_core.files import local_bytes
 from store_core.files.segment_source import Segment, open_pages
 from store_core.format.columnar import chain
 from store_core.store.read import message_reader
-from tests.builders import LogBuilder
+from tests.builders import BODY_LENGTH_AT, MAGIC_AT, LogBuilder
 from tests.dledger_logs import DLedgerLog
 from tests.store_core.store.read.test_remote_reads import MODES, damaged, outcome
 
@@ -126,6 +126,20 @@ def test_entries_behind_damage_are_read_without_what_precedes_it(
 
     assert rows == 200 - 45
     assert max(chunks) <= (1 << 12) + 400  # a window, and the entry before
+
+
+@pytest.mark.parametrize("at", [0, MAGIC_AT, BODY_LENGTH_AT])
+def test_a_row_for_damage_has_all_of_its_bytes(at: int, tmp_path: Path) -> None:
+    log = LogBuilder(SEGMENT)
+    log.append(b"before")
+    broken = log.append(b"x" * 30_000)
+    log.append(b"behind")
+    log.flip(broken.physical_offset + at)
+    log.write(tmp_path)
+    table = read_messages(tmp_path, columns=["_corrupt_record"], mode="PERMISSIVE").read_all()
+    (_, data) = next(iter(log.segments().items()))
+
+    assert table.column(0).to_pylist() == [None, data[broken.physical_offset : broken.end], None]
 
 
 def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
