@@ -22,9 +22,9 @@ __all__ = ["sql"]
 
 @click.command(
     epilog=examples(
-        'commitlog sql /data/store "SELECT topic, count(*), sum(store_size) FROM messages GROUP BY topic"',
-        """commitlog sql /data/store "SELECT * FROM messages WHERE topic = 'orders' LIMIT 10\"""",
-        'commitlog sql /data/store "SELECT * FROM consumer_offsets ORDER BY behind DESC" --format csv',
+        'commitlog sql /data/store "SELECT topic, count(*) FROM messages GROUP BY 1"',
+        "commitlog sql /data/store \"SELECT * FROM messages WHERE topic = 'orders'\"",
+        'commitlog sql /data/store "FROM consumer_offsets" --format csv',
     ),
 )
 @click.argument("store", metavar="STORE")
