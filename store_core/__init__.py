@@ -42,11 +42,11 @@ if TYPE_CHECKING:
         UnsafeSizeError,
         UnsupportedStoreError,
     )
-    from store_core.files.remote.traffic import Moved
+    from store_core.files.remote.storage import Moved
     from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
     from store_core.format.filter.message_selector import MessageSelector
     from store_core.format.message import Message, MessageExt
-    from store_core.format.record.client_batch import InnerMessage, unwrap_inner_batch
+    from store_core.format.record.decode import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.time_search import BoundaryType
     from store_core.snapshot.store import Store, StoreKind
     from store_core.store.config.broker_config import BrokerConfig
@@ -141,14 +141,14 @@ _HOMES: Final = {
     "FilterError": "store_core.errors",
     "GetMessageResult": "store_core.store.query.get_result",
     "GetMessageStatus": "store_core.store.query.get_result",
-    "InnerMessage": "store_core.format.record.client_batch",
+    "InnerMessage": "store_core.format.record.decode",
     "InvalidOptionError": "store_core.errors",
     "LostWorkerError": "store_core.errors",
     "Message": "store_core.format.message",
     "MessageExt": "store_core.format.message",
     "MessageSelector": "store_core.format.filter.message_selector",
     "MessageStoreConfig": "store_core.store.config.message_store_config",
-    "Moved": "store_core.files.remote.traffic",
+    "Moved": "store_core.files.remote.storage",
     "PutMessageResult": "store_core.store.put.put_result",
     "PutMessageStatus": "store_core.format.append_result",
     "QueryMessageResult": "store_core.store.query.get_result",
@@ -185,7 +185,7 @@ _HOMES: Final = {
     "rebuild_index": "store_core.answers.rebuild",
     "sql": "store_core.views.sql",
     "store_at": "store_core.store.read.store_at",
-    "unwrap_inner_batch": "store_core.format.record.client_batch",
+    "unwrap_inner_batch": "store_core.format.record.decode",
 }
 """Name here -> the module that has it."""
 

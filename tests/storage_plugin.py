@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.remote import attempts, remote_file
+from store_core.files.remote import remote_file, storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def server(running_server: ObjectStore) -> Iterator[ObjectStore]:
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again at once."""
-    monkeypatch.setattr(attempts, "_FIRST_PAUSE", 0)
+    monkeypatch.setattr(storage, "_FIRST_PAUSE", 0)
 
 
 @pytest.fixture

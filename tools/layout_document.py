@@ -5,9 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.layout import MAX_HEAD_SIZE, MESSAGE_HEAD, UNITS, field_position, head_dtype, unit_dtype
-from store_core.format.rocksdb_layout import STORED_UNITS
-from store_core.format.timer_layout import TIMER_UNITS
+from store_core.format.layout import (
+    MAX_HEAD_SIZE,
+    MESSAGE_HEAD,
+    STORED_UNITS,
+    TIMER_UNITS,
+    UNITS,
+    field_position,
+    head_dtype,
+    unit_dtype,
+)
 
 if TYPE_CHECKING:
     from store_core.format.layout import Unit

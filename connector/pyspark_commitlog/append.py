@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyspark_commitlog.java import is_spark_running
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
-from pyspark_commitlog.running_spark import is_spark_running
 from pyspark_commitlog.session_zone import SESSION_ZONE
 from pyspark_commitlog.stored_messages import check_asked_for
 from pyspark_commitlog.write.options import WriteOptions
@@ -33,7 +33,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages
-from store_core.store.sink.job_owner import owner_text
+from store_core.store.sink.commit import owner_text
 from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class AppendSource:
         return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
-        from pyspark_commitlog.write.undelivered import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
+        from pyspark_commitlog.write.writer import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
 
         given = {**zone_of(spark, self.read_options), **self.read_options}
         check_asked_for(self.path, given)

@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_commitlog.java import quiet_start
 from pyspark_commitlog.jobs.command import add_version, run_command
 from pyspark_commitlog.options import CommitLogOptions
-from pyspark_commitlog.quiet_spark import quiet_start
 from pyspark_commitlog.sample import orders_store
 from pyspark_commitlog.stored_messages import check_asked_for
 from store_core.command.exit_code import ExitCode, exit_code_help

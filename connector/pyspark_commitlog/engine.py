@@ -8,7 +8,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyspark_commitlog.classic_session import require_classic
+from pyspark_commitlog.session import require_classic
 from pyspark_commitlog.worker_objects import with_old_objects_kept
 
 if TYPE_CHECKING:

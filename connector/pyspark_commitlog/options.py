@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.files.remote.storage_settings import SETTING_PREFIX
+from store_core.files.remote.storage import SETTING_PREFIX
 from store_core.store.configured_store import config_of
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch reader: plans beside the driver, reads in tasks."""
+"""The batch reader of the source."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.partitions import CommitLogPartition
 from pyspark_commitlog.worker_objects import keep_old_objects
 from store_core.errors import StoreError
 from store_core.store.read.message_reader import read_range
+from store_core.store.read.ranges import task_groups
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import TopicWatch
-from store_core.store.read.task_groups import task_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,9 +24,18 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.schema import ReadSchema
     from pyspark_commitlog.session_zone import SessionTimes
+    from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["CommitLogReader"]
+__all__ = ["CommitLogPartition", "CommitLogReader"]
+
+
+@dataclass(frozen=True)
+class CommitLogPartition(InputPartition):
+    """Ranges of segment files, mostly one: made beside the driver, pickled, and passed to `CommitLogReader.read`."""
+
+    ranges: tuple[ReadRange, ...]
+
 
 _LARGE: Final = 4 << 30
 """Bytes of a log from which on a scan of all of it is worth a hint."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
-from pyspark_commitlog.write.undelivered import undelivered
+from pyspark_commitlog.write.writer import undelivered
 from store_core.answers.life.message_reads import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
@@ -24,7 +24,7 @@ from store_core.answers.store_replay import check_read, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.near_name import did_you_mean
-from store_core.format.property_string import REAL_TOPIC, RETRY_TOPIC
+from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
 
 if TYPE_CHECKING:
     import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a Spark session that finds ``format("commitlog")``, in one call."""
+"""A Spark session that finds the source."""
 
 from __future__ import annotations
 
@@ -10,18 +10,58 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.java import require_java
+from pyspark_commitlog import MINIMUM_PYSPARK
+from pyspark_commitlog.java import quiet_queries, quiet_start, require_java, spark_configuration
 from pyspark_commitlog.progress.stages import is_connect
-from pyspark_commitlog.pyspark_version import require_pyspark
-from pyspark_commitlog.quiet_spark import quiet_queries, quiet_start, spark_configuration
+from store_core.errors import UnsupportedStoreError
 from store_core.store.config.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RECOMMENDED", "spark_session"]
+__all__ = ["RECOMMENDED", "no_context_error", "require_classic", "require_pyspark", "spark_session"]
+
+
+def require_classic(spark: SparkSession, what: str) -> None:
+    """Refuse a Spark Connect session.
+
+    Raises
+    ------
+    UnsupportedStoreError
+        If the session is one.
+    """
+    if is_connect(spark):
+        raise no_context_error(what, "this is a Spark Connect session; run the command in a Python process without one")
+
+
+def no_context_error(what: str, found: str) -> UnsupportedStoreError:
+    """Return the error that something can't be done in a session, with why."""
+    return UnsupportedStoreError(
+        f"{what} needs a session with a sparkContext, because it works on RDDs: {found}, with --master of spark-submit "
+        f"or SparkSession.builder.master(...)"
+    )
+
+
+def require_pyspark() -> None:
+    """Refuse a PySpark that lacks what a Python data source needs.
+
+    Raises
+    ------
+    StoreError
+        If it is older than `pyspark_commitlog.MINIMUM_PYSPARK`.
+    """
+    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
+        from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
+
+        raise StoreError(
+            f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, found {pyspark.__version__}; "
+            f"pip install 'pyspark>={MINIMUM_PYSPARK}', on the workers as well"
+        )
+
 
 RECOMMENDED: Final = {
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",

@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from store_core.command.exit_code import ExitCode
-from store_core.command.failure import ERROR_CODES, system_words
+from store_core.command.exit_code import ERROR_CODES, ExitCode, system_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

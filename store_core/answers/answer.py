@@ -141,7 +141,7 @@ class Option:
             if not (self.least or 0) <= value <= self.most:
                 raise InvalidOptionError(f"{self.name}: expected {self.least} to {self.most}, found {value}")
         elif self.least is not None:
-            from store_core.store.least_value import check_least
+            from store_core.store.parts import check_least
 
             check_least(self.least, **{self.name: value})
 
@@ -350,7 +350,7 @@ def processes(count: int, on_progress: ProgressSink | None = None) -> LocalEngin
     """
     if count == 1:
         return InProcess(on_progress)
-    from store_core.store.process_pool import ProcessPool
+    from store_core.store.parts import ProcessPool
 
     return ProcessPool(count, on_progress)
 

@@ -14,19 +14,17 @@ import numpy as np
 from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.files.segment_source import load_record, open_pages
 from store_core.format.columnar.records import Records
-from store_core.format.table_time import table_time
-from store_core.store.diff.diff_options import DiffBy
-from store_core.store.diff.record_rows import TopicCount, count_topics, record_rows
-from store_core.store.diff.segment_diff import CHANGED, ONLY
+from store_core.format.times import table_time
+from store_core.store.diff.log_side import DiffBy
+from store_core.store.diff.segment_diff import CHANGED, ONLY, TopicCount, count_topics, record_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from store_core.store.diff.diff_options import DiffOptions
     from store_core.store.diff.log_pair import LogPair
-    from store_core.store.diff.log_side import LogSide
+    from store_core.store.diff.log_side import DiffOptions, LogSide
     from store_core.store.diff.record_digests import Unmatched
     from store_core.store.diff.segment_diff import DiffPartial
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from store_core.answers.lag_queues import GroupKind
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at
-from store_core.format.table_time import table_time
+from store_core.format.times import table_time
 from store_core.queue.index.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.file_queues import FileQueue, OpenUnits
 from store_core.snapshot.index import Index, KeyFile

@@ -31,7 +31,7 @@ from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.format.columnar.chain import Place
 from store_core.format.counted import counted
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, TOPICS
 from store_core.snapshot.index import KeyFile

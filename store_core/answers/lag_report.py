@@ -16,7 +16,7 @@ from store_core.answers.text.message_column import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.counted import agreeing, counted
-from store_core.format.table_time import table_time
+from store_core.format.times import table_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

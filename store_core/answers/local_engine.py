@@ -26,6 +26,6 @@ def local_engine(processes: int, on_progress: ProgressSink | None = None) -> Abs
     """
     if processes == 1:
         return nullcontext(InProcess(on_progress))
-    from store_core.store.process_pool import ProcessPool
+    from store_core.store.parts import ProcessPool
 
     return ProcessPool(processes, on_progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt
-from store_core.store.diff.diff_options import DiffBy, DiffOptions
+from store_core.store.diff.log_side import DiffBy, DiffOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

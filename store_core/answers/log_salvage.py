@@ -19,9 +19,8 @@ from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.format.counted import agreeing, counted
-from store_core.store.salvage.grades import FoundBy, PropertyCrc
-from store_core.store.salvage.salvage_format import SalvageFormat
-from store_core.store.salvage.tile import Tile, TileKind
+from store_core.store.salvage.salvage_output import SalvageFormat
+from store_core.store.salvage.segment_salvage import FoundBy, PropertyCrc, Tile, TileKind
 
 if TYPE_CHECKING:
     import os
@@ -63,7 +62,7 @@ class Salvage(Answer["SalvageReport"]):
     def on(self, engine: Engine, store: StorePaths) -> SalvageReport:
         """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
         from store_core.store.salvage.salvage_output import SalvageOutput
-        from store_core.store.salvage.salvage_plan import segment_size
+        from store_core.store.salvage.segment_salvage import segment_size
 
         if self.into is None:
             return engine.run(SalvageJob(store, None))
@@ -111,7 +110,7 @@ class SalvageJob:
 
     def __init__(self, source: StorePaths, output: SalvageOutput | None) -> None:
         from store_core.files.store_path import store_roots
-        from store_core.store.salvage.salvage_plan import plan_salvage
+        from store_core.store.salvage.segment_salvage import plan_salvage
 
         self.output = output
         self.source = str(store_roots(source)[0])

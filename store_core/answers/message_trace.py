@@ -35,13 +35,13 @@ from store_core.answers.report import Report
 from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
-from store_core.broker.transaction_rows import HALF_TOPIC, OP_COLUMNS, OP_TOPICS, operation_rows, with_ms
+from store_core.broker.transaction_book import HALF_TOPIC, OP_COLUMNS, OP_TOPICS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
-from store_core.format.columnar.map_values import with_properties
+from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.counted import agreeing, counted
-from store_core.format.property_string import RETRY_TOPIC
-from store_core.format.table_time import table_time
+from store_core.format.properties import RETRY_TOPIC
+from store_core.format.times import table_time
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.word_kind import WordKind
 

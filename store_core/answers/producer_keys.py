@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns
-from store_core.format.properties import UNIQ_KEY
-from store_core.format.property_string import REAL_TOPIC
+from store_core.format.properties import REAL_TOPIC, UNIQ_KEY
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:

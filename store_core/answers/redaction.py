@@ -21,11 +21,10 @@ from store_core.format.compression import expand_body
 from store_core.format.crc32 import crc32
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import CRC_MASK, body_crc
-from store_core.format.properties import PROPERTY_CRC, property_crc_digits
-from store_core.format.property_string import CRC_RESERVED
+from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, property_crc_digits
 from store_core.format.record.record_head import head_shape, read_sys_flag
 from store_core.format.sys_flag import COMPRESSION_MASK, CompressionType, MessageSysFlag
-from store_core.store.store_copy import digest_of_file, matches_in_file
+from store_core.store.new_directory import digest_of_file, matches_in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -21,7 +21,7 @@ from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.counted import agreeing, counted
-from store_core.format.utc_day import iso_day, utc_days
+from store_core.format.times import iso_day, utc_days
 from store_core.snapshot.config import TOPICS, Config
 
 if TYPE_CHECKING:

@@ -34,10 +34,9 @@ from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.counted import agreeing, counted
-from store_core.format.iso_time import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import rules_of
-from store_core.format.table_time import table_time
+from store_core.format.times import iso_time, table_time
 
 if TYPE_CHECKING:
     import os
@@ -150,7 +149,7 @@ def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release
 
 def _last_stored(paths: StorePaths) -> int | None:
     """Return the store time of the last record, ms; None in an empty log."""
-    from store_core.store.read.last_rows import last_rows
+    from store_core.store.read.one_message import last_rows
 
     read = read_of(("store_timestamp",)).options
     batches = last_rows(paths, read, 1)

@@ -25,9 +25,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import store_roots
 from store_core.store.configured_store import configured_paths
-from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
-from store_core.store.export.segment_totals import totals_by_segment
-from store_core.store.outside import check_nothing_else, check_outside
+from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger, totals_by_segment
 from store_core.store.read.follow.continuity import find_continuation
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_segments import LogSegments
@@ -37,6 +35,7 @@ from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import hint_of, stored_topics
+from store_core.store.store_layout import check_nothing_else, check_outside
 
 if TYPE_CHECKING:
     import os
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.files.file_system import FileSystem
     from store_core.files.store_path import StorePaths
-    from store_core.store.export.lake_table import LakeTable
+    from store_core.store.export.export_ledger import LakeTable
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.ranges import ReadRange

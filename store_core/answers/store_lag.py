@@ -33,12 +33,12 @@ from store_core.answers.local_engine import local_engine
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.errors import SegmentVanishedError
 from store_core.files.store_kind import StoreUse
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter
 from store_core.snapshot.store import Store
 from store_core.store.configured_store import configured_paths
-from store_core.store.least_value import check_least
+from store_core.store.parts import check_least
 from store_core.store.read.queued_log import LogBesideQueues
 from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
 

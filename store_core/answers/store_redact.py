@@ -70,8 +70,7 @@ class Redact(Answer["RedactReport"]):
         """
         from store_core.answers.redaction import FileJob, Redaction, RedactJob
         from store_core.snapshot.log import Log
-        from store_core.store.new_directory import NewDirectory, named_places, places_beside
-        from store_core.store.store_copy import copy_store, files_below
+        from store_core.store.new_directory import NewDirectory, copy_store, files_below, named_places, places_beside
 
         redaction = Redaction.of(self.pattern, self.text, self.key, self.topic)
         path = one_root(store)
@@ -121,8 +120,8 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
         If records can't be rewritten in their places.
     """
     from store_core.snapshot.log import check_plain
+    from store_core.store.new_directory import path_in_copy
     from store_core.store.read.read_plan import plan_ranges
-    from store_core.store.store_copy import path_in_copy
 
     ranges = plan_ranges(root, _READ).ranges
     for part in ranges:
@@ -220,7 +219,7 @@ def _report(  # noqa: PLR0913 -- what a report is made of
 
 
 def _file_row(root: Path, file: SearchedFile) -> Row:
-    from store_core.store.store_copy import digest_of_file, path_in_source
+    from store_core.store.new_directory import digest_of_file, path_in_source
 
     is_changed = digest_of_file(path_in_source(file.path, root)) != file.digest
     return {"path": file.path, "size": file.size, "is_changed": is_changed, "digest": file.digest}

@@ -25,16 +25,14 @@ from store_core.format.sys_flag import MessageSysFlag
 from store_core.snapshot.store import Store
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.configured_store import config_of
-from store_core.store.least_value import check_least
+from store_core.store.parts import check_least
 from store_core.store.put.bulk_append import fits
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.sink.commit import SinkCommit, check_lock
+from store_core.store.sink.commit import SinkCommit, check_lock, owner_text, with_sizes_of
 from store_core.store.sink.commit_ledger import CommitLedger, Transaction
 from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.job_owner import owner_text
 from store_core.store.sink.staged_batch import StagedBatch, stage_batches
-from store_core.store.sink.store_sizes import with_sizes_of
 from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:

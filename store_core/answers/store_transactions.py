@@ -18,8 +18,7 @@ from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
-from store_core.broker.transaction_book import TransactionStatus, transactions_of
-from store_core.broker.transaction_rows import (
+from store_core.broker.transaction_book import (
     CHECK_MAX_TIME_TOPIC,
     HALF_COLUMNS,
     HALF_TOPIC,
@@ -27,16 +26,17 @@ from store_core.broker.transaction_rows import (
     OP_COLUMNS,
     OP_TOPICS,
     SETTLED_COLUMNS,
+    TransactionStatus,
     half_rows,
     operation_rows,
+    transactions_of,
     with_ms,
 )
 from store_core.files.clock import SystemClock
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.counted import agreeing, counted
-from store_core.format.iso_time import iso_time
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
-from store_core.format.table_time import table_time
+from store_core.format.times import iso_time, table_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

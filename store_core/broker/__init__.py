@@ -19,20 +19,27 @@ from typing import TYPE_CHECKING, Final
 from store_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from store_core.broker.consumer_filter import SubscriptionData
     from store_core.broker.consumer_filter_manager import ConsumerFilterManager
-    from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, RegisteredSubscription
     from store_core.broker.consumer_loop import Waiting, follow
-    from store_core.broker.consumer_offset import ConsumerOffsetManager, FlushConsumerOffsetService
-    from store_core.broker.delay_offset import DelayOffsetTable
-    from store_core.broker.expression_message_filter import SubscriptionData
-    from store_core.broker.pull_checks import PullChecks
+    from store_core.broker.consumer_offset import ConsumerOffsetManager, DelayOffsetTable, FlushConsumerOffsetService
+    from store_core.broker.pull_checks import (
+        PullChecks,
+        PullMessageRequest,
+        PullMessageResponse,
+        PullSysFlag,
+        ResponseCode,
+    )
     from store_core.broker.pull_message_processor import PullMessageProcessor
-    from store_core.broker.pull_request import PullMessageRequest, PullMessageResponse, PullSysFlag
     from store_core.broker.pull_request_hold_service import PullRequestHoldService
-    from store_core.broker.response_code import ResponseCode
     from store_core.broker.schedule_message_service import ScheduleMessageService
-    from store_core.broker.subscription_group import SubscriptionGroupManager
-    from store_core.broker.topic_config import TopicConfigManager
+    from store_core.broker.subscription_group import (
+        ConsumerGroupInfo,
+        MessageModel,
+        RegisteredSubscription,
+        SubscriptionGroupManager,
+        TopicConfigManager,
+    )
     from store_core.broker.transactions import (
         Transaction,
         TransactionState,
@@ -73,26 +80,26 @@ __all__ = [
 
 _HOMES: Final = {
     "ConsumerFilterManager": "store_core.broker.consumer_filter_manager",
-    "ConsumerGroupInfo": "store_core.broker.consumer_group",
+    "ConsumerGroupInfo": "store_core.broker.subscription_group",
     "ConsumerOffsetManager": "store_core.broker.consumer_offset",
-    "DelayOffsetTable": "store_core.broker.delay_offset",
+    "DelayOffsetTable": "store_core.broker.consumer_offset",
     "FlushConsumerOffsetService": "store_core.broker.consumer_offset",
-    "MessageModel": "store_core.broker.consumer_group",
+    "MessageModel": "store_core.broker.subscription_group",
     "Permission": "store_core.snapshot.config_tables",
     "PullChecks": "store_core.broker.pull_checks",
     "PullMessageProcessor": "store_core.broker.pull_message_processor",
-    "PullMessageRequest": "store_core.broker.pull_request",
-    "PullMessageResponse": "store_core.broker.pull_request",
+    "PullMessageRequest": "store_core.broker.pull_checks",
+    "PullMessageResponse": "store_core.broker.pull_checks",
     "PullRequestHoldService": "store_core.broker.pull_request_hold_service",
-    "PullSysFlag": "store_core.broker.pull_request",
-    "RegisteredSubscription": "store_core.broker.consumer_group",
-    "ResponseCode": "store_core.broker.response_code",
+    "PullSysFlag": "store_core.broker.pull_checks",
+    "RegisteredSubscription": "store_core.broker.subscription_group",
+    "ResponseCode": "store_core.broker.pull_checks",
     "ScheduleMessageService": "store_core.broker.schedule_message_service",
-    "SubscriptionData": "store_core.broker.expression_message_filter",
+    "SubscriptionData": "store_core.broker.consumer_filter",
     "SubscriptionGroupConfig": "store_core.snapshot.config_tables",
     "SubscriptionGroupManager": "store_core.broker.subscription_group",
     "TopicConfig": "store_core.snapshot.config_tables",
-    "TopicConfigManager": "store_core.broker.topic_config",
+    "TopicConfigManager": "store_core.broker.subscription_group",
     "Transaction": "store_core.broker.transactions",
     "TransactionState": "store_core.broker.transactions",
     "TransactionStatus": "store_core.broker.transactions",

@@ -7,10 +7,9 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.broker.bloom_filter import BloomFilter, BloomFilterData
 from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
 from store_core.broker.config_file import ConfigManager
-from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
+from store_core.broker.consumer_filter import BloomFilter, BloomFilterData, ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.releases.release import DEFAULT_RELEASE
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from store_core.broker.consumer_group import RegisteredSubscription
+    from store_core.broker.subscription_group import RegisteredSubscription
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.snapshot.config_json import JsonObject
 
 __all__ = ["ConsumerFilterManager"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consuming a queue within this process, as a consumer does: for notebooks, scripts and tests.
+"""A consumer in the process, over what it reads of a store.
 
 To read the messages of a queue, from where the group left off::
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.broker.consumer_offset import NO_OFFSET
 from store_core.files.clock import Clock, SystemClock
@@ -33,11 +33,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store_core.broker.consumer_offset import ConsumerOffsetManager
-    from store_core.broker.readable_store import ReadableStore
-    from store_core.format.message import MessageExt
+    from store_core.format.filter.message_selector import MessageFilter
+    from store_core.format.message import Message, MessageExt
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.put.put_result import PutMessageResult
     from store_core.store.query.get_result import GetMessageResult
 
-__all__ = ["Waiting", "follow"]
+__all__ = ["ReadableStore", "ServedStore", "Waiting", "follow"]
+
+
+class ReadableStore(Protocol):
+    """A store that can serve consumers; `DefaultMessageStore` is one, whether opened for writing or not."""
+
+    @property
+    def config(self) -> MessageStoreConfig:
+        """The store's configuration."""
+        ...
+
+    def get_message(  # noqa: PLR0913 -- RocketMQ's own
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None = None,
+        /,
+    ) -> GetMessageResult | None:
+        """Get messages of a queue; None if the store is shut down or not readable."""
+        ...
+
+    def get_min_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
+        """Return the index of the first message of a queue."""
+        ...
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
+        """Return the index after the last message of a queue."""
+        ...
+
+
+class ServedStore(ReadableStore, Protocol):
+    """A store that also accepts messages."""
+
+    def put_message(self, message: Message, /) -> PutMessageResult:
+        """Put a message."""
+        ...
+
 
 _LOG: Final = logging.getLogger("store_core")
 _CLIENT: Final = "this process"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Committed offsets: how far each consumer group has consumed each queue, and the service that writes them to disk."""
+"""How far consumer groups and delay levels are, as a broker holds and writes it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from store_core.errors import InvalidOptionError
 from store_core.files.service_thread import ServiceThread
 from store_core.format.java import hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
-from store_core.snapshot.config import CONSUMER_OFFSETS
+from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS
 from store_core.snapshot.config_json import ConfigFields
-from store_core.snapshot.config_tables import TOPIC_GROUP_SEPARATOR, topic_and_group
+from store_core.snapshot.config_tables import TOPIC_GROUP_SEPARATOR, DataVersion, topic_and_group
 
 if TYPE_CHECKING:
     import os
@@ -26,12 +26,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.config_json import JsonObject
     from store_core.store.config.broker_config import BrokerConfig
 
-__all__ = [
-    "NO_OFFSET",
-    "ConsumerOffsetManager",
-    "FlushConsumerOffsetService",
-]
-
+__all__ = ["NO_OFFSET", "ConsumerOffsetManager", "DelayOffsetTable", "FlushConsumerOffsetService"]
 
 _FIRST_SECONDS: Final = 10.0
 _MS: Final = 1000.0
@@ -366,3 +361,102 @@ def _hash_order(names: list[str], capacity: int) -> tuple[str, ...]:
     while len(names) > capacity * 3 // 4:
         capacity *= 2
     return hash_map_order(tuple(names), capacity)
+
+
+_CAPACITY: Final = initial_capacity(32)
+
+
+class DelayOffsetTable(VersionedConfigManager):
+    """Offsets in the queues of ``SCHEDULE_TOPIC_XXXX`` by delay level, in ``config/delayOffset.json``.
+
+    (RocketMQ: the persisted part of ``ScheduleMessageService``.) Level 1 is queue 0. An offset is the index of the next
+    message to deliver.
+
+    Parameters
+    ----------
+    root : path-like
+        The store's root.
+    file_system : FileSystem, optional
+    clock : Clock, optional
+    release : str
+        5.x also writes a data version.
+    version_step : int
+        After how many updates the data version advances (``delayOffsetUpdateVersionStep``).
+
+    Attributes
+    ----------
+    data_version : DataVersion
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        file_system: FileSystem | None = None,
+        clock: Clock | None = None,
+        release: Release = DEFAULT_RELEASE,
+        *,
+        version_step: int = 200,
+    ) -> None:
+        super().__init__(root, DELAY_OFFSETS.name, file_system, clock, release)
+        self._has_version = rules_of(release).versions_delay_offsets
+        self._version_step = version_step
+        self._updates = 0
+        self._offsets: dict[int, int] = {}
+
+    def offset_of(self, level: int) -> int:
+        """Return the index of a level's next message; 0 if none was ever delivered."""
+        return self._offsets.get(level, 0)
+
+    def offset_table(self) -> dict[int, int]:
+        """Return a copy of all offsets by level."""
+        with self._lock:
+            return dict(self._offsets)
+
+    def update_offset(self, level: int, offset: int) -> None:
+        """Record that a level has been delivered up to `offset`."""
+        with self._lock:
+            self._offsets[level] = offset
+            self._updates += 1
+            if self._has_version and self._updates % self._version_step == 0:
+                self._next_version()
+
+    def correct(self, bounds_of: Callable[[int], tuple[int, int] | None]) -> tuple[int, ...]:
+        """Limit every known offset to its queue; return the levels that were changed.
+
+        (RocketMQ: ``ScheduleMessageService.correctDelayOffset``.)
+
+        Parameters
+        ----------
+        bounds_of : callable
+            Returns the min and max index of a level's queue, or None if there is no such queue.
+        """
+        corrected = []
+        with self._lock:
+            for level, offset in self._offsets.items():
+                bounds = bounds_of(level)
+                kept = offset if bounds is None else min(max(offset, bounds[0]), bounds[1])
+                if kept != offset:
+                    _LOG.error(
+                        "delay level %d continues at %d: %d is outside its queue %s", level, kept, offset, bounds
+                    )
+                    self._offsets[level] = kept
+                    corrected.append(level)
+        return tuple(corrected)
+
+    def encode(self) -> JsonObject:
+        """Return the contents of the file: in 4.x the offsets alone."""
+        with self._lock:
+            order = concurrent_map_order(self._offsets, _CAPACITY)
+            table: JsonObject = {level: self._offsets[level] for level in order}
+            if not self._has_version:
+                return {"offsetTable": table}
+            return {"dataVersion": self._encode_version(), "offsetTable": table}
+
+    def decode(self, value: JsonObject, file: str) -> None:
+        """Add the offsets of a file to the existing ones, replacing those of the same level."""
+        fields = ConfigFields(value, file)
+        offsets = DELAY_OFFSETS.decode(fields, rules_of(self._release))
+        version = DataVersion.of(fields) if self._has_version else None
+        with self._lock:
+            self._load_version(version)
+            self._offsets.update(offsets)

@@ -1,42 +1,221 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a pull before a broker serves it: permissions and subscription."""
+"""A pull: its request, its answer's code, and what is checked before it."""
 
 from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final
 
-from store_core.broker.consumer_filter import ConsumerFilterData
-from store_core.broker.consumer_group import MessageModel
-from store_core.broker.expression_message_filter import (
+from store_core.broker.consumer_filter import (
+    ConsumerFilterData,
     ExpressionForRetryMessageFilter,
     ExpressionMessageFilter,
     SubscriptionData,
 )
-from store_core.broker.pull_request import PullMessageResponse, PullSysFlag
-from store_core.broker.response_code import ForbiddenType, ResponseCode
+from store_core.broker.subscription_group import MessageModel
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import PropertyParser
 from store_core.format.releases.release import rules_of
 from store_core.snapshot.config_tables import Permission, SubscriptionGroupConfig
+from store_core.store.query.get_result import GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from store_core.broker.bloom_filter import BloomFilter
-    from store_core.broker.consumer_group import ConsumerGroupInfo
-    from store_core.broker.pull_request import PullMessageRequest
-    from store_core.broker.subscription_group import SubscriptionGroupManager
-    from store_core.broker.topic_config import TopicConfigManager
+    from store_core.broker.consumer_filter import BloomFilter
+    from store_core.broker.subscription_group import ConsumerGroupInfo, SubscriptionGroupManager, TopicConfigManager
     from store_core.files.clock import Clock
+    from store_core.format.message import MessageExt
     from store_core.format.releases.release import Release
     from store_core.snapshot.config_tables import TopicConfig
     from store_core.store.config.broker_config import BrokerConfig
+    from store_core.store.query.get_result import GetMessageResult
 
-__all__ = ["CheckedPull", "PullChecks"]
+__all__ = [
+    "CheckedPull",
+    "ForbiddenType",
+    "PullChecks",
+    "PullMessageRequest",
+    "PullMessageResponse",
+    "PullSysFlag",
+    "ResponseCode",
+]
+
+
+class ResponseCode(IntEnum):
+    """Codes of the answers to a pull (RocketMQ: ``ResponseCode``, ``RemotingSysResponseCode``)."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
+    QUERY_NOT_FOUND = 22
+    SUBSCRIPTION_PARSE_FAILED = 23
+    SUBSCRIPTION_NOT_EXIST = 24
+    SUBSCRIPTION_NOT_LATEST = 25
+    SUBSCRIPTION_GROUP_NOT_EXIST = 26
+    FILTER_DATA_NOT_EXIST = 27
+    FILTER_DATA_NOT_LATEST = 28
+    INVALID_PARAMETER = 29
+
+    @classmethod
+    def of_status(cls, status: GetMessageStatus, queue_offset: int) -> ResponseCode:
+        """Return the code for the outcome of a get.
+
+        Parameters
+        ----------
+        status : GetMessageStatus
+        queue_offset : int
+            The offset that was asked for: in a queue without messages, only a pull at 0 can wait.
+        """
+        if status in _WITHOUT_QUEUE:
+            return cls.PULL_OFFSET_MOVED if queue_offset != 0 else cls.PULL_NOT_FOUND
+        return _CODES[status]
+
+
+class ForbiddenType(IntEnum):
+    """The reason why a pull is answered with NO_PERMISSION; sent by 5.x (RocketMQ: ``ForbiddenType``)."""
+
+    BROKER_FORBIDDEN = 1
+    GROUP_FORBIDDEN = 2
+    TOPIC_FORBIDDEN = 3
+    BROADCASTING_DISABLE_FORBIDDEN = 4
+    SUBSCRIPTION_FORBIDDEN = 5
+
+
+_WITHOUT_QUEUE: Final = frozenset((GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE))
+
+_CODES: Final[Mapping[GetMessageStatus, ResponseCode]] = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class PullSysFlag(IntFlag):
+    """Bits of a pull's ``sysFlag`` (RocketMQ: ``PullSysFlag``)."""
+
+    COMMIT_OFFSET = 0x1
+    """`commit_offset` is to be stored."""
+    SUSPEND = 0x2
+    """The broker may wait for messages before it answers."""
+    SUBSCRIPTION = 0x4
+    """The request carries its own subscription."""
+    CLASS_FILTER = 0x8
+    """A filter server was to decide (until 4.8); brokers ignore it."""
+    LITE_PULL_MESSAGE = 0x10
+    """The consumer is a lite one (4.6 and later); brokers ignore it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullMessageRequest:
+    """A pull request (RocketMQ: ``PullMessageRequestHeader``).
+
+    Attributes
+    ----------
+    consumer_group, topic : str
+    queue_id : int
+    queue_offset : int
+        Index of the first message to return.
+    max_msg_nums : int
+        Most messages to return.
+    sys_flag : int
+        Bits of `PullSysFlag`.
+    commit_offset : int
+        The group's consumed offset in the queue: the index after the last consumed message.
+    suspend_timeout_millis : int
+        How long the broker may wait for messages, ms.
+    subscription, expression_type : str or None
+        The subscription, if the flag says that the request carries it: tags, or an expression and its type.
+    sub_version : int
+        Version of the subscription; usually its creation time.
+    """
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int = 32
+    sys_flag: int = 0
+    commit_offset: int = 0
+    suspend_timeout_millis: int = 15_000
+    subscription: str | None = None
+    sub_version: int = 0
+    expression_type: str | None = None
+
+    def has(self, flag: PullSysFlag) -> bool:
+        """Return whether a bit is set."""
+        return bool(self.sys_flag & flag)
+
+
+@dataclass(slots=True, kw_only=True)
+class PullMessageResponse:
+    """The answer to a pull (RocketMQ: ``PullMessageResponseHeader``, and the body).
+
+    Attributes
+    ----------
+    code : ResponseCode
+    remark : str
+        Name of the `GetMessageStatus`, or why the request was refused.
+    next_begin_offset : int
+        Where the next pull should begin; 0, like the other numbers, if the request was refused.
+    min_offset, max_offset : int
+        Of the queue.
+    suggest_which_broker_id : int
+        Broker for the next pull; 0 is the master.
+    topic_sys_flag, group_sys_flag : int
+        5.x; 0 in 4.x.
+    forbidden_type : ForbiddenType or None
+        5.x: why it is forbidden.
+    result : GetMessageResult or None
+        The result of the get; None if the request was refused.
+    """
+
+    code: ResponseCode
+    remark: str = ""
+    next_begin_offset: int = 0
+    min_offset: int = 0
+    max_offset: int = 0
+    suggest_which_broker_id: int = 0
+    topic_sys_flag: int = 0
+    group_sys_flag: int = 0
+    forbidden_type: ForbiddenType | None = None
+    result: GetMessageResult | None = field(default=None, repr=False)
+
+    @property
+    def message_buffers(self) -> list[memoryview]:
+        """The records, whole and without copying; none unless the code is SUCCESS."""
+        found = self.result is not None and self.code is ResponseCode.SUCCESS
+        return self.result.message_buffers if self.result is not None and found else []
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that a client would receive: the records one after the other, as the log holds them."""
+        return b"".join(self.message_buffers)
+
+    @property
+    def messages(self) -> list[MessageExt]:
+        """The decoded records; bodies are not checked."""
+        return self.result.messages if self.result is not None and self.message_buffers else []
+
+    @property
+    def status(self) -> GetMessageStatus | None:
+        """The outcome of the get; None if the request was refused."""
+        return None if self.result is None else self.result.status
+
 
 _LOG: Final = logging.getLogger("store_core")
 _LONGEST_GROUP: Final = 255

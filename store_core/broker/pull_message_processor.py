@@ -11,21 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.config_file import write_config
-from store_core.broker.pull_request import PullMessageResponse, PullSysFlag
-from store_core.broker.response_code import ResponseCode
+from store_core.broker.pull_checks import PullMessageResponse, PullSysFlag, ResponseCode
 from store_core.format.message import Message
-from store_core.format.properties import KEYS, TAGS
-from store_core.format.property_string import DELAY, PropertyMap
+from store_core.format.properties import DELAY, KEYS, TAGS, PropertyMap
 from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from store_core.broker.consumer_loop import ServedStore
     from store_core.broker.consumer_offset import ConsumerOffsetManager
-    from store_core.broker.pull_checks import CheckedPull, PullChecks
-    from store_core.broker.pull_request import PullMessageRequest
+    from store_core.broker.pull_checks import CheckedPull, PullChecks, PullMessageRequest
     from store_core.broker.pull_request_hold_service import PullRequestHoldService
-    from store_core.broker.readable_store import ServedStore
     from store_core.files.clock import Clock
     from store_core.snapshot.config_json import JsonObject
     from store_core.store.config.broker_config import BrokerConfig

@@ -13,9 +13,9 @@ from store_core.files.service_thread import ServiceThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from store_core.broker.expression_message_filter import ExpressionMessageFilter
-    from store_core.broker.pull_request import PullMessageRequest
-    from store_core.broker.readable_store import ReadableStore
+    from store_core.broker.consumer_filter import ExpressionMessageFilter
+    from store_core.broker.consumer_loop import ReadableStore
+    from store_core.broker.pull_checks import PullMessageRequest
     from store_core.files.clock import Clock
     from store_core.store.config.broker_config import BrokerConfig
 

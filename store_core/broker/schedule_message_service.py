@@ -13,7 +13,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.service_thread import ServiceThread
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.message import Message
-from store_core.format.property_string import (
+from store_core.format.properties import (
     DELAY,
     REAL_QID,
     REAL_TOPIC,
@@ -30,7 +30,7 @@ from store_core.store.query.queue_unit import queue_units
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store_core.broker.delay_offset import DelayOffsetTable
+    from store_core.broker.consumer_offset import DelayOffsetTable
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore

@@ -7,7 +7,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from store_core.broker.transaction_rows import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
+from store_core.broker.transaction_book import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import rules_of
 

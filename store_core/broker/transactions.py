@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from store_core.broker.transaction_book import Transaction, TransactionState, TransactionStatus, transactions_of
-from store_core.broker.transaction_rows import (
+from store_core.broker.transaction_book import (
     CHECK_MAX_TIME_TOPIC,
     HALF_COLUMNS,
     HALF_TOPIC,
@@ -15,9 +14,13 @@ from store_core.broker.transaction_rows import (
     OP_TOPIC,
     OP_TOPICS,
     SETTLED_COLUMNS,
+    Transaction,
+    TransactionState,
+    TransactionStatus,
     half_rows,
     operation_rows,
     settled_rows,
+    transactions_of,
 )
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.read.read_messages import read_messages

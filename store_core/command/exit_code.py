@@ -1,18 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exit codes of all commands: one table for the commands, their ``--help`` and ``docs/exit-codes.md``."""
+"""How a command ends: its exit code, and what its error says."""
 
 from __future__ import annotations
 
+import errno
+import re
 import textwrap
+import traceback
 from enum import IntEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from store_core.answers.verdict import Verdict
+from store_core.errors import (
+    FilterError,
+    InvalidOptionError,
+    RepairRefusedError,
+    StoreError,
+    StoreLockedError,
+    StoreNotFoundError,
+    UnsafeSizeError,
+    UnsupportedStoreError,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
-__all__ = ["ExitCode", "exit_code_help", "markdown_document"]
+__all__ = [
+    "ERROR_CODES",
+    "FREE_SPACE",
+    "INTERRUPTED",
+    "NO_READER",
+    "ExitCode",
+    "bug_words",
+    "exit_code_help",
+    "failure_of",
+    "markdown_document",
+    "system_words",
+]
 
 _HELP_WIDTH: Final = 100
 _WRONG_USAGE: Final = (
@@ -107,3 +133,91 @@ _REMARKS: Final = (
     "Times in messages and reports are in UTC, such as `2023-11-14T22:18:19.500Z`; `--time-zone` of `commitlog`",
     "shows them in another zone.",
 )
+
+
+INTERRUPTED: Final = 130
+"""What shells use for a program that ^C ended."""
+
+NO_READER: Final = 141
+"""What shells use for a program whose pipe was closed, as by ``head``."""
+
+ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
+    FilterError: ExitCode.USAGE,
+    InvalidOptionError: ExitCode.USAGE,
+    StoreNotFoundError: ExitCode.USAGE,
+    UnsupportedStoreError: ExitCode.REFUSED,
+    StoreLockedError: ExitCode.REFUSED,
+    RepairRefusedError: ExitCode.REFUSED,
+    UnsafeSizeError: ExitCode.REFUSED,
+}
+"""Exit codes by error; all other errors mean that the command could not read the store."""
+
+_SPARK: Final = ("pyspark", "py4j")
+_OF_SPARK: Final = ("PySparkException", "Py4JError")
+
+_NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
+FREE_SPACE: Final = "Free some space, and run this again"
+
+_NAMELESS: Final = re.compile(r"\[Errno (\d+)\] ([^:]+)")
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_WAYS_ON: Final = {
+    errno.ENOENT: "Check the path",
+    errno.EACCES: "Run this as a user with permission, or change the permissions",
+    errno.EPERM: "Run this as a user with permission, or change the permissions",
+    errno.EROFS: "Give a path on a writable disk",
+    errno.ENOSPC: FREE_SPACE,
+    errno.EDQUOT: FREE_SPACE,
+    errno.EFBIG: "Raise the limit on the size of files (ulimit -f), and run this again",
+}
+
+
+def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, str]:
+    """Choose the exit code and the message for an error of a command.
+
+    Any error that is neither raised on purpose nor by the system is a bug: it is `ExitCode.FAILED` with its traceback,
+    because Python's own exit code, 1, stands for findings. But among `words`, the arguments, may be one with bytes that
+    are no UTF-8, which only a path or a topic may have: that is wrong usage.
+    """
+    if _is_of_spark(error):
+        end: tuple[ExitCode, str] = import_module("pyspark_commitlog.spark_errors").end_of(error)
+        return end
+    is_deliberate = isinstance(error, StoreError | OSError)
+    if not is_deliberate or isinstance(error.__cause__, UnicodeEncodeError):
+        odd = [word for word in words if word != word.encode("utf-8", "ignore").decode()]
+        if odd:
+            return ExitCode.USAGE, f"expected arguments in UTF-8, found {odd[0]!r}"
+    if not is_deliberate:
+        return ExitCode.FAILED, bug_words(error)
+    code = next((code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), ExitCode.FAILED)
+    return code, system_words(str(error))
+
+
+def _is_of_spark(error: Exception) -> bool:
+    """Return whether an error comes from PySpark or Py4J, which need not be installed."""
+    return any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__)
+
+
+def bug_words(error: Exception) -> str:
+    """Return the message for an error that should not have happened."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return f"this is a bug in the program; please report it with the following traceback\n{text}"
+
+
+def system_words(text: str) -> str:
+    """Return an error of the operating system as a sentence that begins with the path; other texts as they are.
+
+    Examples
+    --------
+    >>> system_words("[Errno 28] No space left on device: '/data/store/lock'")
+    '/data/store/lock: No space left on device. Free some space, and run this again'
+    >>> system_words("[Errno 28] No space left on device")
+    'what is written has no room: No space left on device. Free some space, and run this again'
+    """
+    nameless = _NAMELESS.fullmatch(text)
+    if nameless is not None and int(nameless[1]) in _FULL:
+        return f"what is written has no room: {nameless[2]}. {FREE_SPACE}"
+    found = _NUMBERED.fullmatch(text)
+    if found is None:
+        return text
+    way_on = _WAYS_ON.get(int(found[1]))
+    return f"{found[4]}: {found[2]}" + (f". {way_on}" if way_on else "")

@@ -13,8 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from store_core import __version__
-from store_core.command.exit_code import ExitCode
-from store_core.command.failure import INTERRUPTED, NO_READER, failure_of
+from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, failure_of
 from store_core.command.notices import say
 from store_core.command.standard_output import let_output_go
 from store_core.errors import TolerableError

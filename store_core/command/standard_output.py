@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
-from store_core.command.failure import FREE_SPACE
+from store_core.command.exit_code import FREE_SPACE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

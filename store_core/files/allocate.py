@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.transient_store_pool import TransientStorePool
+    from store_core.files.mapped_file import TransientStorePool
 
 __all__ = ["AllocateMappedFileService", "AllocateRequest"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file system that is passed to the writing half: every call by which it touches a disk.
+"""The files of a disk, which tests and dry runs replace.
 
 Tests pass one that is full, or fails, at a call of their choice.
 """
@@ -12,15 +12,15 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.errors import StoreAccessError
 from store_core.files.access import kind_of_file, naming
 from store_core.files.remote.url_path import UrlFile, UrlPath
-from store_core.files.unnamed_file import name_file, open_unnamed
-from store_core.files.unsynced_names import UnsyncedNames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = [
@@ -29,11 +29,106 @@ __all__ = [
     "OpenFile",
     "OsFileSystem",
     "OsOpenFile",
+    "UnsyncedNames",
     "disk_bytes",
+    "name_file",
     "names_in",
     "not_a_file",
+    "open_unnamed",
     "write_all",
 ]
+
+_UNNAMED: Final[int] = getattr(os, "O_TMPFILE", 0)
+_NOT_KNOWN: Final = (
+    errno.EOPNOTSUPP,
+    errno.EISDIR,  # from kernels that see only the directory in the flags
+    errno.EINVAL,
+    errno.ENOENT,  # no such directory, or no /proc
+    errno.EPERM,
+    errno.EXDEV,
+)
+"""Errors by which a system says that it has no such files, or can't name them."""
+
+
+def open_unnamed(directory: Path) -> int | None:
+    """Open a new file in a directory that has no name there; None if the system has no such files."""
+    if not _UNNAMED:
+        return None
+    try:
+        return os.open(directory, _UNNAMED | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in _NOT_KNOWN:
+            return None
+        raise
+
+
+def name_file(descriptor: int, path: Path) -> bool:
+    """Give an open file without a name one, in the directory in which it was opened; False if the system can't.
+
+    Raises
+    ------
+    FileExistsError
+        If there is something of that name.
+    """
+    try:
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+    except OSError as error:
+        if error.errno in _NOT_KNOWN:
+            return False
+        raise
+    return True
+
+
+class UnsyncedNames:
+    """Directories in which subdirectories were created since they were last synced.
+
+    A sync waits a few milliseconds for the file system's journal. A store that creates thousands of queues would wait
+    twice for each before its first unit is written; when queues are flushed together, one wait covers most of them.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._made: dict[Path, object] = {}
+
+    def __contains__(self, directory: Path) -> bool:
+        """Return whether directories were created in it since it was last synced."""
+        with self._lock:
+            return directory in self._made
+
+    def make(self, directory: Path) -> None:
+        """Create a directory in an existing one, unless it exists; `sync` of it makes its name durable.
+
+        Raises
+        ------
+        OSError
+            As the system reports.
+        """
+        with self._lock:
+            # Under one lock, so that no thread finds the directory before it is recorded.
+            directory.mkdir(exist_ok=True)
+            self._made[directory.parent] = object()
+
+    def sync(self, directory: Path, sync_one: Callable[[Path], None]) -> None:
+        """Sync a directory, and those above it in which directories were created.
+
+        Parameters
+        ----------
+        sync_one : callable
+            Makes the names in one directory durable. If it raises, the error is passed on and the directory stays
+            recorded.
+        """
+        with self._lock:
+            above = [(each, self._made[each]) for each in directory.parents if each in self._made]
+            made = self._made.get(directory)
+        for each, note in ((directory, made), *above):
+            sync_one(each)
+            with self._lock:
+                # Another object means that a directory was created in it meanwhile.
+                if self._made.get(each) is note:
+                    self._made.pop(each, None)
+
 
 _PIECE: Final = 1 << 20
 

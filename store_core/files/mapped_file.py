@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A segment that is appended to, read while it grows, and flushed in steps.
+"""A file that is written through a mapping.
 
 It is a reference-counted resource, which is cleaned up when its last user releases it.
 """
@@ -7,16 +7,16 @@ It is a reference-counted resource, which is cleaned up when its last user relea
 from __future__ import annotations
 
 import logging
+import mmap
 from abc import ABC, abstractmethod
+from collections import deque
 from contextlib import contextmanager
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.commit_steps import OS_PAGE_SIZE, RECORD_SEAL, commit_steps
 from store_core.files.segment_file import SegmentFile, offset_of
-from store_core.files.transient_store_pool import anonymous_memory
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
-from store_core.format.layout import BLANK_SIZE
+from store_core.format.layout import BLANK_SIZE, head_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,11 +27,112 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.open_files import OpenFiles
-    from store_core.files.transient_store_pool import TransientStorePool
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 
-__all__ = ["MappedFile", "ReferenceResource"]
+__all__ = [
+    "OS_PAGE_SIZE",
+    "RECORD_SEAL",
+    "MappedFile",
+    "ReferenceResource",
+    "TransientStorePool",
+    "anonymous_memory",
+    "commit_steps",
+]
+
+OS_PAGE_SIZE: Final = 4096
+"""Unit of the page rules, in bytes, whatever the machine's page size (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""
+
+RECORD_SEAL: Final = head_dtype()["total_size"].itemsize
+"""Bytes of a record's size field: while it is 0, the log ends before the record."""
+
+
+def commit_steps(records: memoryview, position: int) -> Iterator[tuple[slice, int]]:
+    """Yield the writes to do, in order, each with its seal, see `store_core.files.segment_file.SegmentFile.write`.
+
+    A kill makes Linux end a ``pwrite`` between two pages, never inside of one. So records that lie in one page are
+    written together, and one that is in several pages alone. A single one has its size written last. (If the size of
+    the first were written last of all, a kill would leave records after a gap, which looks like damage: they are newer
+    than what is before it, and of several times.)
+
+    Parameters
+    ----------
+    records : memoryview
+        Whole records. What is not, is one write, to the end.
+    position : int
+        Of the first, in bytes from the start of the file.
+
+    Yields
+    ------
+    tuple of slice and int
+        Part of `records`, and the bytes of it to write last.
+    """
+    begin = last = end = 0
+    while end < len(records):
+        size = int.from_bytes(records[end : end + RECORD_SEAL], "big")
+        after = end + size if RECORD_SEAL <= size <= len(records) - end else len(records)
+        if begin < end and (position + begin) // OS_PAGE_SIZE != (position + after - 1) // OS_PAGE_SIZE:
+            yield slice(begin, end), RECORD_SEAL if begin == last else 0
+            begin = end
+        last, end = end, after
+    if begin < end:
+        yield slice(begin, end), RECORD_SEAL if begin == last else 0
+
+
+_LOG: Final = logging.getLogger("store_core")
+_LOW_WATER: Final = 0.4
+"""Share of free buffers below which RocketMQ warns (``TransientStorePool.borrowBuffer``)."""
+
+
+def anonymous_memory(size: int) -> memoryview:
+    """Return `size` writable bytes, initially zero; only pages that are touched use memory."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    return memoryview(mmap.mmap(-1, size, flags=flags))
+
+
+class TransientStorePool:
+    """A few buffers of a segment's size: appends go into a buffer, and a commit copies them to the file.
+
+    RocketMQ (``TransientStorePool``, option ``transientStorePoolEnable``) locks its buffers in memory; here they are
+    ordinary memory, which Linux may swap. Bytes in a buffer that are not committed are lost with the process.
+
+    Parameters
+    ----------
+    pool_size : int
+        Number of buffers (``transientStorePoolSize``, 5).
+    file_size : int
+        Bytes of each.
+    """
+
+    def __init__(self, pool_size: int, file_size: int) -> None:
+        self.pool_size = pool_size
+        self.file_size = file_size
+        self._lock = Lock()
+        self._free = deque(anonymous_memory(file_size) for _ in range(pool_size))
+
+    @property
+    def available_buffers(self) -> int:
+        """Number of free buffers."""
+        return len(self._free)
+
+    def borrow(self) -> memoryview | None:
+        """Take a free buffer, which may hold old bytes; None if none is left, and the segment does without."""
+        with self._lock:
+            buffer = self._free.popleft() if self._free else None
+            left = len(self._free)
+        if left < self.pool_size * _LOW_WATER:
+            _LOG.warning("the transient store pool has %d of %d buffers left", left, self.pool_size)
+        return buffer
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Return a buffer to the pool."""
+        with self._lock:
+            self._free.appendleft(buffer)
+
+    def destroy(self) -> None:
+        """Drop the free buffers."""
+        with self._lock:
+            self._free.clear()
 
 
 _FORCED: Final = -1000
@@ -107,9 +208,6 @@ class ReferenceResource(ABC):
             elif self._references > 0 and now - self._first_shutdown >= forcibly_after:
                 self._references = _FORCED - self._references
                 self.release()
-
-
-_LOG: Final = logging.getLogger("store_core")
 
 
 class MappedFile(ReferenceResource):

@@ -25,10 +25,10 @@ from store_core.format.layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
     INDEX_HEADER,
+    TIMER_LOG_UNIT,
     MagicCode,
     unit_dtype,
 )
-from store_core.format.timer_layout import TIMER_LOG_UNIT
 
 if TYPE_CHECKING:
     from pathlib import Path

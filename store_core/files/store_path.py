@@ -17,8 +17,7 @@ from store_core.files.archive_listing import is_archive
 from store_core.files.configured_root import ConfiguredRoot, log_directories
 from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.storage import parse_url
-from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote.storage import NO_SETTINGS, parse_url
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE
 from store_core.files.store_kind import has_queues
@@ -27,7 +26,7 @@ from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, check_is_n
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.files.remote.storage_settings import StorageSettings
+    from store_core.files.remote.storage import StorageSettings
 
 __all__ = [
     "StorePaths",

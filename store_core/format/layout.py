@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of every record and unit of RocketMQ's store, each declared once.
+"""The bytes of a store: one table for records, units, index, timers and what is in a RocksDB.
 
 Sizes, positions, numpy dtypes and ``docs/FORMAT.md`` derive from it; no other module contains a byte position. All
 integers are big-endian and signed, as Java writes them, and there are no gaps between fields.
@@ -36,6 +36,16 @@ __all__ = [
     "ROCKSDB_QUEUE_NAME",
     "ROCKSDB_QUEUE_PLACE",
     "ROCKSDB_QUEUE_UNIT",
+    "STORED_HALF",
+    "STORED_HALF_KEY",
+    "STORED_INDEX",
+    "STORED_INDEX_KEY",
+    "STORED_TIMER",
+    "STORED_TIMER_KEY",
+    "STORED_UNITS",
+    "TIMER_LOG_UNIT",
+    "TIMER_SLOT",
+    "TIMER_UNITS",
     "UNITS",
     "Field",
     "MagicCode",
@@ -377,3 +387,97 @@ MIN_RECORD_SIZE: Final = MIN_HEAD_SIZE + 1 + 2
 
 BLANK_SIZE: Final = unit_dtype(BLANK_RECORD).itemsize
 """Bytes of a blank record's head, for which a writer leaves room at the end of every segment."""
+
+
+TIMER_LOG_UNIT: Final = Unit(
+    "timer_log_unit",
+    "TimerLog.UNIT_SIZE",
+    "One timer, in timerlog/. A file ends with a size (i4), 8 zeros, and the magic code of a blank record.",
+    (
+        Field("size", "size", ">i4", "bytes of the unit"),
+        Field("previous_position", "prev pos", ">i8", "unit before it in the same slot; -1 for the first"),
+        Field("magic", "magic value", ">i4", "bits: 1 a timer, 2 to be put again later, 4 cancels another"),
+        Field("write_timestamp", "curr write time", ">i8", "when it was put, ms, a multiple of the wheel's precision"),
+        Field("delay", "delayed time", ">i4", "ms from then until the time of its slot"),
+        Field("physical_offset", "offsetPy", ">i8", "position of the timer's record in the log"),
+        Field("store_size", "sizePy", ">i4", "bytes of the record"),
+        Field("topic_hash", "hash code of real topic", ">i4", "Java hash of the topic it will be delivered to"),
+        Field("reserved", "reserved value", ">i8", "0"),
+    ),
+)
+
+TIMER_SLOT: Final = Unit(
+    "timer_slot",
+    "Slot.SIZE",
+    "All timers of one time, in timerwheel. The slot of a time is its number modulo that of the slots.",
+    (
+        Field("time", "delayed time", ">i8", "in units of the precision, a second unless configured; 0 if never used"),
+        Field("first_position", "firstPos", ">i8", "first unit in timerlog; -1 for none"),
+        Field("last_position", "lastPos", ">i8", "last unit in timerlog; -1 for none"),
+        Field("timers", "num", ">i4", "timers, less those that cancel"),
+        Field("magic", "magic", ">i4", "0"),
+    ),
+)
+
+TIMER_UNITS: Final = (TIMER_LOG_UNIT, TIMER_SLOT)
+
+
+STORED_INDEX_KEY: Final = Unit(
+    "stored_index_key",
+    "IndexRocksDBRecord.getKeyBytes",
+    "How keys begin in column family `default` of rocksdbstore/ (indexRocksDBEnable).",
+    (Field("hour", "storeTime", ">i8", "store time rounded down to an hour, ms"),),
+    tail="`@topic@K@key@UNIQ_KEY@`, `@topic@T@tags@UNIQ_KEY@` or `@topic@U@UNIQ_KEY@`; the physical offset (i8)",
+)
+
+STORED_INDEX: Final = Unit(
+    "stored_index",
+    "IndexRocksDBRecord.getValueBytes",
+    "One key of one message: a value in column family `default`.",
+    (Field("store_timestamp", "storeTime", ">i8", "store time of the record, ms"),),
+)
+
+STORED_TIMER_KEY: Final = Unit(
+    "stored_timer_key",
+    "TimerRocksDBRecord.getKeyBytes",
+    "How keys begin in column family `timer` of rocksdbstore/ (timerRocksDBEnable).",
+    (Field("due_timestamp", "delayTime", ">i8", "when the timer is due: TIMER_OUT_MS"),),
+    tail="UNIQ_KEY",
+)
+
+STORED_TIMER: Final = Unit(
+    "stored_timer",
+    "TimerRocksDBRecord.getValueBytes",
+    "One pending timer: a value in column family `timer`.",
+    (
+        Field("store_size", "sizePy", ">i4", "bytes of the timer's record"),
+        Field("physical_offset", "offsetPy", ">i8", "position of that record in the log"),
+    ),
+)
+
+STORED_HALF_KEY: Final = Unit(
+    "stored_half_key",
+    "TransRocksDBRecord.getKeyBytes",
+    "How keys begin in column family `trans` of rocksdbstore/ (transRocksDBEnable).",
+    (Field("physical_offset", "offsetPy", ">i8", "position of the half message's record in the log"),),
+    tail="`@topic@transaction id`, with the topic that the message will be in",
+)
+
+STORED_HALF: Final = Unit(
+    "stored_half",
+    "TransRocksDBRecord.getValueBytes",
+    "One half message that is neither committed nor rolled back: a value in column family `trans`.",
+    (
+        Field("check_times", "checkTimes", ">i4", "how often its producer was asked"),
+        Field("store_size", "sizePy", ">i4", "bytes of the record"),
+    ),
+)
+
+STORED_UNITS: Final = (
+    STORED_INDEX_KEY,
+    STORED_INDEX,
+    STORED_TIMER_KEY,
+    STORED_TIMER,
+    STORED_HALF_KEY,
+    STORED_HALF,
+)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format import java, properties
 from store_core.format.crc32 import crc32
-from store_core.format.property_string import DELAY, WAIT
+from store_core.format.properties import DELAY, WAIT
 from store_core.format.sys_flag import CompressionType, TransactionType
 
 if TYPE_CHECKING:

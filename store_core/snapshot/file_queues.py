@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.units import QueueName
 
 __all__ = ["DIRECTORIES", "FileQueue", "OpenUnits", "UnitFile", "unit_files"]

@@ -15,7 +15,7 @@ from store_core.files.remote.url_path import UrlFile, remote_file_of
 from store_core.files.segment_file import offset_of
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE, IndexHeader, index_file_size
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.index_sizes import IndexSizes
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from store_core.files.dledger_log import (
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import segments_in, single_file
 from store_core.files.other_file import refuse_other_file
-from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_names import archive_error, compressed_error, twin_note
 from store_core.files.segment_source import load_record, open_pages, open_picks
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
@@ -48,7 +48,7 @@ from store_core.format.record.scan import check_record
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store_core.files.remote.storage_settings import StorageSettings
+    from store_core.files.remote.storage import StorageSettings
     from store_core.files.segment_source import PagedBytes, Segment
     from store_core.files.store_path import StorePaths
 

@@ -15,7 +15,7 @@ from store_core.files.configured_root import log_directories
 from store_core.files.dledger_log import dledger_logs
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import single_file
-from store_core.files.remote.storage_settings import StorageSettings
+from store_core.files.remote.storage import StorageSettings
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_root, is_root

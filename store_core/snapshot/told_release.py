@@ -25,10 +25,9 @@ from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
-from store_core.format.properties import PROPERTY_CRC, TAGS, decode_text, parse_properties
-from store_core.format.property_string import CRC_RESERVED
+from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, TAGS, decode_text, parse_properties
 from store_core.format.releases.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES
-from store_core.queue.dispatch.dispatch_request import INDEX_TAG_PREFIX
+from store_core.queue.dispatch.dispatch_batch import INDEX_TAG_PREFIX
 from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot.checkpoint import read_checkpoint
 from store_core.snapshot.index import Index, KeyFile

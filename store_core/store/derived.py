@@ -10,18 +10,17 @@ from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.dispatcher import Dispatcher
-from store_core.store.dispatch.flush_queues import FlushCheckpointService, FlushConsumeQueueService
-from store_core.store.dispatch.reput import ReputMessageService
+from store_core.store.dispatch.reput import FlushCheckpointService, FlushConsumeQueueService, ReputMessageService
 from store_core.store.recovery.index_gap import complete_index
 from store_core.store.recovery.store_recovery import StoreRecovery
-from store_core.store.state.running_flags import RunningFlag
+from store_core.store.state.store_stats import RunningFlag
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.store.dispatch.dispatcher import FilterBitMap
     from store_core.store.put.commit_log import CommitLog
     from store_core.store.recovery.recovery_report import RecoveryReport

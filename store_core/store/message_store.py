@@ -15,14 +15,13 @@ from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.store.checked_config import check_is_store, check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.dispatch.log_adoption import LogAdoption
+from store_core.store.dispatch.reput import LogAdoption
 from store_core.store.log_cut import LogCut
 from store_core.store.memory import keep_freed_memory
 from store_core.store.put.put_checks import default_hooks
-from store_core.store.put.put_outcome import as_future
+from store_core.store.put.put_result import as_future
 from store_core.store.put.put_service import PutService
-from store_core.store.query.store_queues import StoreQueues
-from store_core.store.query.store_reading import StoreReading
+from store_core.store.query.store_reading import StoreQueues, StoreReading
 from store_core.store.store_life import StoreLife, dry_run
 from store_core.store.store_setup import StoreSetup
 
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
     from store_core.format.message import Message, MessageExt
     from store_core.store.dispatch.dispatcher import FilterBitMap
     from store_core.store.put.bulk_append import AppendBatchResult
-    from store_core.store.put.put_result import PutMessageResult
-    from store_core.store.put.replication import ReplicaService
+    from store_core.store.put.put_result import PutMessageResult, ReplicaService
     from store_core.store.query.get_result import GetMessageResult, QueryMessageResult
     from store_core.store.recovery.recovery_report import RecoveryReport
 

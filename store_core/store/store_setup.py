@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.dispatch.dispatcher import FilterBitMap
-    from store_core.store.put.replication import ReplicaService
+    from store_core.store.put.put_result import ReplicaService
 
 __all__ = ["StoreSetup"]
 

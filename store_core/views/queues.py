@@ -20,7 +20,7 @@ from store_core.files.remote.url_path import remote_file_of
 from store_core.files.store_kind import StoreUse
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.table_time import table_time
+from store_core.format.times import table_time
 from store_core.snapshot.config import TOPICS, Config
 from store_core.snapshot.file_queues import DIRECTORIES, FileQueue, OpenUnits
 from store_core.snapshot.log import Log

@@ -13,12 +13,10 @@ import pyarrow as pa
 from store_core.errors import StoreError, StoreNotFoundError, UnsafeSizeError
 from store_core.files.segment_source import Segment, file_at, load_record, open_pages, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
-from store_core.format.layout import unit_dtype
-from store_core.format.properties import UNIQ_KEY, PropertyParser
-from store_core.format.property_string import REAL_TOPIC, TIMER_DEL_UNIQKEY
+from store_core.format.layout import TIMER_SLOT, unit_dtype
+from store_core.format.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, UNIQ_KEY, PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.format.releases.release import rules_of
-from store_core.format.timer_layout import TIMER_SLOT
 from store_core.snapshot.store import Store
 from store_core.snapshot.timers import CANCELS, ROLLS, TIMER_DTYPE, TIMER_LOG, Timers, due_times, followed_slots
 from store_core.views.view import make_batch, timestamps, without_file

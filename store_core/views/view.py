@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNot
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_path import located
 from store_core.format.columns import resolve_columns
-from store_core.format.table_time import table_times
+from store_core.format.times import table_times
 from store_core.snapshot.config import Config, backup_of
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.option_checks import shown_option

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark_commitlog.append import zone_of
 from pyspark_commitlog.spark_errors import end_of
 from store_core import DefaultMessageStore
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 from tests.builders import LogBuilder
 from tests.connector.called import append
 from tests.connector.written import SMALL, Writer, rows_of

@@ -12,7 +12,7 @@ import pytest
 from pyspark_commitlog.engine import SparkEngine
 from store_core.answers import Diff, Salvage
 from store_core.answers.store_check import check_by
-from store_core.store.diff.diff_options import DiffBy
+from store_core.store.diff.log_side import DiffBy
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.compare import LogBounds

@@ -15,7 +15,7 @@ import pytest
 from pyspark_commitlog.append import AppendSource, LocalRows
 from pyspark_commitlog.write.writer import CommitLogWriter
 from store_core import DefaultMessageStore, InvalidOptionError
-from store_core.command.failure import INTERRUPTED
+from store_core.command.exit_code import INTERRUPTED
 from tests.builders import LogBuilder
 from tests.connector.called import append
 from tests.connector.written import SMALL, rows_of

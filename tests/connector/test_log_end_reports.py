@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
-from store_core.queue.queue_rules import QueueRules
-from store_core.store.read.coverage import Check
+from store_core.queue.queue_path import QueueRules
+from store_core.store.read.ranges import Check
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.report import as_json, as_text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.quiet_spark import quiet_log4j, quiet_start
+from pyspark_commitlog.java import quiet_log4j, quiet_start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_failure_within_the_context_leaves_stderr_as_it_was(capfd: pytest.Capt
 _RAISES = """
 import logging
 {before}
-from pyspark_commitlog.quiet_spark import quiet_queries
+from pyspark_commitlog.java import quiet_queries
 from pyspark.logger import PySparkLogger
 
 quiet_queries()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.errors import UnsafeSizeError
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild import passes, segment_part
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.options import RebuildRules

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import read_messages
-from store_core.command.failure import INTERRUPTED, NO_READER
+from store_core.command.exit_code import INTERRUPTED, NO_READER
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.builders import LogBuilder

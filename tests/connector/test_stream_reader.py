@@ -12,10 +12,8 @@ import pytest
 
 from pyspark_commitlog.schema import ReadSchema
 from pyspark_commitlog.source import CommitLogDataSource
-from pyspark_commitlog.stream.lag import bytes_behind
 from pyspark_commitlog.stream.options import StreamOptions
-from pyspark_commitlog.stream.reader import CommitLogStreamReader
-from pyspark_commitlog.stream.spark_api import HAS_LIMITS, ReadAllAvailable
+from pyspark_commitlog.stream.reader import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, bytes_behind
 from store_core.errors import InvalidOptionError, TruncatedLogError
 from store_core.format.columns import arrow_schema
 from tests.builders import LogBuilder

@@ -21,8 +21,7 @@ from store_core.broker import (
 from store_core.broker.config_file import write_config
 from store_core.errors import FilterError, StoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.storage import parse_url
-from store_core.files.remote.storage_settings import StorageSettings
+from store_core.files.remote.storage import StorageSettings, parse_url
 from store_core.files.store_path import places_of
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from store_core.files.clock import SystemClock
 from store_core.format.message import Message
-from store_core.format.record.client_batch import client_batch
+from store_core.format.record.decode import client_batch
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import MessageStoreConfig
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 

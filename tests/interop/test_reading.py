@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.format.table_time import TIME_RANGE
+from store_core.format.times import TIME_RANGE
 from tests.interop.answers import answer_rows
 from tests.interop.random_puts import RandomPuts
 from tests.interop.reading import read_rows, read_rows_one_by_one

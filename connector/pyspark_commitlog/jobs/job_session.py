@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.classic_session import no_context_error, require_classic
 from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.java import require_java
 from pyspark_commitlog.progress import spark_progress
-from pyspark_commitlog.session import spark_session
+from pyspark_commitlog.session import no_context_error, require_classic, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from pyspark_commitlog.plots.bars import bar_axes, throughput
 from pyspark_commitlog.plots.data import rates, segment_bytes, store_latencies
 from pyspark_commitlog.plots.queues import read_queues
 from pyspark_commitlog.plots.streams import stream_progress
@@ -27,6 +26,7 @@ from pyspark_commitlog.plots.style import (
     TEXT,
     VERMILLION,
     apart,
+    bar_axes,
     bare_axes,
     behind_bar,
     binary_bytes,
@@ -37,6 +37,7 @@ from pyspark_commitlog.plots.style import (
     quantity_formatter,
     sequential_colours,
     shown_name,
+    throughput,
     time_axis,
     times_of_day,
     title,
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
-    from pyspark_commitlog.plots.data import Rates
-    from pyspark_commitlog.plots.grouping import Messages
+    from pyspark_commitlog.plots.data import Messages, Rates
     from pyspark_commitlog.plots.queues import GroupLag, QueueDepth
     from store_core.store.config.message_store_config import MessageStoreConfig
 

@@ -17,7 +17,7 @@ from pyspark_commitlog.plots.style import (
     quantity_formatter,
     title,
 )
-from pyspark_commitlog.stream.lag import bytes_behind
+from pyspark_commitlog.stream.reader import bytes_behind
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:

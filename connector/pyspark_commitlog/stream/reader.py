@@ -1,39 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of a stream: batches are ranges of the log, planned beside the driver and read in tasks."""
+"""The stream reader of the source."""
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from pyspark_commitlog.errors import without_traceback_at_the_end
-from pyspark_commitlog.partitions import CommitLogPartition
-from pyspark_commitlog.reader import CommitLogReader
-from pyspark_commitlog.stream.spark_api import (
-    HAS_LIMITS,
-    ReadAllAvailable,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.follow.read_limits import NO_LIMITS
 from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from pyspark_commitlog.schema import ReadSchema
     from pyspark_commitlog.stream.options import StreamOptions
-    from pyspark_commitlog.stream.spark_api import ReadLimit
+    from store_core.errors import StoreError
 
-__all__ = ["CommitLogStreamReader"]
+__all__ = [
+    "HAS_LIMITS",
+    "CommitLogStreamReader",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "RefusedStream",
+    "SupportsTriggerAvailableNow",
+    "bytes_behind",
+]
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+    HAS_LIMITS: bool
+else:
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxRows,
+            SupportsTriggerAvailableNow,
+        )
+
+        HAS_LIMITS: Final = True
+    except ImportError:  # PySpark 4.1, which never asks for a limit
+        HAS_LIMITS: Final = False
+        ReadLimit = ReadAllAvailable = ReadMaxRows = SupportsTriggerAvailableNow = type("Absent", (), {})
+
+
+_OFFSET = "physicalOffset"
+
+
+def bytes_behind(progress: StreamingQueryProgress | Mapping[str, Any] | None) -> int | None:
+    """Return how far a query was behind the end of its logs when a batch was planned, in bytes.
+
+    Parameters
+    ----------
+    progress : StreamingQueryProgress or mapping
+        ``query.lastProgress``, one of ``query.recentProgress``, or what a listener gets.
+
+    Returns
+    -------
+    int or None
+        The sum over all sources that are commit logs. None if there is none, before the first batch, and on PySpark
+        4.1, which reports the batch's own end as that of the source.
+    """
+    if progress is None or not HAS_LIMITS:
+        return None
+    known = json.loads(progress.json) if hasattr(progress, "json") else progress
+    distances = list(_distances(known))
+    return sum(distances) if distances else None
+
+
+def _distances(progress: Mapping[str, Any]) -> Iterator[int]:
+    for source in progress.get("sources", ()):
+        end, latest = (_physical_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
+        if end is not None and latest is not None:
+            yield max(latest - end, 0)
+
+
+def _physical_offset(offset: object) -> int | None:
+    """Return the place that an offset names, which is JSON or text of it; None for another source's."""
+    try:
+        known = json.loads(offset) if isinstance(offset, str) else offset
+    except ValueError:
+        return None
+    found = known.get(_OFFSET) if isinstance(known, dict) else None
+    return found if isinstance(found, int) else None
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Refuses a query when it asks for an offset, which is the first thing that it does.
+
+    If ``streamReader`` raised the error, PySpark 4.1 to 4.3 would add another one, about a reader that it can't stop.
+    """
+
+    def __init__(self, reason: StoreError) -> None:
+        self._reason = reason
+
+    @without_traceback_at_the_end
+    def initialOffset(self) -> NoReturn:  # noqa: N802 -- Spark's name
+        """Refuse a query that starts."""
+        raise self._reason
+
+    @without_traceback_at_the_end
+    def latestOffset(self, start: object = None, limit: object = None) -> NoReturn:  # noqa: ARG002, N802 -- Spark's
+        """Refuse a query that has a checkpoint."""
+        raise self._reason
+
+    @without_traceback_at_the_end
+    def partitions(self, start: object, end: object) -> NoReturn:  # noqa: ARG002 -- Spark's names
+        """Refuse a query whose last batch is repeated."""
+        raise self._reason
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Refuse as well; no query gets this far."""
+        del partition
+        raise self._reason
 
 
 class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_commitlog.write.options import WriteOptions
-    from pyspark_commitlog.write.staging_task import StagingTask
+    from pyspark_commitlog.write.writer import StagingTask
 
 __all__ = ["CommitLogStreamWriter", "plan_stream"]
 

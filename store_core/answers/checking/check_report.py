@@ -18,7 +18,7 @@ from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, R
 from store_core.answers.text.message_column import message_name
 from store_core.answers.verdict import Verdict
 from store_core.format.counted import counted
-from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.ranges import Check, Coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

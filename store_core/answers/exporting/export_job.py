@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from store_core.answers.scanning.message_scan import ScanCounts, told_apart
 from store_core.files.file_system import OsFileSystem
+from store_core.store.export.export_ledger import SegmentTotals
 from store_core.store.export.lake_files import PartitionWriters
-from store_core.store.export.segment_totals import SegmentTotals
 from store_core.store.read.message_reader import read_range
 
 if TYPE_CHECKING:

@@ -18,12 +18,11 @@ from store_core.answers.exporting.export_job import totals_of
 from store_core.answers.exporting.proof_report import ProofFacts, ProofReport
 from store_core.answers.scanning.message_scan import told_apart
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote.storage import NO_SETTINGS
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
 from store_core.snapshot.log import Log
-from store_core.store.export.export_ledger import ExportLedger
-from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
+from store_core.store.export.export_ledger import ExportLedger, SegmentTotals, totals_by_segment
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import OffsetBound
 from store_core.store.read.ranges import ReadRange
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
-    from store_core.store.export.export_ledger import ExportEntry
-    from store_core.store.export.lake_table import LakeTable
+    from store_core.store.export.export_ledger import ExportEntry, LakeTable
     from store_core.store.parts import Engine
     from store_core.store.read.read_options import ReadOptions
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.answers.report_plots import HeatMap, HeatRow
 from store_core.format.counted import counted
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,9 +13,8 @@ from store_core.answers.life.message_reads import (
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
 )
-from store_core.format.columnar.property_maps import without_names
-from store_core.format.properties import PROPERTY_CRC
-from store_core.format.property_string import REAL_TOPIC, RETRY_TOPIC
+from store_core.format.columnar.property_columns import without_names
+from store_core.format.properties import PROPERTY_CRC, REAL_TOPIC, RETRY_TOPIC
 from store_core.format.record.delayed import OF_WAITING, SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 

@@ -3,30 +3,172 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import io
+import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TextIO
 
 import click
+import pyarrow as pa
+from pyarrow import parquet
 
-from store_core.answers.text.row_values import zoned
-from store_core.answers.text.shown_text import BytesStyle
+from store_core.answers.text.row_values import rows_of, slices_of, zoned
+from store_core.answers.text.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
 from store_core.answers.text.text_table import FieldsWriter, TableWriter
 from store_core.command.output.new_file import check_new, new_file
-from store_core.command.output.text_lines import CsvWriter, JsonLinesWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import tzinfo
     from pathlib import Path
 
-    import pyarrow as pa
+    from store_core.answers.text.row_values import Value
 
-    from store_core.command.output.row_writer import RowWriter
+__all__ = ["ArrowWriter", "CsvWriter", "JsonLinesWriter", "Output", "ParquetWriter", "RowWriter"]
 
-__all__ = ["Output"]
+
+class RowWriter(Protocol):
+    """Writes rows in one format to a stream that it does not close."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch; text of them is handed on before this returns."""
+        ...
+
+    def close(self) -> None:
+        """Write what ends the format."""
+        ...
+
+
+_GROUP_BYTES: Final = 64 << 20
+"""Bytes of rows that are collected for a row group of Parquet, so that memory is bounded and groups are not tiny."""
+
+
+class ArrowWriter:
+    """Writes an IPC stream, which `pyarrow.ipc.open_stream` and most tools with Arrow read."""
+
+    def __init__(self, schema: pa.Schema, stream: BinaryIO) -> None:
+        self._writer = pa.ipc.new_stream(stream, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch."""
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        """Write the end of the stream."""
+        self._writer.close()
+
+
+class ParquetWriter:
+    """Writes a Parquet file, compressed by Zstandard."""
+
+    def __init__(self, schema: pa.Schema, stream: BinaryIO) -> None:
+        self._schema = schema
+        self._writer = parquet.ParquetWriter(stream, schema, compression="zstd")
+        self._collected: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch; many together become a row group."""
+        self._collected.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _GROUP_BYTES:
+            self._put_group()
+
+    def close(self) -> None:
+        """Write the last row group and the footer."""
+        self._put_group()
+        self._writer.close()
+
+    def _put_group(self) -> None:
+        if self._collected:
+            table = pa.Table.from_batches(self._collected, self._schema)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._collected, self._bytes = [], 0
+
+
+class JsonLinesWriter:
+    """Writes each row as an object on a line of its own.
+
+    Bytes are a string if they are text, else an object with ``base64`` and ``length``; in the other styles they are
+    always a string in that encoding.
+    """
+
+    def __init__(self, schema: pa.Schema, stream: TextIO, style: BytesStyle = BytesStyle.AUTO) -> None:
+        self._names = schema.names
+        self._stream = stream
+        self._style = style
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch."""
+        for piece in slices_of(batch):
+            lines = (self._line(row) for row in rows_of(piece))
+            self._stream.write("".join(lines))
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Do nothing: the last line is an end."""
+
+    def _line(self, row: tuple[Value, ...]) -> str:
+        named = dict(zip(self._names, row, strict=True))
+        return escape_json(json.dumps(named, ensure_ascii=False, default=self._bytes)) + "\n"
+
+    def _bytes(self, value: object) -> object:
+        """Return what stands for bytes, the only values that JSON does not have."""
+        if not isinstance(value, bytes):
+            raise TypeError(f"JSON has no {type(value).__name__}")
+        if self._style is not BytesStyle.AUTO:
+            return text_of(value, self._style)
+        text = plain_text(value)
+        return {"base64": base64.b64encode(value).decode("ascii"), "length": len(value)} if text is None else text
+
+
+class CsvWriter:
+    """Writes a line of names, then a line per row (RFC 4180, with newlines as on this system).
+
+    Keys are separated by blanks, and properties are JSON. Characters that are not safe on a terminal are escaped.
+    """
+
+    def __init__(self, schema: pa.Schema, stream: TextIO, style: BytesStyle = BytesStyle.AUTO) -> None:
+        self._stream = stream
+        self._style = style
+        self._put([schema.names])
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch."""
+        for piece in slices_of(batch):
+            self._put([[self._cell(value) for value in row] for row in rows_of(piece)])
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Do nothing: the last line is an end."""
+
+    def _put(self, rows: list[list[str]]) -> None:
+        lines = io.StringIO(newline="")
+        csv.writer(lines, lineterminator="\n").writerows(rows)
+        self._stream.write(lines.getvalue())
+
+    def _cell(self, value: Value) -> str:
+        if isinstance(value, bytes):
+            value = text_of(value, self._style)
+        if isinstance(value, str):
+            return "\n".join(escape_text(line) for line in value.split("\n"))
+        return escape_text(cell_text(value))
+
+
+def cell_text(value: Value) -> str:
+    """Return the text of a value that is neither text nor bytes."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return " ".join("" if each is None else str(each) for each in value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+
 
 _BINARY: Final = frozenset({"arrow", "parquet"})
 _FOR_PROGRAMS: Final = frozenset({"jsonl", "csv"})
@@ -108,7 +250,7 @@ class Output:
             writer.close()
 
     def _binary_writer(self, schema: pa.Schema, stream: BinaryIO) -> RowWriter:
-        from store_core.command.output.arrow_files import ArrowWriter, ParquetWriter
+        from store_core.command.output.output import ArrowWriter, ParquetWriter
 
         return ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError
 from store_core.files.clock import SystemClock
-from store_core.files.remote.attempts import Attempts
+from store_core.files.remote.storage import Attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,25 +1,301 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File systems by the URL of a store: those of pyarrow, and any of fsspec's where that is installed."""
+"""A storage that a URL is in, its settings and what is moved."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
-from store_core.files.remote.storage_settings import NO_SETTINGS, SETTING_PREFIX, StorageSettings
-from store_core.files.remote.traffic import Traffic
+from store_core.errors import InvalidOptionError, StoreAccessError, StoreError, UnsupportedStoreError
+from store_core.files.clock import SystemClock
+from store_core.format.near_name import did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeVar
+
     from pyarrow.fs import FileSystem
 
-__all__ = ["OpenStorage", "RemotePath", "Storage", "local_file", "parse_url"]
+    from store_core.files.clock import Clock
+
+    _T = TypeVar("_T")
+
+__all__ = [
+    "NOTHING",
+    "NO_SETTINGS",
+    "SETTING_PREFIX",
+    "Attempts",
+    "Moved",
+    "OpenStorage",
+    "RemotePath",
+    "Storage",
+    "StorageSettings",
+    "Traffic",
+    "local_file",
+    "parse_url",
+]
+
+
+class Moved(NamedTuple):
+    """Requests to a storage, and the bytes of files that they bring.
+
+    Attributes
+    ----------
+    requests : int
+        As this package makes them; a client may make more, as when one has to be repeated.
+    bytes : int
+    """
+
+    requests: int = 0
+    bytes: int = 0
+
+    def since(self, before: Moved) -> Moved:
+        """Return what came after an earlier count."""
+        return Moved(self.requests - before.requests, self.bytes - before.bytes)
+
+    def and_also(self, other: Moved) -> Moved:
+        """Return both together."""
+        return Moved(self.requests + other.requests, self.bytes + other.bytes)
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"{self.bytes:,} bytes in {self.requests:,} request{'s' * (self.requests != 1)}"
+
+
+NOTHING: Final = Moved()
+
+
+class Traffic:
+    """Counts what threads of this process ask of one storage; a pickle begins at zero.
+
+    Attributes
+    ----------
+    moved : Moved
+        So far.
+    """
+
+    __slots__ = ("_lock", "moved")
+
+    def __init__(self) -> None:
+        self.moved = Moved()
+        self._lock = Lock()
+
+    def count(self, requests: int, size: int = 0) -> None:
+        """Add requests that bring some bytes."""
+        with self._lock:
+            self.moved = self.moved.and_also(Moved(requests, size))
+
+    def __reduce__(self) -> tuple[type[Traffic], tuple[()]]:
+        """Pickle without what was counted here."""
+        return Traffic, ()
+
+
+SETTING_PREFIX: Final = "storage."
+"""What the names of these settings begin with in Spark and on the command line."""
+
+_HIDDEN: Final = "***"
+_OPEN: Final = frozenset({"region", "endpoint_override", "scheme", "anonymous", "project_id"})
+"""Settings whose values are no secrets, and needed to understand an error."""
+
+_SHORTEST_SECRET: Final = 4
+"""Values below this many characters are not searched for in errors: they are parts of ordinary words."""
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_TRUTHS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StorageSettings:
+    """Settings by name; hashable, and picklable for tasks. Neither ``repr`` nor an error shows a value.
+
+    Attributes
+    ----------
+    values : tuple of (str, str)
+        In the order of their names, which are those of the file system's own arguments, in lower case.
+    """
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Self:
+        """Check settings as given in Python or by options without their prefix.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a name or a value is not text, a number or a truth value. The value is not shown.
+        """
+        return cls(tuple(sorted((_name(name), _text(name, value)) for name, value in settings.items())))
+
+    def __repr__(self) -> str:
+        """Return the names without the values."""
+        return f"StorageSettings({', '.join(name for name, _ in self.values)})"
+
+    def __bool__(self) -> bool:
+        """Return whether there is any setting."""
+        return bool(self.values)
+
+    def arguments(self, types: Mapping[str, type]) -> dict[str, object]:
+        """Return the settings as arguments of a file system.
+
+        Parameters
+        ----------
+        types : mapping of str to type
+            The names that the file system knows, with ``str``, ``bool`` or ``float``.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a name is unknown (the nearest is suggested), or a value has another type.
+        """
+        self.check_names(types)
+        return {name: _typed(name, text, types[name]) for name, text in self.values}
+
+    def check_names(self, known: Iterable[str]) -> None:
+        """Refuse settings that a file system does not know."""
+        names = list(known)
+        for name, _ in self.values:
+            if name not in names:
+                hint = did_you_mean(name, names) or f"the settings are {', '.join(names) or 'none'}"
+                raise InvalidOptionError(f"unknown setting {SETTING_PREFIX}{name}; {hint}")
+
+    def hidden_in(self, text: str) -> str:
+        """Return a text, such as another library's error, without the values of secret settings."""
+        for name, value in self.values:
+            if name not in _OPEN and len(value) >= _SHORTEST_SECRET:
+                text = text.replace(value, _HIDDEN)
+        return text
+
+
+NO_SETTINGS: Final = StorageSettings()
+"""What a storage is opened with if nothing is set: the environment and its usual chain of credentials."""
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidOptionError(f"storage: expected names of settings such as 'region', found {name!r}")
+    return name.lower()
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidOptionError(f"{SETTING_PREFIX}{name}: expected text, found a value of type {type(value).__name__}")
+
+
+def _typed(name: str, text: str, wanted: type) -> object:
+    if wanted is bool:
+        if text.lower() not in _TRUTHS:
+            raise InvalidOptionError(f"{SETTING_PREFIX}{name}: expected true or false")
+        return _TRUTHS[text.lower()]
+    if wanted is float:
+        if not _NUMBER.fullmatch(text):
+            raise InvalidOptionError(f"{SETTING_PREFIX}{name}: expected a number of seconds")
+        return float(text)
+    return text
+
+
+_log: Final = logging.getLogger("store_core")
+
+_MOST: Final = 8
+"""Attempts. The client of S3 makes none of its own, so that each is counted and seen."""
+
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+"""Seconds before the second attempt, doubled each time, and the bound of that: 16 seconds in all."""
+
+_HINTS: Final = {
+    "HTTP status 301": "The bucket is in another region: give it by the setting region.",
+    "wrong version number": "The server does not speak TLS there: give the setting scheme=http, or its other port.",
+}
+"""What helps where another attempt does not, by what a client says."""
+
+_DENIED: Final = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET"
+    rf"|HTTP status 40[0-57]|{'|'.join(_HINTS)}"
+    r"|PERMISSION_DENIED|UNAUTHENTICATED|AuthenticationFailed|AuthorizationFailure"
+)
+"""What clients say where the same request can't have another answer."""
+
+_GONE: Final = re.compile(r"RESOURCE_NOT_FOUND|NO_SUCH_KEY|BlobNotFound|HTTP status 404")
+
+
+class Attempts(NamedTuple):
+    """How often something is tried, and what errors say of it.
+
+    Attributes
+    ----------
+    url : str
+        What is asked for; it holds no setting.
+    settings : StorageSettings
+        Their values are hidden in the errors of clients.
+    clock : Clock
+        Pauses between attempts.
+    seconds : float
+        How long after the first attempt another may begin, for what nobody waits longer for.
+    """
+
+    url: str
+    settings: StorageSettings
+    clock: Clock = SystemClock()
+    seconds: float = inf
+
+    def make(self, what: str, act: Callable[[], _T]) -> _T:
+        """Do something until it works.
+
+        Parameters
+        ----------
+        what : str
+            Completes "could not".
+        act : callable
+            May raise an error of this package, which is passed on, or one of the storage's client.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the storage says that the file is gone.
+        PermissionError
+            As the storage's client raises it.
+        StoreAccessError
+            If all attempts failed, or one with a reason that will not go away.
+        """
+        pause, end = _FIRST_PAUSE, self.clock.monotonic() + self.seconds
+        for attempt in range(1, _MOST + 1):
+            try:
+                return act()
+            except (StoreError, FileNotFoundError, PermissionError):
+                raise
+            except (OSError, pa.ArrowException) as error:
+                text = self.settings.hidden_in(str(error))
+                if attempt == _MOST or self.clock.monotonic() > end or _DENIED.search(text):
+                    raise self._error(what, text, attempt) from None
+                if _GONE.search(text):
+                    raise FileNotFoundError(text) from None
+                _log.warning("%s: could not %s: %s; attempt %d of %d follows", self.url, what, text, attempt + 1, _MOST)
+                self.clock.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("unreachable")
+
+    def _error(self, what: str, text: str, attempt: int) -> StoreAccessError:
+        often = f", after {attempt} attempts" if attempt > 1 else ""
+        hint = next((f" {way_on}" for sign, way_on in _HINTS.items() if sign in text), "")
+        return StoreAccessError(
+            f"{self.url}: could not {what}{often}: {text.rstrip('. ')}.{hint} Check the URL, the settings "
+            f"{SETTING_PREFIX}* and the environment's credentials, or try again when the storage answers; nothing was "
+            f"changed"
+        )
+
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?]*)([/?]?.*)", re.DOTALL)
 _MOST_OPEN: Final = 16

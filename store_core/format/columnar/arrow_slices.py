@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of a buffer as Arrow arrays, without a Python object per piece."""
+"""Arrow arrays of pieces of memory, and of words and positions in it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,31 @@ import pyarrow.compute as pc
 from store_core.format.columnar.spans import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
 __all__ = [
+    "WORD_SIZE",
     "as_checked_text",
     "as_text",
     "binary_parts",
     "fixed_array",
     "is_ascii",
+    "kept_bytes",
     "numbers",
     "packed_items",
+    "piece_words",
     "repeat_text",
+    "rows_with_byte",
     "take_alternate",
     "take_rows",
     "take_slices",
     "texts",
     "true_mask",
+    "true_positions",
+    "with_properties",
+    "words_before",
 ]
 
 _FIRST_NOT_ASCII: Final = 0x80
@@ -168,3 +175,136 @@ def is_ascii(array: pa.BinaryArray) -> bool:
 def as_checked_text(array: pa.BinaryArray) -> pa.StringArray:
     """Return bytes that are known to be UTF-8 as text, unchecked."""
     return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
+
+
+WORD_SIZE: Final = 8
+_WORD: Final = np.dtype(f"V{WORD_SIZE}")
+_ONES: Final = np.uint64(0x0101010101010101)
+_HIGH_BITS: Final = np.uint64(0x8080808080808080)
+_KEPT: Final = np.array([(1 << 64) - (1 << 8 * (WORD_SIZE - left)) for left in range(WORD_SIZE + 1)], np.uint64)
+"""Masks, by the number of bytes left in a piece, that keep the piece's part of a word ending there."""
+
+
+def kept_bytes(left: int) -> np.uint64:
+    """Return the mask that keeps the last bytes of a word, 0 to 8 of them."""
+    mask: np.uint64 = _KEPT[left]
+    return mask
+
+
+def words_before(
+    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], left: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint64]:
+    """Read the eight bytes before each stop, the first one lowest.
+
+    Parameters
+    ----------
+    data : numpy.ndarray
+        uint8, shape (m,), contiguous.
+    stops : numpy.ndarray
+        int64, shape (n,).
+    left : numpy.ndarray
+        int64, shape (n,): how many of the bytes belong to the piece; the others are read as zeros.
+    """
+    words: npt.NDArray[np.uint64] = gather(data, np.maximum(stops - WORD_SIZE, 0), _WORD).view("<u8")
+    if left.size and int(left.min()) < WORD_SIZE:
+        words &= _KEPT.take(left, mode="clip")
+    return words
+
+
+def piece_words(
+    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
+    """Yield the words of many pieces, last words first; the first words are padded with leading zeros.
+
+    Parameters
+    ----------
+    data : numpy.ndarray
+        uint8, shape (m,), contiguous.
+    stops, lengths : numpy.ndarray
+        int64, shape (n,): ends and lengths of the pieces. The word that a piece begins in must be inside `data`.
+
+    Yields
+    ------
+    tuple of int, numpy.ndarray or slice, numpy.ndarray
+        How many bytes follow the word, the rows that reach so far, and their words, uint64, which may be written to.
+    """
+    for passed in range(0, int(lengths.max(initial=0)), WORD_SIZE):
+        left = lengths - passed
+        rows: npt.NDArray[np.int64] | slice = slice(None)
+        if int(left.min()) <= 0:
+            rows = np.flatnonzero(left > 0)
+            left = left[rows]
+        yield passed, rows, words_before(data, stops[rows] - passed, left)
+
+
+def rows_with_byte(
+    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte: int
+) -> npt.NDArray[np.int64]:
+    """Return the rows of pieces that contain a byte, which must not be 0; parameters as in `piece_words`.
+
+    A word xor eight copies of the byte is zero where they are equal; subtracting 1 from each byte then borrows there.
+    """
+    found = np.zeros(lengths.size, np.uint64)
+    for _, rows, words in piece_words(data, stops, lengths):
+        words ^= _ONES * np.uint64(byte)  # noqa: PLW2901 -- the words may be overwritten
+        borrowed = words - _ONES
+        borrowed &= ~words
+        found[rows] |= borrowed
+    return np.flatnonzero(found & _HIGH_BITS)
+
+
+_BITS: Final = 8
+_BYTES: Final = np.arange(1 << _BITS, dtype=np.uint8)
+_COUNTS: Final = np.bitwise_count(_BYTES).astype(np.int64)
+"""How many bits each byte has."""
+
+_LOWEST: Final = np.bitwise_count((_BYTES & -_BYTES) - np.uint8(1)).astype(np.int64)
+"""The number of each byte's lowest bit."""
+
+
+def true_positions(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return ``numpy.flatnonzero(mask)``.
+
+    Parameters
+    ----------
+    mask : numpy.ndarray
+        bool, shape (n,).
+
+    Notes
+    -----
+    numpy looks at the mask item by item, and where one in twenty is true, as among separators, it guesses wrong at each
+    of them. Packed into bits, an eighth of the items remains; the first bits of all bytes are found together, then the
+    second ones. That took 0.4 of the time there, and takes longer from one in four on.
+    """
+    packed = np.packbits(mask, bitorder="little")
+    at = np.flatnonzero(packed != 0)
+    bits = packed.take(at)
+    ends = np.cumsum(_COUNTS.take(bits))
+    positions = np.empty(ends[-1] if ends.size else 0, np.int64)
+    places = ends - _COUNTS.take(bits)
+    at *= _BITS
+    while at.size:
+        positions[places] = at + _LOWEST.take(bits)
+        bits &= bits - np.uint8(1)
+        more = np.flatnonzero(bits != 0)
+        at, bits, places = at[more], bits[more], places[more] + 1
+    return positions
+
+
+_PROPERTIES: Final = "properties"
+
+
+def with_properties(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return a batch with columns of single properties in place of that of all properties.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Has the column ``properties``.
+    names : mapping of str to str
+        New column -> property. Of two properties with one name the last counts, as in Java.
+    """
+    maps = batch[_PROPERTIES]
+    for column, name in names.items():
+        batch = batch.append_column(column, pc.map_lookup(maps, pa.scalar(name), "last"))
+    return batch.drop_columns([_PROPERTIES])

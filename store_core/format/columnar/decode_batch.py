@@ -97,7 +97,7 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
         Whether the schema declares every column nullable. A body that does not expand is null then, and
         ``_corrupt_record`` says why.
     nearest_times : bool
-        As of `store_core.format.table_time.table_times`.
+        As of `store_core.format.times.table_times`.
     verify_property_crc : bool, optional
         Whether records must match the checksum over all of them, if they carry one, where a column is requested that
         it covers; as `verify_crc` if it is not given.

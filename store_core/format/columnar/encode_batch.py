@@ -29,7 +29,7 @@ from store_core.format.columnar.encode_properties import Delays, group_propertie
 from store_core.format.columnar.encoded_batch import EncodedBatch
 from store_core.format.columnar.input_columns import UNKNOWN_HOST, MessageColumns
 from store_core.format.layout import head_size
-from store_core.format.property_string import INNER_MULTI_DISPATCH, INNER_NUM, MAX_PROPERTIES_SIZE
+from store_core.format.properties import INNER_MULTI_DISPATCH, INNER_NUM, MAX_PROPERTIES_SIZE
 from store_core.format.record.delayed import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from store_core.format.columnar.encode_columns import Part
     from store_core.format.message import Message
-    from store_core.format.property_string import PropertyMap
+    from store_core.format.properties import PropertyMap
 
 __all__ = ["encode_batch"]
 

@@ -17,8 +17,16 @@ import pyarrow.compute as pc
 
 from store_core.format.columnar.encode_columns import Part, item_borders
 from store_core.format.java import hash_map_capacity, hash_map_order
-from store_core.format.properties import KEYS, PROPERTY_CRC, TAGS
-from store_core.format.property_string import DELAY, INNER_MULTI_DISPATCH, INNER_NUM, REAL_QID, REAL_TOPIC
+from store_core.format.properties import (
+    DELAY,
+    INNER_MULTI_DISPATCH,
+    INNER_NUM,
+    KEYS,
+    PROPERTY_CRC,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+)
 from store_core.format.record.delayed import TIMERS
 
 if TYPE_CHECKING:

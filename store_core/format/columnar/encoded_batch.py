@@ -14,8 +14,7 @@ import numpy as np
 
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.layout import field_position, head_dtype
-from store_core.format.properties import PROPERTY_CRC
-from store_core.format.property_string import CRC_RESERVED
+from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
 
 if TYPE_CHECKING:
     import numpy.typing as npt

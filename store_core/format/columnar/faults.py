@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.columnar.checksums import body_crcs
-from store_core.format.columnar.record_crcs import record_crcs
+from store_core.format.columnar.checksums import body_crcs, record_crcs
 from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
 from store_core.format.record.decode import corrupt_record_error, decode_topic, property_crc_error

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.columnar.arrow_slices import as_text, binary_parts, take_slices
-from store_core.format.columnar.byte_words import WORD_SIZE, kept_bytes, piece_words
+from store_core.format.columnar.arrow_slices import (
+    WORD_SIZE,
+    as_text,
+    binary_parts,
+    kept_bytes,
+    piece_words,
+    take_slices,
+)
 from store_core.format.columnar.spans import gather
 from store_core.format.java import hash_code
 from store_core.format.properties import decode_text

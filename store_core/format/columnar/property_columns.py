@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The properties of many records as Arrow columns.
+"""Properties of many records as columns and as maps.
 
 If all strings have one layout, as those of one producer do, names and value positions are those of the first string,
 and columns of bytes suffice. Otherwise nearly every string is a plain run of ``name 1 value 2``, and the separators'
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from store_core.format.columnar.arrow_slices import (
     as_checked_text,
@@ -24,9 +25,9 @@ from store_core.format.columnar.arrow_slices import (
     take_alternate,
     take_rows,
     take_slices,
+    true_positions,
 )
 from store_core.format.columnar.property_spans import PropertyLayout
-from store_core.format.columnar.true_positions import true_positions
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
 from store_core.format.properties import KEY_SEPARATOR, PropertyParser, decode_text, first_property, parse_properties
 
@@ -35,7 +36,16 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["AlikeProperties", "PropertyColumns", "property_maps", "split_key_column"]
+__all__ = [
+    "AlikeProperties",
+    "PropertyColumns",
+    "have_name",
+    "property_maps",
+    "split_key_column",
+    "used_names",
+    "used_values",
+    "without_names",
+]
 
 
 class AlikeProperties:
@@ -407,3 +417,63 @@ def _rows_with_twins(
         twins = (ids[distance:] == ids[:-distance]) & (row[distance:] == row[:-distance])
         marked[row[:-distance][twins]] = True
     return marked
+
+
+def used_names(properties: pa.MapArray) -> pa.StringArray:
+    """Return the names that maps use; a slice also carries those of all other rows."""
+    return properties.keys.slice(*_used(properties))
+
+
+def used_values(properties: pa.MapArray) -> pa.StringArray:
+    """Return the values that maps use, as `used_names`."""
+    return properties.items.slice(*_used(properties))
+
+
+def _used(properties: pa.MapArray) -> tuple[int, int]:
+    first, last = properties.offsets[0].as_py(), properties.offsets[len(properties)].as_py()
+    return first, last - first
+
+
+def have_name(properties: pa.MapArray, name: str) -> npt.NDArray[np.bool_]:
+    """Return which maps have a name.
+
+    Examples
+    --------
+    >>> have_name(pa.array([[("KEYS", "k")], None, []], pa.map_(pa.string(), pa.string())), "KEYS").tolist()
+    [True, False, False]
+    """
+    offsets = np.asarray(properties.offsets)[: len(properties) + 1]
+    before = np.concatenate([[0], np.cumsum(np.asarray(pc.equal(used_names(properties), name)))])
+    return np.asarray(np.diff(before[offsets - offsets[0]]) > 0)
+
+
+def without_names(
+    properties: pa.MapArray, names: Sequence[str], rows: npt.NDArray[np.bool_] | None = None
+) -> pa.MapArray:
+    """Return maps without some names; what is null stays null.
+
+    Parameters
+    ----------
+    rows : numpy.ndarray, optional
+        Which maps are changed; by default all are.
+
+    Examples
+    --------
+    >>> maps = pa.array([[("KEYS", "k"), ("DELAY", "3")], None], pa.map_(pa.string(), pa.string()))
+    >>> without_names(maps, ["DELAY"]).to_pylist()
+    [[('KEYS', 'k')], None]
+    """
+    offsets = np.asarray(properties.offsets)[: len(properties) + 1]
+    keys, items = used_names(properties), used_values(properties)
+    kept = np.asarray(pc.invert(pc.is_in(keys, pa.array(names))))
+    if rows is not None:
+        kept = kept | ~np.repeat(rows, np.diff(offsets))
+    before = np.concatenate([[0], np.cumsum(kept)])
+    places = pa.array(before[offsets - offsets[0]].astype(np.int32), mask=_ends_of_nulls(properties))
+    mask = pa.array(kept)
+    return pa.MapArray.from_arrays(places, keys.filter(mask), items.filter(mask))
+
+
+def _ends_of_nulls(properties: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return for each offset whether it begins a null, as `pyarrow.MapArray.from_arrays` expects it."""
+    return np.append(np.asarray(properties.is_null()), False)

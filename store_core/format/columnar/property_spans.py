@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.columnar.arrow_slices import binary_parts, take_slices
+from store_core.format.columnar.arrow_slices import binary_parts, take_slices, true_positions
 from store_core.format.columnar.spans import gather
-from store_core.format.columnar.true_positions import true_positions
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, PropertyParser
 
 if TYPE_CHECKING:

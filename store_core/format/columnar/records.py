@@ -24,7 +24,7 @@ from store_core.format.columnar.property_columns import PropertyColumns, split_k
 from store_core.format.columnar.spans import Heads, Spans, measure
 from store_core.format.columns import HEAD_FIELDS, property_of
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
-from store_core.format.record.host import format_host
+from store_core.format.record.record_head import format_host
 from store_core.format.sys_flag import (
     COMPRESSION_MASK,
     TRANSACTION_MASK,
@@ -32,7 +32,7 @@ from store_core.format.sys_flag import (
     MessageSysFlag,
     TransactionType,
 )
-from store_core.format.table_time import table_times
+from store_core.format.times import table_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ _OFFSET: Final = np.dtype(">i8")
 
 
 def host_column(heads: Heads, name: str) -> pa.StringArray:
-    """Return a host of all records as text, as `store_core.format.record.host.format_host` does for one.
+    """Return a host of all records as text, as `store_core.format.record.record_head.format_host` does for one.
 
     A broker has one address and a log few producers, so each distinct host of the batch is formatted once.
 
@@ -68,7 +68,7 @@ def host_column(heads: Heads, name: str) -> pa.StringArray:
 
 
 def message_id_column(heads: Heads) -> pa.StringArray:
-    """Return the offset message ids of all records, as `store_core.format.record.host.message_id` does for one."""
+    """Return the offset message ids of all records, as `record_head.message_id` does for one."""
     return _by_width(heads, _message_ids)
 
 
@@ -157,7 +157,7 @@ class Records:
         self.expanded: list[bytes | None] | None = None
         """Bodies to return instead of the stored ones."""
         self.has_nearest_times = False
-        """Whether times are as `store_core.format.table_time.table_times` has them for what calculates with them."""
+        """Whether times are as `store_core.format.times.table_times` has them for what calculates with them."""
         self.remarks: dict[int, CorruptRecordError] = {}
         """Why a value of a record is null that every record has, by where the record starts."""
 

@@ -3,7 +3,7 @@
 
 A filter is a function of a queue unit and of a record's properties: bytes in memory, independent of consumers. The
 store calls it, so it is below the store; the filter of a broker's registered consumers is
-`store_core.broker.expression_message_filter`.
+`store_core.broker.consumer_filter`.
 """
 
 from __future__ import annotations

@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from store_core.errors import FilterError
-from store_core.format.filter.sql92_parser import parse
-from store_core.format.filter.sql92_program import Apply, Copy, DropBelow, Join, Load, Push, run
+from store_core.format.filter.sql92_parser import Apply, Copy, DropBelow, Join, Load, Push, parse, run
 from store_core.format.filter.sql92_values import reads_as_double
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from store_core.format.filter.sql92_program import Program, Step
+    from store_core.format.filter.sql92_parser import Program, Step
     from store_core.format.filter.sql92_values import Value
 
 __all__ = ["Sql92Expression", "failure_of"]

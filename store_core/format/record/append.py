@@ -14,9 +14,8 @@ from store_core.format.append_result import AppendMessageResult, AppendMessageSt
 from store_core.format.crc32 import crc32
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import CRC_MASK
-from store_core.format.properties import PROPERTY_CRC, property_crc_digits
-from store_core.format.property_string import CRC_RESERVED
-from store_core.format.record.host import message_id
+from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, property_crc_digits
+from store_core.format.record.record_head import message_id
 from store_core.format.segment_room import blank_head, has_room
 
 __all__ = ["EncodedRecords", "do_append", "write_blank"]

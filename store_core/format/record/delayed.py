@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.property_string import (
+from store_core.format.properties import (
     DELAY,
     REAL_QID,
     REAL_TOPIC,

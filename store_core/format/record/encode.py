@@ -20,10 +20,11 @@ from store_core.errors import InvalidOptionError
 from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
 from store_core.format.layout import HOST_V4, HOST_V6, MESSAGE_HEAD, MIN_HEAD_SIZE, MagicCode, head_size
 from store_core.format.message import body_crc
-from store_core.format.properties import PROPERTY_CRC, PROPERTY_SEPARATOR
-from store_core.format.property_string import (
+from store_core.format.properties import (
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,
+    PROPERTY_CRC,
+    PROPERTY_SEPARATOR,
     PropertyMap,
     delete_property,
     ends_with_separator,
@@ -32,7 +33,7 @@ from store_core.format.property_string import (
     to_utf8,
 )
 from store_core.format.record.append import EncodedRecords
-from store_core.format.record.host import V4_BYTES, encode_host
+from store_core.format.record.record_head import V4_BYTES, encode_host
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.format.sys_flag import MessageSysFlag
 

@@ -12,7 +12,7 @@ from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue import batch_consume_queue_search as search
 from store_core.queue.consume_queue.batch_consume_queue_search import units_from, units_of_time
-from store_core.queue.consume_queue.expired_units import delete_expired_files
+from store_core.queue.consume_queue.consume_queue import delete_expired_files
 from store_core.queue.units.batch_consume_queue_unit import (
     BATCH_UNIT_SIZE,
     BatchCqUnit,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.queue.consume_queue.time_search import BoundaryType
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+    from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.batch_consume_queue_unit import BatchUnitArray
 
     _Columns: TypeAlias = dict[str, npt.NDArray[np.signedinteger[Any]]]

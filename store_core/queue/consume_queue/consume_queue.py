@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The consume queue: the index of one queue's messages in order, each as a unit of 20 bytes."""
+"""A consume queue in files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue import consume_queue_bounds as bounds
-from store_core.queue.consume_queue.expired_units import delete_expired_files
 from store_core.queue.consume_queue.queue_extension import is_ext_address
-from store_core.queue.consume_queue.queue_reader import QueueReader
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, UNIT_SEAL, coverage, pre_blank
+from store_core.queue.consume_queue.time_search import BoundaryType, TimeSearch
+from store_core.queue.units.consume_queue_unit import (
+    CQ_STORE_UNIT_SIZE,
+    UNIT_DTYPE,
+    UNIT_SEAL,
+    CqUnit,
+    coverage,
+    coverages,
+    pre_blank,
+    stored_units,
+    units_of,
+    units_per_file,
+)
 from store_core.queue.units.queue_assignment import index_limit, index_refusal
-from store_core.queue.units.unit_run import UnitRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -25,11 +36,253 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
+    from store_core.format.releases.release_rules import ReleaseRules
     from store_core.queue.consume_queue.queue_extension import QueueExtension
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+    from store_core.queue.queue_path import QueueRules
+    from store_core.queue.units.consume_queue_unit import UnitArray
 
-__all__ = ["ConsumeQueue"]
+__all__ = ["ConsumeQueue", "QueueReader", "UnitRun", "delete_expired_files"]
+
+_SMALLEST_WINDOW: Final = 64
+_FIRST_WINDOW: Final = 4096
+_LARGEST_WINDOW: Final = 1 << 16
+
+
+class UnitRun:
+    """Columns of units and a current place in them.
+
+    Each method looks at a window of the next units, which grows while all units of a window are treated alike, and
+    shrinks when they are not: the cost of a run is proportional to its length, however often the treatment changes.
+
+    Parameters
+    ----------
+    features : ReleaseRules
+        Decide how much of the log a unit covers.
+    """
+
+    def __init__(
+        self,
+        physical_offset: npt.NDArray[np.int64],
+        size: npt.NDArray[np.int64],
+        tags_code: npt.NDArray[np.int64],
+        queue_offset: npt.NDArray[np.int64],
+        features: ReleaseRules,
+    ) -> None:
+        self._units = stored_units(physical_offset, size, tags_code)
+        self._queue_offsets = queue_offset
+        self._positions = queue_offset * CQ_STORE_UNIT_SIZE
+        self._covers = coverages(self._units, features)
+        self._at = 0
+        self._window = _FIRST_WINDOW
+
+    @property
+    def remaining(self) -> int:
+        """How many units are left."""
+        return len(self._units) - self._at
+
+    def take_one(self) -> tuple[int, int, int, int]:
+        """Take the next unit: return its physical offset, size, tags code and queue offset."""
+        at = self._at
+        self._at += 1
+        physical_offset, size, tags_code = self._units[at].item()
+        return physical_offset, size, tags_code, int(self._queue_offsets[at])
+
+    def skip_covered(self, max_physical_offset: int) -> int:
+        """Skip the next units whose records are already covered; return how many."""
+        count = self._count(self._covers[self._next] <= max_physical_offset)
+        self._at += count
+        return count
+
+    def skip_behind(self, end: int) -> bool:
+        """Skip the next units whose index lies before the end of the queue, `end` in bytes; return whether any did."""
+        positions = self._positions[self._next]
+        count = self._count((positions != 0) & (positions < end))
+        self._at += count
+        return count > 0
+
+    def count_appended(self, max_physical_offset: int, end: int, room: int) -> int:
+        """Count the next units that are appended one after the other, at most `room`.
+
+        The count goes on while each unit covers more than the one before, and has index 0, or one that is not before
+        the place where it is appended.
+        """
+        part = self._next
+        covers = self._covers[part]
+        positions = self._positions[part]
+        before = np.concatenate(([max_physical_offset], covers[:-1]))
+        places = end + np.arange(len(positions)) * CQ_STORE_UNIT_SIZE
+        return min(room, self._count((covers > before) & ((positions == 0) | (positions >= places))))
+
+    def count_misplaced(self, count: int, end: int) -> int:
+        """Count those of the next units whose index lies after the place where they are appended."""
+        places = end + np.arange(count) * CQ_STORE_UNIT_SIZE
+        return int(np.count_nonzero(self._positions[self._at : self._at + count] > places))
+
+    def units(self, count: int) -> UnitArray:
+        """Return the next units as they are stored."""
+        return self._units[self._at : self._at + count]
+
+    def advance(self, count: int) -> int:
+        """Skip units that were appended; return the physical offset up to which they cover the log."""
+        self._at += count
+        return int(self._covers[self._at - 1])
+
+    @property
+    def _next(self) -> slice:
+        return slice(self._at, self._at + self._window)
+
+    def _count(self, fates: npt.NDArray[np.bool_]) -> int:
+        """Count the leading trues, and adapt the next window to them."""
+        if fates.all():
+            self._window = min(2 * self._window, _LARGEST_WINDOW)
+            return len(fates)
+        count = int(fates.argmin())
+        if count:
+            self._window = max(self._window // 2, _SMALLEST_WINDOW)
+        return count
+
+
+_LONG: Final = 8
+_SECONDS_TO_LET_GO: Final = 60.0
+
+
+def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_size: int) -> int:
+    """Delete the oldest files of a queue of units while their last unit points below the log's start.
+
+    The last file is never deleted. Deletion stops at a file that has to stay: one that readers use, less than a minute
+    after the first try, or one that was never filled (RocketMQ: ``MappedFileQueue.deleteExpiredFileByOffset``).
+
+    Parameters
+    ----------
+    min_physical_offset : int
+        Where the commit log starts.
+    unit_size : int
+        Bytes per unit; its first eight are a physical offset.
+
+    Returns
+    -------
+    int
+        How many files were deleted.
+
+    Raises
+    ------
+    OSError
+        As raised by the system; the files before it are deleted.
+    """
+    count = 0
+    for file in queue.mapped_files[:-1] if queue.writable else ():
+        last_unit = file.select(file.file_size - unit_size)
+        if last_unit is None:
+            is_expired = not file.is_available  # its deletion was begun and is pending: try again
+        else:
+            is_expired = int.from_bytes(last_unit[:_LONG], "big", signed=True) < min_physical_offset
+        if not is_expired or not file.destroy(_SECONDS_TO_LET_GO):
+            break
+        queue.forget([file])
+        count += 1
+    return count
+
+
+class QueueReader:
+    """The reading half of `ConsumeQueue`, which documents the parameters and attributes."""
+
+    unit_size: Final = CQ_STORE_UNIT_SIZE
+
+    def __init__(
+        self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock, *, writable: bool
+    ) -> None:
+        self.rules = rules
+        self.min_logic_offset = 0
+        self._units_per_file = units_per_file(rules.consume_queue_file_size)
+        self.mapped_file_queue = MappedFileQueue(
+            SegmentPaths((directory,)), self._units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
+        )
+        self._time_search = TimeSearch(rules.features)
+
+    @property
+    def min_offset_in_queue(self) -> int:
+        """Index of the first unit that points to an existing record."""
+        return self.min_logic_offset // CQ_STORE_UNIT_SIZE
+
+    @property
+    def max_offset_in_queue(self) -> int:
+        """Index after the last unit; 0 without files."""
+        return self.mapped_file_queue.max_offset // CQ_STORE_UNIT_SIZE
+
+    def roll_next_file(self, queue_offset: int) -> int:
+        """Return the index of the first unit of the file after the one that holds `queue_offset`."""
+        return queue_offset + self._units_per_file - queue_offset % self._units_per_file
+
+    def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
+        """Return the units from an index to the end of its file, without copying.
+
+        Returns
+        -------
+        array of unit, or None
+            Of dtype `store_core.queue.units.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum, beyond
+            the end, and in a hole between files. It stays valid when the file is deleted.
+        """
+        wanted = queue_offset * CQ_STORE_UNIT_SIZE
+        if queue_offset < 0 or wanted < self.min_logic_offset:
+            return None
+        file = self.mapped_file_queue.find_mapped_file_by_offset(wanted)
+        view = file.select(wanted % file.file_size) if file is not None else None
+        return units_of(view) if view is not None else None
+
+    def buffers_from(self, queue_offset: int) -> Iterator[tuple[int, UnitArray]]:
+        """Yield the units from an index to the end of the queue, file by file, each with its first unit's index.
+
+        Holes between files are skipped. (In RocketMQ 5.x an iteration ends with its first file.)
+        """
+        end = self.max_offset_in_queue
+        while queue_offset < end:
+            units = self.get_index_buffer(queue_offset)
+            if units is not None:
+                yield queue_offset, units[: end - queue_offset]
+            queue_offset = self.roll_next_file(queue_offset)
+
+    def iterate_from(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield the units from an index to the end of the queue one by one."""
+        for first, units in self.buffers_from(queue_offset):
+            for index in range(len(units)):
+                yield CqUnit.of(units, index, first + index)
+
+    @property
+    def last_unit(self) -> CqUnit | None:
+        """The newest unit; None if there is none above the minimum (RocketMQ 5.x: ``getLatestUnit``)."""
+        queue_offset = self.max_offset_in_queue - 1
+        units = self.get_index_buffer(queue_offset)
+        return CqUnit.of(units, 0, queue_offset) if units is not None else None
+
+    def get_offset_in_queue_by_time(
+        self,
+        timestamp: int,
+        boundary: BoundaryType,
+        store_time: Callable[[int, int], int],
+        min_physical_offset: int,
+    ) -> int:
+        """Return the index of the message stored at a time; for the rules see `time_search`.
+
+        Parameters
+        ----------
+        timestamp : int
+            Ms since 1970.
+        boundary : BoundaryType
+            For release 5.3; the others have a rule of their own, and ignore it.
+        store_time : callable
+            ``store_time(physical_offset, size)`` returns a record's store timestamp, -1 if it can't be read (RocketMQ:
+            ``CommitLog.pickupStoreTimestamp``).
+        min_physical_offset : int
+            Where the log starts.
+        """
+        found = self._time_search.find(
+            self.mapped_file_queue, self.min_logic_offset, timestamp, boundary, store_time, min_physical_offset
+        )
+        if not self.rules.features.keeps_found_offset_in_queue:
+            return found
+        return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)
+
 
 _LOG: Final = logging.getLogger("store_core")
 _MAX_RETRIES: Final = 30

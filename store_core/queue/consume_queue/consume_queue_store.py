@@ -12,8 +12,8 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
+from store_core.queue.dispatch.dispatch_batch import QueueNumbering
 from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.dispatch.queue_numbering import QueueNumbering
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_SEAL, coverages, stored_units
 from store_core.queue.units.queue_assignment import RefusedUnit, assign, assign_batch
 from store_core.queue.units.unit_buffer import UnitBuffer
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release_rules import ReleaseRules
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
+    from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.queue_assignment import AssignedUnit, BatchAssignment
 
 __all__ = ["ConsumeQueueStore", "UnitSequences"]

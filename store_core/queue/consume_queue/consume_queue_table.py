@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["MAX_QUEUES", "ConsumeQueueTable", "Queue"]
 

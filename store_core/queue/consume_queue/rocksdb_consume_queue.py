@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.consume_queue.time_search import BoundaryType
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, StoredUnits
     from store_core.queue.units.consume_queue_unit import UnitArray
 

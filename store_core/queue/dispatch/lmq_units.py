@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.format.java import LONG_BITS, parse_java_int
-from store_core.format.property_string import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
+from store_core.format.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from store_core.format.releases.release_rules import ReleaseRules
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = [
     "LMQ_PREFIX",

@@ -15,6 +15,10 @@ from store_core.format.java import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_i
 from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, MagicCode, head_dtype, head_size
 from store_core.format.message import body_crc
 from store_core.format.properties import (
+    CRC_RESERVED,
+    DELAY,
+    INNER_BASE,
+    INNER_NUM,
     KEYS,
     PROPERTY_CRC,
     TAGS,
@@ -23,15 +27,14 @@ from store_core.format.properties import (
     decode_text,
     parse_properties,
 )
-from store_core.format.property_string import CRC_RESERVED, DELAY, INNER_BASE, INNER_NUM
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.record_head import head_reader, read_frame
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
 
 if TYPE_CHECKING:
     from store_core.format.releases.release_rules import ReleaseRules
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["DUP_INFO", "check_message_and_return_size", "delay_of_level"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch requests of many records, read column by column from the bytes of their file."""
+"""What queues and index need, from records in a log."""
 
 from __future__ import annotations
 
@@ -11,30 +11,177 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError
-from store_core.format.columnar.arrow_slices import as_text, take_slices
-from store_core.format.columnar.byte_words import WORD_SIZE, piece_words, words_before
+from store_core.format.columnar.arrow_slices import (
+    WORD_SIZE,
+    as_text,
+    binary_parts,
+    piece_words,
+    rows_with_byte,
+    take_slices,
+    words_before,
+)
+from store_core.format.columnar.java_hashes import hash_slices, positive_hashes
+from store_core.format.columnar.property_columns import split_key_column
+from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
 from store_core.format.columnar.spans import Heads, Spans, gather, measure
 from store_core.format.java import hash_code
-from store_core.format.properties import KEYS, UNIQ_KEY, decode_text
-from store_core.format.property_string import DELAY, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM
+from store_core.format.properties import (
+    DELAY,
+    INNER_BASE,
+    INNER_MULTI_DISPATCH,
+    INNER_NUM,
+    KEY_SEPARATOR,
+    KEYS,
+    TAGS,
+    UNIQ_KEY,
+    PropertyParser,
+    decode_text,
+)
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
-from store_core.queue.dispatch.dispatch_batch import DispatchBatch, IndexHashes
-from store_core.queue.dispatch.queue_numbering import QueueNumbering
+from store_core.queue.dispatch.dispatch_batch import INDEX_TAG_PREFIX, DispatchBatch, IndexHashes, QueueNumbering
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size, delay_of_level
-from store_core.queue.dispatch.stored_properties import StoredProperties, property_finder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
-    from store_core.format.columnar.property_spans import PropertySpans
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.format.releases.release import Release
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+    from store_core.queue.queue_path import QueueRules
+
+__all__ = ["QueueNumbers", "StoredBatch", "StoredFile", "StoredProperties", "property_finder"]
+
+_NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
+_BLANK: Final = ord(KEY_SEPARATOR)
+_HASH_FACTOR: Final = np.int32(31)
+"""Of Java's ``String.hashCode``."""
 
 
-__all__ = ["QueueNumbers", "StoredBatch", "StoredFile"]
+def property_finder(release: Release) -> PropertyFinder:
+    """Return a finder of the properties that dispatching needs, by a release's rules."""
+    return PropertyFinder(_NAMES, PropertyParser.of_release(release))
+
+
+class StoredProperties:
+    """Properties of many records.
+
+    Parameters
+    ----------
+    raw : numpy.ndarray
+        uint8, shape (m,), contiguous.
+    starts, stops : numpy.ndarray
+        int64, shape (n,): the property strings ``raw[starts[i]:stops[i]]``, ascending without overlap.
+    finder : PropertyFinder
+        As returned by `property_finder`.
+    """
+
+    def __init__(
+        self,
+        raw: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+        finder: PropertyFinder,
+    ) -> None:
+        self._raw = raw
+        self._starts = starts
+        self._stops = stops
+        self._finder = finder
+
+    @cached_property
+    def _found(self) -> list[PropertySpans | None]:
+        return self._finder.find(self._raw, self._starts, self._stops)
+
+    def span(self, name: str) -> PropertySpans:
+        """Return where a property lies; an empty span if it is missing."""
+        return self._found[_NAMES.index(name)] or PropertySpans(self._starts, self._starts)
+
+    def rows_with(self, *names: str) -> npt.NDArray[np.int64]:
+        """Return the rows that have all of these properties, ascending."""
+        spans = [self._found[_NAMES.index(name)] for name in names]
+        if None in spans:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(np.logical_and.reduce([found.present for found in spans if found is not None]))
+
+    def tags_hashes(self) -> npt.NDArray[np.int64]:
+        """Hash TAGS; int64, shape (n,), 0 if missing."""
+        tags = self.span(TAGS)
+        return hash_slices(self._raw, tags.starts, tags.stops).astype(np.int64)
+
+    def index_hashes(
+        self,
+        before: npt.NDArray[np.int32],
+        is_indexed: npt.NDArray[np.bool_] | np.bool_ = np.True_,
+        *,
+        with_tags: bool,
+    ) -> IndexHashes:
+        """Hash the keys: UNIQ_KEY, then KEYS split at blanks, then TAGS.
+
+        Parameters
+        ----------
+        before : numpy.ndarray
+            int32, shape (n,): hash of what comes before each record's keys.
+        is_indexed : numpy.ndarray
+            bool, shape (n,): False for records whose keys are skipped.
+        with_tags : bool
+            Whether tags are indexed.
+        """
+        unique, keys = self.span(UNIQ_KEY), self.span(KEYS)
+        unique_rows = np.flatnonzero(unique.present & is_indexed)
+        unique_hashes = hash_slices(
+            self._raw, unique.starts.take(unique_rows), unique.stops.take(unique_rows), before.take(unique_rows)
+        )
+        key_rows, key_hashes = self._token_hashes(keys, np.flatnonzero(keys.present & is_indexed), before)
+        kinds = [(unique_rows, unique_hashes), (key_rows, key_hashes)]
+        if with_tags:
+            kinds.append(self._tag_hashes(is_indexed, before))
+        return _merged(kinds)
+
+    def tagged_rows(self, is_indexed: npt.NDArray[np.bool_] | np.bool_ = np.True_) -> npt.NDArray[np.int64]:
+        """Return the rows, ascending, that have tags to be indexed; `is_indexed` as for `index_hashes`."""
+        tags = self.span(TAGS)
+        return np.flatnonzero((tags.starts < tags.stops) & is_indexed)
+
+    def _tag_hashes(
+        self, is_indexed: npt.NDArray[np.bool_] | np.bool_, before: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Hash tags that are not empty; return the row and the hash of each."""
+        tags, rows = self.span(TAGS), self.tagged_rows(is_indexed)
+        prefixed = before.take(rows)
+        for character in INDEX_TAG_PREFIX:
+            prefixed = prefixed * _HASH_FACTOR + np.int32(ord(character))  # wraps, as in Java
+        return rows, hash_slices(self._raw, tags.starts.take(rows), tags.stops.take(rows), prefixed)
+
+    def _token_hashes(
+        self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Split KEYS of some rows at blanks; return the row and the hash of each key."""
+        raw, starts, stops = self._raw, keys.starts.take(rows), keys.stops.take(rows)
+        if not rows_with_byte(raw, stops, stops - starts, _BLANK).size:
+            return rows, hash_slices(raw, starts, stops, before.take(rows))
+        packed = take_slices(raw, starts, stops)
+        lists = split_key_column(pa.Array.from_buffers(pa.string(), len(packed), packed.buffers()))
+        bounds = np.frombuffer(lists.buffers()[1], np.int32)[: rows.size + 1]
+        offsets, data, _ = binary_parts(lists.values)
+        owners = np.repeat(rows, np.diff(bounds))
+        ends = offsets.astype(np.int64)
+        return owners, hash_slices(data, ends[:-1], ends[1:], before.take(owners))
+
+
+def _merged(kinds: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]]) -> IndexHashes:
+    """Merge all kinds of keys in row order, a row's in the order of kinds; a hash that Java can't negate becomes 0."""
+    first, _ = kinds[0]
+    if all(np.array_equal(first, rows) for rows, _ in kinds[1:]):
+        rows, hashes = np.repeat(first, len(kinds)), np.empty(len(kinds) * first.size, np.int32)
+        for number, (_, part) in enumerate(kinds):
+            hashes[number :: len(kinds)] = part
+    else:
+        rows, hashes = (np.concatenate(parts) for parts in zip(*kinds, strict=True))
+        order = np.argsort(rows, kind="stable")
+        rows, hashes = rows[order], hashes[order]
+    return IndexHashes(rows, positive_hashes(hashes))
+
 
 _NOT_DELAYED, _DELAYED, _ILLEGAL = range(3)
 _SCHEDULE_TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), f"V{len(SCHEDULE_TOPIC)}")
@@ -70,7 +217,7 @@ class _Names:
         return _Names(self._raw, self.stops[rows] - self.lengths[rows], self.stops[rows], self.queue_ids[rows])
 
     def steps(self) -> Iterable[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
-        """Return the words of the topics; see `store_core.format.columnar.byte_words.piece_words`."""
+        """Return the words of the topics; see `store_core.format.columnar.arrow_slices.piece_words`."""
         words = piece_words(self._raw, self.stops, self.lengths)
         if int(self.lengths.max(initial=0)) > _KEPT_STEPS * WORD_SIZE:
             return words

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.segment_file import offset_of
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 from store_core.queue.index.index_file import IndexFile
 from store_core.queue.index.index_format import accepted_entries, index_file_size
 
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["IndexService", "QueryOffsetResult", "check_index_sizes", "index_file_name", "next_index_file_name"]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.layout import unit_dtype
-from store_core.format.rocksdb_layout import STORED_HALF, STORED_INDEX, STORED_TIMER, STORED_TIMER_KEY
+from store_core.format.layout import STORED_HALF, STORED_INDEX, STORED_TIMER, STORED_TIMER_KEY, unit_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

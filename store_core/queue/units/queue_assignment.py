@@ -23,17 +23,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from store_core.queue.dispatch.dispatch_batch import QueueNumbering
 from store_core.queue.dispatch.lmq_units import UnfitListsError, UnreadableIndexError, lmq_units
-from store_core.queue.dispatch.queue_numbering import QueueNumbering
 from store_core.queue.queue_path import refusal_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_per_file
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = [
     "AssignedUnit",
@@ -186,7 +185,7 @@ def _refused(unit: AssignedUnit, request: DispatchRequest, reason: str) -> Refus
 def index_limit(rules: QueueRules) -> int:
     """Return the first index that no simple queue can have: its file would end beyond the range of Java's ``long``.
 
-    >>> from store_core.queue.queue_rules import QueueRules
+    >>> from store_core.queue.queue_path import QueueRules
     >>> 2**58 < index_limit(QueueRules()) < 2**59
     True
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service that deletes old segments of the commit log."""
+"""Deletes segments by age and by the disk's use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.store.clean.service import CleanService
-from store_core.store.state.running_flags import RunningFlag
+from store_core.files.service_thread import ServiceThread
+from store_core.store.state.store_stats import RunningFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.store.clean.disk_space import DiskSpace, SpaceVerdict
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.state.running_flags import RunningFlags
+    from store_core.store.state.store_stats import RunningFlags
 
 __all__ = [
     "MAX_MANUAL_DELETE_FILE_TIMES",
     "CleanCommitLogService",
+    "CleanService",
     "ExpiryRule",
     "delete_expired_file_by_time",
     "expiry_rule",
@@ -34,12 +35,47 @@ __all__ = [
     "parse_delete_when",
 ]
 
+_FIRST_AFTER: Final = 60.0
+_MS: Final = 1000.0
+
+
+class CleanService(ServiceThread):
+    """Runs its step first after a minute, then every ``cleanResourceInterval``.
+
+    (RocketMQ: ``DefaultMessageStore.addScheduleTask``.)
+
+    Parameters
+    ----------
+    on_error : callable, optional
+        Called with errors of the system.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the interval is not positive, which Java's scheduler also refuses.
+    """
+
+    def __init__(
+        self, config: MessageStoreConfig, clock: Clock, on_error: Callable[[OSError], None] | None = None
+    ) -> None:
+        super().__init__(clock, on_error)
+        if config.clean_resource_interval <= 0:
+            found = config.clean_resource_interval
+            raise InvalidOptionError(f"MessageStoreConfig.clean_resource_interval must be positive, found {found} ms")
+        self._interval = config.clean_resource_interval / _MS
+        self._next_pause = _FIRST_AFTER
+
+    def pause(self) -> None:
+        """Wait for the next step; only a shutdown interrupts the wait."""
+        seconds, self._next_pause = self._next_pause, self._interval
+        self.wait_until_stopped(seconds)
+
+
 MAX_MANUAL_DELETE_FILE_TIMES: Final = 20
 """Rounds for which a manual request stays in effect."""
 
 _LOG: Final = logging.getLogger("store_core")
 _HOUR_MS: Final = 3_600_000
-_MS: Final = 1000.0
 _BATCH_MAX_4: Final = 10
 _HOUR: Final = re.compile(r"[+-]?[0-9]{1,9}")
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.store.clean.log_cleaner import CleanCommitLogService
-from store_core.store.clean.service import CleanService
+from store_core.store.clean.log_cleaner import CleanCommitLogService, CleanService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

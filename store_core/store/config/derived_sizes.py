@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.snapshot.index import Index

@@ -15,7 +15,7 @@ from store_core.format.near_name import did_you_mean, without_controls
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.config_values import check_fields, load_fields, snake_case
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One of two logs that are compared: its segments, and where its records begin and end."""
+"""The two logs that are compared."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -23,7 +24,45 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.log_end import SegmentEnd
 
-__all__ = ["LogSide", "SideName", "without_overlap"]
+__all__ = ["DiffBy", "DiffOptions", "LogSide", "SideName", "without_overlap"]
+
+
+class DiffBy(Enum):
+    """What is compared.
+
+    Attributes
+    ----------
+    AUTO
+        Bytes, unless a segment file of one log begins inside one of the other: their files then have different sizes.
+    BYTES
+        The bytes at each physical offset, as replicas have them.
+    RECORDS
+        The records, wherever in the log they are.
+    """
+
+    AUTO = "auto"
+    BYTES = "bytes"
+    RECORDS = "records"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """How two logs are compared.
+
+    Attributes
+    ----------
+    by : DiffBy
+    most_rows : int
+        Differing ranges, and differing records of each log, that are listed for each part of the log and in the report;
+        all are counted.
+    same_extent : bool
+        Whether it is a finding, too, that one log begins or ends elsewhere than the other.
+    """
+
+    by: DiffBy = DiffBy.AUTO
+    most_rows: int = 1000
+    same_extent: bool = False
+
 
 SideName: TypeAlias = Literal["a", "b"]
 

@@ -13,8 +13,7 @@ from store_core.files.segment_source import open_ahead
 from store_core.format.columnar.chain import Run
 from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Salvage
-from store_core.format.properties import PROPERTY_CRC
-from store_core.format.property_string import CRC_RESERVED
+from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

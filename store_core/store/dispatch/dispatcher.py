@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 
-from store_core.files.worker_thread import WorkerThread
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.files.service_thread import WorkerThread
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.dispatch.stored_batch import StoredBatch
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatching appended records in the background, so that puts do not wait for it."""
+"""Dispatches what the log has and queues and index do not."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from threading import RLock
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from store_core.errors import SegmentLayoutError
+from store_core.errors import SegmentLayoutError, StoreError
 from store_core.files.service_thread import ServiceThread
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.lmq_units import UnfitListsError, lmq_units
 from store_core.queue.dispatch.precomputed_batch import KnownBatch
 from store_core.queue.dispatch.stored_batch import StoredFile
 from store_core.store.dispatch.dispatcher import select_rows
+from store_core.store.put.log_place import make_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,16 +26,243 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.clock import Clock
+    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
+    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
     from store_core.queue.dispatch.lmq_units import LmqUnit
     from store_core.queue.dispatch.precomputed_batch import KnownColumns
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
+    from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.dispatch.dispatcher import Dispatcher
+    from store_core.store.put.commit_log import CommitLog
+    from store_core.store.state.store_checkpoint import StoreCheckpoint
 
-__all__ = ["MessageArrivingListener", "ReputMessageService"]
+__all__ = [
+    "FlushCheckpointService",
+    "FlushConsumeQueueService",
+    "LogAdoption",
+    "MessageArrivingListener",
+    "ReputMessageService",
+]
+
+_MS: Final = 1000.0
+_CHECKPOINT_SECONDS: Final = 1.0
+
+
+class FlushConsumeQueueService(ServiceThread):
+    """Flushes the queues periodically (RocketMQ: ``DefaultMessageStore.FlushConsumeQueueService``).
+
+    Every second it flushes queues with two new pages, and every minute all of them and then the checkpoint, which
+    covers what had been dispatched before that flush began.
+
+    Parameters
+    ----------
+    config : MessageStoreConfig
+        ``flushIntervalConsumeQueue``, ``flushConsumeQueueLeastPages``, ``flushConsumeQueueThoroughInterval``.
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        queues: ConsumeQueueStore,
+        checkpoint: StoreCheckpoint,
+        clock: Clock,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(clock, on_error)
+        self._config = config
+        self._queues = queues
+        self._checkpoint = checkpoint
+        self._last_thorough: float | None = None
+
+    def pause(self) -> None:
+        """Wait for the next interval, or until woken up."""
+        self.wait_for_running(self._config.flush_interval_consume_queue / _MS)
+
+    def run_once(self) -> None:
+        """Flush by the page rule, or thoroughly if due; the first time it is."""
+        now = self._clock.monotonic()
+        interval = self._config.flush_consume_queue_thorough_interval / _MS
+        if self._last_thorough is None or now >= self._last_thorough + interval:
+            self._last_thorough = now
+            self.flush_thoroughly()
+        else:
+            self._queues.flush(self._config.flush_consume_queue_least_pages)
+
+    def flush_thoroughly(self) -> None:
+        """Flush all queues, then the checkpoint with the time of what was dispatched before.
+
+        Raises
+        ------
+        OSError
+            If a system call fails; the checkpoint is then left unchanged.
+        """
+        self._flush_noted(keeps_offset=self._config.features.keeps_flushed_queue_offset)
+        self._checkpoint.flush()
+
+    def _flush_noted(self, *, keeps_offset: bool) -> None:
+        """Flush all queues, then note in the checkpoint what had been dispatched before."""
+        put = self._checkpoint.last_put
+        self._queues.flush(0)
+        self._checkpoint.cover_queues(put, keeps_offset=keeps_offset)
+
+    def finish(self) -> None:
+        """Flush all that was dispatched; a release whose checkpoint holds an offset notes that only by the minute."""
+        if self._config.features.keeps_flushed_queue_offset:
+            self._queues.flush(0)
+        else:
+            self._flush_noted(keeps_offset=False)
+
+
+class FlushCheckpointService(ServiceThread):
+    """Flushes the checkpoint every second if it has changed (RocketMQ 5.x)."""
+
+    def __init__(
+        self, checkpoint: StoreCheckpoint, clock: Clock, on_error: Callable[[OSError], None] | None = None
+    ) -> None:
+        super().__init__(clock, on_error)
+        self._checkpoint = checkpoint
+
+    def pause(self) -> None:
+        """Wait a second."""
+        self.wait_until_stopped(_CHECKPOINT_SECONDS)
+
+    def run_once(self) -> None:
+        """Flush the checkpoint."""
+        if self._checkpoint.is_changed:
+            self._checkpoint.flush()
+
+
+_LOG: Final = logging.getLogger("store_core")
+
+
+class LogAdoption:
+    """Makes an open store adopt records that were written to its segments by another writer.
+
+    Made by `DefaultMessageStore.prepare_adoption` before the first record is written. The writer starts at `place`,
+    with queue offsets from `offsets`, which it advances. Then call one of:
+
+    * `adopt`, once they are on disk and part of the log;
+    * `restore_checkpoint`, if none of them is part of the log after all;
+    * `leave_to_recovery`, if that is unknown, or if the next opening of the store is to update queues and index.
+
+    Parameters
+    ----------
+    commit_log : CommitLog
+    checkpoint : StoreCheckpoint
+    reput : ReputMessageService
+        Dispatches the records to queues and index.
+    file_system : FileSystem
+    complete_index : callable
+        As the attribute.
+
+    Attributes
+    ----------
+    place : LogPlace
+        Where the records must begin.
+    offsets : QueueOffsets
+        The next index of every queue: a copy of the store's own.
+    complete_index : callable
+        Indexes what earlier appends left out, see `DerivedStructures.complete_index`.
+
+    Raises
+    ------
+    OSError
+        If a system call fails.
+    """
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        checkpoint: StoreCheckpoint,
+        reput: ReputMessageService,
+        file_system: FileSystem,
+        complete_index: Callable[[int], bool],
+    ) -> None:
+        self._commit_log = commit_log
+        self._checkpoint = checkpoint
+        self._reput = reput
+        self._end = commit_log.append_offset
+        self._times_before = checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp
+        self._queues_before = checkpoint.logics_physical_offset, checkpoint.last_put
+        self.place = make_place(commit_log.mapped_file_queue, file_system)
+        self.complete_index = complete_index
+        self.offsets = commit_log.queue_offsets.copy()
+
+    def rewind_checkpoint(self) -> None:
+        """Make every recovery from now on start at the first segment, whatever that holds; durable on return.
+
+        Needed before several new segments become part of the log: only a recovery that starts before them sees whether
+        the segment that leads to them was closed.
+
+        Raises
+        ------
+        OSError
+            If a system call fails.
+        """
+        self._set_checkpoint_times(0, 0)
+        self._checkpoint.logics_physical_offset, self._checkpoint.last_put = 0, (0, 0)
+        self._checkpoint.flush()
+
+    def restore_checkpoint(self) -> None:
+        """Restore the checkpoint's old values; they are written when the store next writes it."""
+        self._set_checkpoint_times(*self._times_before)
+        self._checkpoint.logics_physical_offset, self._checkpoint.last_put = self._queues_before
+
+    def leave_to_recovery(self) -> None:
+        """Refuse further messages and keep the ``abort`` file, so that the next opening recovers the store.
+
+        A rewound checkpoint stays rewound.
+        """
+        self._commit_log.refuse_puts()
+
+    def adopt(
+        self, begin_offset: int, end_offset: int, store_timestamp: int, known: Iterable[KnownColumns] = ()
+    ) -> None:
+        """Extend the log over the records, dispatch them, and advance the checkpoint over them, in this order.
+
+        Nothing else is dispatched meanwhile, so `known` is for the records that are dispatched next. The records are
+        part of the log in any case. If one of the steps fails, or queues or index can't be written, the error is
+        logged, the store refuses further messages, and the checkpoint is left as it is for the next recovery.
+
+        Parameters
+        ----------
+        begin_offset, end_offset : int
+            Physical offsets at which the first record begins and the last one ends. All of them are on disk.
+        store_timestamp : int
+            Store time of the last record, ms.
+        known : iterable of KnownColumns
+            Columns of the first of these records, which then need not be read.
+        """
+        try:
+            with self._reput.paused():
+                is_next = self._reput.reput_from_offset in (self._end, begin_offset)
+                self._commit_log.adopt(self._end, end_offset, store_timestamp, self.offsets)
+                self._reput.run_once(gather=True, known=known if is_next else ())
+        except (OSError, StoreError) as error:
+            self.leave_to_recovery()
+            _LOG.error(
+                "the records from %d to %d are in the log, but not all are in queues and index yet: %s",
+                begin_offset,
+                end_offset,
+                error,
+            )
+        if self._commit_log.running_flags.is_writeable:
+            self._advance_checkpoint(store_timestamp)
+
+    def _advance_checkpoint(self, store_timestamp: int) -> None:
+        log_time, queue_time = self._times_before
+        self._set_checkpoint_times(
+            max(log_time, store_timestamp), max(queue_time, self._checkpoint.logics_msg_timestamp)
+        )
+        flushed, _ = self._queues_before
+        self._checkpoint.logics_physical_offset = max(flushed, self._checkpoint.logics_physical_offset)
+
+    def _set_checkpoint_times(self, log_time: int, queue_time: int) -> None:
+        self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp = log_time, queue_time
+
 
 _IDLE_SECONDS: Final = 0.1
 """How long the service waits unless woken up, which happens when the log's end moves. RocketMQ polls every ms."""

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from store_core.files.file_system import write_all
 from store_core.format.columns import DEFAULT_COLUMNS, TIMESTAMP_TYPE, arrow_schema
-from store_core.format.utc_day import iso_day, utc_days
+from store_core.format.times import iso_day, utc_days
 
 if TYPE_CHECKING:
     from pathlib import Path

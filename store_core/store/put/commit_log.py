@@ -15,16 +15,12 @@ from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.record.encode import Refusal
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.put.bulk_append import AppendBatchResult, fits
-from store_core.store.put.lmq_queues import LmqQueues
 from store_core.store.put.log_appender import LogAppender
 from store_core.store.put.log_flusher import LogFlusher
-from store_core.store.put.put_outcome import settle, wait_for
 from store_core.store.put.put_preparation import PutPreparation, refused
-from store_core.store.put.put_result import PutMessageResult
-from store_core.store.put.queue_offsets import QueueOffsets
-from store_core.store.put.replication import NoReplicas, Replication
-from store_core.store.state.running_flags import RunningFlag, RunningFlags
-from store_core.store.state.store_stats import StoreStats
+from store_core.store.put.put_result import NoReplicas, PutMessageResult, Replication, settle, wait_for
+from store_core.store.put.queue_offsets import LmqQueues, QueueOffsets
+from store_core.store.state.store_stats import RunningFlag, RunningFlags, StoreStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
     from store_core.format.columnar.encoded_batch import EncodedBatch
     from store_core.format.message import Message
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.put.replication import ReplicaService
+    from store_core.store.put.put_result import ReplicaService
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 __all__ = ["CommitLog"]
@@ -253,7 +249,7 @@ class CommitLog:
         Parameters
         ----------
         batch : Message
-            Its body holds the messages; see `store_core.format.record.client_batch.client_batch`.
+            Its body holds the messages; see `store_core.format.record.decode.client_batch`.
 
         Returns
         -------

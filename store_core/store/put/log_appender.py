@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from store_core.format.columnar.encoded_batch import EncodedBatch
     from store_core.format.record.append import EncodedRecords
     from store_core.store.put.bulk_append import AppendBatchResult
-    from store_core.store.put.lmq_queues import LmqQueues
     from store_core.store.put.put_preparation import Pending, PutPreparation
-    from store_core.store.put.queue_offsets import QueueOffsets
+    from store_core.store.put.queue_offsets import LmqQueues, QueueOffsets
     from store_core.store.state.store_stats import StoreStats
 
 __all__ = ["LogAppender", "PutMessageLock", "PutMessageReentrantLock", "PutMessageSpinLock", "make_put_message_lock"]

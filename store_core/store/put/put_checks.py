@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.message import Message
-from store_core.format.property_string import (
+from store_core.format.properties import (
     DELAY,
     INNER_NUM,
     TIMER_DEL_UNIQKEY,

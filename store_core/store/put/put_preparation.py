@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.properties import PROPERTY_CRC
-from store_core.format.property_string import DELAY, INNER_BASE, INNER_NUM, WAIT, PropertyMap
-from store_core.format.record.client_batch import decode_items
+from store_core.format.properties import DELAY, INNER_BASE, INNER_NUM, PROPERTY_CRC, WAIT, PropertyMap
+from store_core.format.record.decode import decode_items
 from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic, with_properties
 from store_core.format.record.encode import Refusal, encode_members, encode_message, stored_properties
 from store_core.format.segment_room import room_for_records
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
     from store_core.format.record.append import EncodedRecords
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.put.lmq_queues import LmqQueues
+    from store_core.store.put.queue_offsets import LmqQueues
 
 __all__ = ["Pending", "PutPreparation", "refused"]
 

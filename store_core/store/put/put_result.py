@@ -1,15 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a put."""
+"""What became of a put, and how many replicas have it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from store_core.format.append_result import PutMessageStatus
 
 if TYPE_CHECKING:
-    from store_core.format.append_result import AppendMessageResult, PutMessageStatus
+    from store_core.format.append_result import AppendMessageResult
+    from store_core.store.config.broker_config import BrokerConfig
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.put.bulk_append import AppendBatchResult
 
-__all__ = ["PutMessageResult"]
+__all__ = [
+    "ALL_IN_SYNC",
+    "NoReplicas",
+    "PutMessageResult",
+    "ReplicaService",
+    "Replication",
+    "as_future",
+    "completed",
+    "join_statuses",
+    "settle",
+    "wait_for",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +51,171 @@ class PutMessageResult:
         A result with FLUSH_DISK_TIMEOUT is ok; one with PUT_OK whose append said END_OF_FILE twice is not.
         """
         return self.append_message_result is not None and self.append_message_result.is_ok
+
+
+_Result = TypeVar("_Result", "PutMessageResult", "AppendBatchResult")
+
+
+def settle(
+    result: _Result, flush: Future[PutMessageStatus] | None, replicas: Future[PutMessageStatus] | None
+) -> _Result | Future[_Result]:
+    """Return a result at once, or a future for when flush and replication, which run concurrently, are done.
+
+    If both fail, the result has the status of the replicas (``CommitLog.handleDiskFlushAndHA``).
+    """
+    asked = [future for future in (flush, replicas) if future is not None]
+    if not asked:
+        return result
+    joined: Future[_Result] = Future()
+
+    def done(_: Future[PutMessageStatus]) -> None:
+        if all(future.done() for future in asked):
+            with suppress(InvalidStateError):
+                joined.set_result(replace(result, status=join_statuses(asked)))
+
+    for future in asked:
+        future.add_done_callback(done)
+    return joined
+
+
+def join_statuses(answers: list[Future[PutMessageStatus]]) -> PutMessageStatus:
+    """Return the last status that is not PUT_OK; a failed service counts as UNKNOWN_ERROR."""
+    status = PutMessageStatus.PUT_OK
+    for answer in answers:
+        failed = answer.cancelled() or answer.exception() is not None
+        found = PutMessageStatus.UNKNOWN_ERROR if failed else answer.result()
+        status = status if found is PutMessageStatus.PUT_OK else found
+    return status
+
+
+def as_future(outcome: _Result | Future[_Result]) -> Future[_Result]:
+    """Return an outcome as a future."""
+    if isinstance(outcome, Future):
+        return outcome
+    future: Future[_Result] = Future()
+    future.set_result(outcome)
+    return future
+
+
+def wait_for(outcome: _Result | Future[_Result], timeout: float, otherwise: _Result) -> _Result:
+    """Wait for an outcome, at most `timeout` seconds (``DefaultMessageStore.waitForPutResult``)."""
+    if not isinstance(outcome, Future):
+        return outcome
+    try:
+        return outcome.result(timeout)
+    except (TimeoutError, CancelledError):
+        return otherwise
+
+
+ALL_IN_SYNC: Final = -1
+"""As a number of acknowledgements: all in-sync replicas (``MixAll.ALL_ACK_IN_SYNC_STATE_SET``)."""
+
+_MASTER_AND_SLAVE: Final = 2
+
+
+def completed(status: PutMessageStatus) -> Future[PutMessageStatus]:
+    """Return a completed future."""
+    future: Future[PutMessageStatus] = Future()
+    future.set_result(status)
+    return future
+
+
+class ReplicaService(Protocol):
+    """What a put needs of replication (RocketMQ: ``HAService``)."""
+
+    def in_sync_replicas(self, offset: int) -> int:
+        """Return the number of replicas in sync with a log of this length, including the master (5.x)."""
+        ...
+
+    def alive_replicas(self) -> int:
+        """Return the number of live replicas, including the master (5.x, ``enableSlaveActingMaster``)."""
+        ...
+
+    def is_slave_ok(self, offset: int) -> bool:
+        """Return whether a slave is connected and close enough to a log of this length (4.x)."""
+        ...
+
+    def replicate(self, next_offset: int, acknowledgements: int, timeout_ms: int) -> Future[PutMessageStatus]:
+        """Wait until replicas have the log up to `next_offset`: PUT_OK or FLUSH_SLAVE_TIMEOUT.
+
+        Parameters
+        ----------
+        acknowledgements : int
+            Required number of copies, including the master's; `ALL_IN_SYNC` for all in-sync replicas.
+        """
+        ...
+
+
+class NoReplicas:
+    """A master without slaves."""
+
+    def in_sync_replicas(self, offset: int) -> int:  # noqa: ARG002 -- the protocol's
+        """Count the master."""
+        return 1
+
+    def alive_replicas(self) -> int:
+        """Count the master."""
+        return 1
+
+    def is_slave_ok(self, offset: int) -> bool:  # noqa: ARG002 -- the protocol's
+        """Return False: there is no slave."""
+        return False
+
+    def replicate(
+        self,
+        next_offset: int,  # noqa: ARG002 -- the protocol's
+        acknowledgements: int,  # noqa: ARG002 -- the protocol's
+        timeout_ms: int,  # noqa: ARG002 -- the protocol's
+    ) -> Future[PutMessageStatus]:
+        """Return a result at once, since nobody will acknowledge."""
+        return completed(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+
+
+class Replication:
+    """Decides when a put waits for replicas, and for how many (RocketMQ: ``CommitLog.needHandleHA``, ``handleHA``).
+
+    Release 4.x waits for one slave, or returns SLAVE_NOT_AVAILABLE. 5.x waits for ``inSyncReplicas`` copies, one of
+    them the master's own; in controller mode, or if a slave may act as master, it refuses messages beforehand if there
+    are too few replicas.
+    """
+
+    def __init__(self, config: MessageStoreConfig, broker: BrokerConfig, replicas: ReplicaService) -> None:
+        self._config = config
+        self._features = config.features
+        self._broker = broker
+        self._replicas = replicas
+        self._is_possible = config.broker_role == "SYNC_MASTER" and not (
+            config.duplication_enable and self._features.skips_replicas_with_duplication
+        )
+
+    def is_needed(self, *, waits: bool) -> bool:
+        """Return whether a put waits for replicas, given whether its message requests waiting."""
+        return waits and self._is_possible
+
+    def acknowledgements(self, offset: int) -> int | None:
+        """Return the number of copies a put needs, with the log at `offset`; None if there can't be enough (5.x)."""
+        wanted = self._config.in_sync_replicas
+        if not self._features.waits_for_in_sync_replicas:
+            return _MASTER_AND_SLAVE
+        if self._broker.enable_controller_mode:
+            enough = self._replicas.in_sync_replicas(offset) >= self._config.min_in_sync_replicas
+            found = ALL_IN_SYNC if self._config.all_ack_in_sync_state_set else wanted
+            return found if enough else None
+        if self._broker.enable_slave_acting_master:
+            in_sync = min(self._replicas.alive_replicas(), self._replicas.in_sync_replicas(offset))
+            if self._config.enable_auto_in_sync_replicas:
+                wanted = max(min(wanted, in_sync), self._config.min_in_sync_replicas)
+            return wanted if wanted <= in_sync else None
+        return wanted
+
+    def handle_ha(self, next_offset: int, acknowledgements: int) -> Future[PutMessageStatus]:
+        """Wait for replicas, after the log has grown to `next_offset`."""
+        if not self._features.waits_for_in_sync_replicas:
+            if not self._replicas.is_slave_ok(next_offset):
+                return completed(PutMessageStatus.SLAVE_NOT_AVAILABLE)
+            by_slave_timeout = self._features.waits_for_slave_by_slave_timeout
+            timeout = self._config.slave_timeout if by_slave_timeout else self._config.sync_flush_timeout
+            return self._replicas.replicate(next_offset, _MASTER_AND_SLAVE, timeout)
+        if 0 <= acknowledgements <= 1:
+            return completed(PutMessageStatus.PUT_OK)
+        return self._replicas.replicate(next_offset, acknowledgements, self._config.slave_timeout)

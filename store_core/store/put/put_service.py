@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.message import Message
-from store_core.format.record.client_batch import client_batch
+from store_core.format.record.decode import client_batch
 from store_core.store.put.bulk_append import AppendBatchResult
 from store_core.store.put.put_checks import PutChecks
 from store_core.store.put.put_result import PutMessageResult

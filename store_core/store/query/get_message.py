@@ -15,8 +15,7 @@ from store_core.store.query.queue_unit import queue_units
 if TYPE_CHECKING:
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.query.log_lookup import LogLookup
-    from store_core.store.query.queue_unit import AnyQueue, QueueUnit
+    from store_core.store.query.queue_unit import AnyQueue, LogLookup, QueueUnit
 
 __all__ = ["MessageGetter"]
 

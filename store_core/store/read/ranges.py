@@ -1,21 +1,146 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranges of a log that tasks read separately."""
+"""Ranges of a log: what a read covers, and how it is split into tasks."""
 
 from __future__ import annotations
 
+import heapq
 import logging
 from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
+
     from store_core.files.segment_source import Segment
     from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.picks import Picks
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["CLOCK_STEP", "ReadRange"]
+__all__ = ["CLOCK_STEP", "Check", "Coverage", "ReadRange", "split_ranges", "task_groups", "with_picks"]
+
+
+class Check(Enum):
+    """One possible check; JSON uses its name in lower case, text its value."""
+
+    SEGMENT_SIZES = "names and sizes of the segments"
+    LENGTHS = "magic codes and lengths of the records"
+    LENGTHS_OF_LAST_SEGMENT = "magic codes and lengths in the segment that the log ends in"
+    LENGTHS_OF_EARLIER_SEGMENTS = "the segments before the one in which the check begins"
+    PLACES = "whether records carry their own physical offsets"
+    BODY_CHECKSUMS = "body checksums of all records"
+    LAST_BODY_CHECKSUMS = "body checksums of the last records"
+    PROPERTY_CHECKSUMS = "property checksums"
+    QUEUES = "the consume queues against the log"
+    INDEX = "the key index against the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What was checked, and what was not."""
+
+    checked: tuple[Check, ...] = ()
+    not_checked: tuple[Check, ...] = ()
+
+    @classmethod
+    def of(cls, checks: Mapping[Check, bool]) -> Self:
+        """Make a coverage from a mapping that says whether each check was made."""
+        return cls(
+            tuple(check for check, is_made in checks.items() if is_made),
+            tuple(check for check, is_made in checks.items() if not is_made),
+        )
+
+    def as_json(self) -> dict[str, list[str]]:
+        """Return both lists as values for JSON."""
+        return {
+            "checked": [check.name.lower() for check in self.checked],
+            "not_checked": [check.name.lower() for check in self.not_checked],
+        }
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The same in words: one line for what was checked, one for what was not."""
+        parts = (("checked", self.checked), ("not checked", self.not_checked))
+        return tuple(f"{name}: {', '.join(check.value for check in found)}" for name, found in parts if found)
+
+
+def with_picks(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
+    """Split the ranges that are scanned; those of picked records stay as they are."""
+    scanned = iter(split_ranges([part for part in parts if part.picks is None], options))
+    return heapq.merge((part for part in parts if part.picks is not None), scanned, key=_begin)
+
+
+def _begin(part: ReadRange) -> int:
+    return part.begin
+
+
+def split_ranges(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
+    """Split ranges evenly, until none is too large and there are enough."""
+    lengths = [part.end - part.begin for part in parts]
+    counts = [-(-length // (options.max_partition_bytes or length)) for length in lengths]
+    _raise_counts(counts, lengths, options.min_partitions or 0)
+    for part, length, wanted in zip(parts, lengths, counts, strict=True):
+        count = min(wanted, max(length // MIN_RECORD_SIZE, 1)) if part.segment.codec is None else 1
+        cuts = [part.begin + length * cut // count for cut in range(count + 1)]
+        yield from (replace(part, begin=begin, end=end) for begin, end in pairwise(cuts))
+
+
+def _raise_counts(counts: list[int], lengths: Sequence[int], wanted: int) -> None:
+    """Repeatedly split the range with the largest pieces until there are enough; no piece is smaller than a record."""
+    pieces = [(-length / count, at) for at, (length, count) in enumerate(zip(lengths, counts, strict=True))]
+    heapq.heapify(pieces)
+    for _ in range(wanted - sum(counts)):
+        if not pieces or -pieces[0][0] < 2 * MIN_RECORD_SIZE:
+            return
+        at = pieces[0][1]
+        counts[at] += 1
+        heapq.heapreplace(pieces, (-lengths[at] / counts[at], at))
+
+
+_TASK_BYTES: Final = 32 << 20
+"""Bytes of records that are worth a task of their own."""
+
+_OPENING: Final = 64 << 10
+"""Bytes that could be read in the time that opening a segment takes."""
+
+_PICKING: Final = 1 << 10
+"""Bytes that could be read in the 3 µs that a picked record takes, however small it is."""
+
+
+def task_groups(ranges: Sequence[ReadRange]) -> list[tuple[ReadRange, ...]]:
+    """Return the ranges that each task reads, in order.
+
+    Picked records are read together up to a size, with what a look-up scans beside them. Other scans are read one by
+    one, as they were split, but those of a compressed archive: each is reached by expanding what precedes it.
+    """
+    groups: list[list[ReadRange]] = []
+    room = 0
+    is_looked_up = any(part.picks is not None for part in ranges)
+    for part in ranges:
+        if groups and _is_in_archive_of(groups[-1][-1], part):
+            groups[-1].append(part)
+            continue
+        if part.picks is not None:
+            size = part.picks.size + _PICKING * len(part.picks) + _OPENING
+        else:
+            size = part.end - part.walk_begin if is_looked_up else _TASK_BYTES
+        if not groups or size > room:
+            groups.append([])
+            room = _TASK_BYTES
+        groups[-1].append(part)
+        room -= size
+    return [tuple(group) for group in groups]
+
+
+def _is_in_archive_of(one: ReadRange, other: ReadRange) -> bool:
+    is_expanded = other.segment.codec is not None and bool(other.segment.archive)
+    return is_expanded and one.segment.archive == other.segment.archive
+
 
 _log: Final = logging.getLogger("store_core")
 

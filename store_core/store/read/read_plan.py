@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import LEFT_OUT, SegmentVanishedError
 from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import root_of_member
-from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_source import open_ahead, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import located
@@ -28,26 +28,23 @@ from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
 from store_core.snapshot.log_end import FoundEnd, covered_note, end_by_tail, uncommitted_note
-from store_core.store.read.coverage import Check, Coverage
-from store_core.store.read.lookup.costs import DEFAULT_COSTS
-from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
+from store_core.store.read.lookup.explanation import SCAN, ReadExplanation, TrafficOf
 from store_core.store.read.lookup.look_up import LookUp
-from store_core.store.read.lookup.remote_costs import TrafficOf
+from store_core.store.read.lookup.looked_up import DEFAULT_COSTS
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
-from store_core.store.read.range_splits import with_picks
-from store_core.store.read.ranges import ReadRange
+from store_core.store.read.ranges import Check, Coverage, ReadRange, with_picks
 from store_core.store.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from store_core.files.remote.storage_settings import StorageSettings
+    from store_core.files.remote.storage import StorageSettings
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.snapshot.log_end import SegmentEnd
-    from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.looked_up import LookUpCosts
 
 __all__ = [
     "ReadPlan",

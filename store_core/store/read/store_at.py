@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from store_core.files.remote.storage_settings import StorageSettings
+    from store_core.files.remote.storage import StorageSettings
 
 __all__ = ["store_at"]
 

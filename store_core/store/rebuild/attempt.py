@@ -9,9 +9,8 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.deferred_sync import sync_files
+from store_core.files.deferred_sync import WholeSync, sync_files
 from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.files.whole_sync import WholeSync
 from store_core.store.rebuild.files import QUEUE_KINDS
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.consume_queue.consume_queue_table import Queue
     from store_core.queue.index.index_pieces import IndexEntries
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.queue_assignment import RefusedUnit
     from store_core.queue.units.unit_rows import UnitRows
     from store_core.snapshot.index import KeyFile

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.lost_ranges import LostRanges
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.clock import Clock
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.store.rebuild.spill import SpilledRun
 
 __all__ = ["IndexFilesJob", "IndexSlice", "slice_entries"]

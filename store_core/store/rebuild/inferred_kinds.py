@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.property_string import (
+from store_core.format.properties import (
     INNER_BASE,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -18,8 +18,7 @@ from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.lmq_units import UnfitListsError, has_lists, lmq_units
 
 if TYPE_CHECKING:
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.store.rebuild.options import RebuildRules
 
 __all__ = ["NO_LIGHT_RECORDS", "LightRecords", "ToldKinds"]

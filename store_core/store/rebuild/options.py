@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["OUTPUT", "RebuildOptions", "RebuildRules"]
 

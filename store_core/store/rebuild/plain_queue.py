@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.consume_queue_unit import UnitArray
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.stored_queues import Compared, StoredQueues

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from store_core.format.releases.release import Release
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.store.rebuild.options import RebuildOptions
 
     ConfiguredTopics: TypeAlias = Callable[[Path, Release], frozenset[str]]

@@ -11,7 +11,7 @@ from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.salvage import CandidateFinder
 from store_core.snapshot.log_end import FoundEnd, find_end, segment_end
-from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.ranges import Check, Coverage
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
 from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
 

@@ -15,16 +15,14 @@ import numpy as np
 from store_core.errors import UnsafeSizeError
 from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Place, Run
+from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.faults import unexpandable
-from store_core.format.columnar.record_crcs import record_crcs
 from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Damage, Salvage, store_timestamps
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.dispatch.queue_numbering import QueueNumbering
-from store_core.queue.dispatch.window_reader import WindowReader
+from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatch
+from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries
 from store_core.queue.units.queue_assignment import assign_batch
 from store_core.queue.units.unit_buffer import PlainUnitBuffer, UnitBuffer
@@ -42,9 +40,8 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import PagedBytes
     from store_core.format.segment_view import SegmentView
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
+    from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.queue_assignment import BatchAssignment, RefusedUnit
     from store_core.store.rebuild.index_compare import IndexComparison
     from store_core.store.rebuild.options import RebuildRules

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["COMPARED", "Compared", "LiveMoment", "Side", "StoredQueues", "live", "plain_columns"]
 

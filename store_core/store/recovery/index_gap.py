@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.index.index_service import IndexService
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["close_index_gap", "complete_index"]
 

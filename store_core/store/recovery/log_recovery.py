@@ -11,11 +11,11 @@ import numpy as np
 
 from store_core.files.segment_source import Segment
 from store_core.format.columnar.chain import Chain
-from store_core.format.iso_time import iso_time
 from store_core.format.layout import MIN_HEAD_SIZE, MagicCode
 from store_core.format.record.record_head import read_frame, store_timestamp
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.segment_view import AllThere, SegmentView
+from store_core.format.times import iso_time
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.snapshot.log_end import FoundEnd, segment_ends
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
     from store_core.files.mapped_file import MappedFile
     from store_core.format.releases.release_rules import ReleaseRules
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
+    from store_core.queue.queue_path import QueueRules
     from store_core.store.state.store_checkpoint import StoreCheckpoint
 
 __all__ = [

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.counted import counted
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.snapshot.log_end import FoundEnd
-from store_core.store.read.coverage import Check, Coverage
+from store_core.store.read.ranges import Check, Coverage
 
 if TYPE_CHECKING:
     from store_core.files.overlay_file_system import FileChange
     from store_core.format.record.scan import StopReason
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["RecoveryDecision", "RecoveryReport", "recovery_coverage"]
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.index.index_service import IndexService
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.log_end import FoundEnd
     from store_core.store.dispatch.dispatcher import Dispatcher
     from store_core.store.dispatch.reput import ReputMessageService

@@ -1,24 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Salvaging one segment: its sound records with their grades, and what every other byte is."""
+"""What can be saved of a segment, and how sure each record is."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from store_core.files.segment_source import load_record, open_ahead
+from store_core.files.store_lock import is_lock_held
+from store_core.files.store_path import store_roots
+from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.damage.salvage import CandidateFinder, Damage, Salvage
 from store_core.format.layout import BLANK_SIZE
+from store_core.format.properties import CRC_RESERVED
 from store_core.format.record.record_head import read_frame
 from store_core.format.record.scan import StopReason, check_record
-from store_core.store.salvage.grades import FoundBy, PropertyCrc, property_crcs
-from store_core.store.salvage.tile import Tile, TileKind, Tiles
+from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import segment_ends
+from store_core.store.diff.log_side import without_overlap
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +36,108 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.segment_source import PagedBytes, Segment
+    from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Run
     from store_core.format.segment_view import SegmentView
+    from store_core.snapshot.log_end import SegmentEnd
+    from store_core.store.read.ranges import ReadRange
 
-__all__ = ["SALVAGED_COLUMNS", "SalvagePart", "Salvaged", "SegmentSalvage"]
+__all__ = [
+    "SALVAGED_COLUMNS",
+    "FoundBy",
+    "PropertyCrc",
+    "SalvagePart",
+    "Salvaged",
+    "SegmentSalvage",
+    "Tile",
+    "TileKind",
+    "Tiles",
+    "plan_salvage",
+    "property_crcs",
+    "segment_size",
+]
+
+
+class FoundBy(Enum):
+    """How a record was found; in both cases its magic code, place, lengths and body's checksum are right.
+
+    Attributes
+    ----------
+    CHAIN
+        By following lengths from the first byte of its segment, without damage before it.
+    AFTER_DAMAGE
+        Behind damage: where the broken record claims to end, or by searching.
+    """
+
+    CHAIN = "chain"
+    AFTER_DAMAGE = "after_damage"
+
+
+class PropertyCrc(Enum):
+    """What the checksum over the whole record says, which RocketMQ 5.x can put into a property."""
+
+    NONE = "none"
+    MATCH = "match"
+    MISMATCH = "mismatch"
+
+
+def property_crcs(records: Records) -> list[PropertyCrc]:
+    """Return for each sound record what its checksum over the whole record says."""
+    stops = records.spans.stops
+    with_room = np.flatnonzero(stops - records.spans.properties_start >= CRC_RESERVED)
+    found = [PropertyCrc.NONE] * len(records)
+    checked = record_crcs(records.raw, records.starts[with_room], stops[with_room])
+    for row, is_right in zip(with_room[checked.rows].tolist(), checked.is_right.tolist(), strict=True):
+        found[row] = PropertyCrc.MATCH if is_right else PropertyCrc.MISMATCH
+    return found
+
+
+class TileKind(Enum):
+    """What a range of a log is."""
+
+    RECORDS = "records"
+    LOST = "lost"
+    MISSING = "missing"
+    FILLER = "filler"
+    UNWRITTEN = "unwritten"
+    IN_PROGRESS = "in progress"
+    STALE = "stale"
+
+
+class Tile(NamedTuple):
+    """A range of one kind.
+
+    Attributes
+    ----------
+    begin, end : int
+        Physical offsets.
+    reason : str
+        Of what is lost, why there is no record at `begin`; else empty.
+    """
+
+    begin: int
+    end: int
+    kind: TileKind
+    records: int = 0
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Tiles:
+    """Ranges in ascending order, each of which begins where the one before ends."""
+
+    found: list[Tile] = field(default_factory=list)
+
+    def add(self, tile: Tile) -> None:
+        """Add a range; records that follow records become one range with them, and an empty range is left out."""
+        if tile.begin >= tile.end:
+            return
+        last = self.found[-1] if self.found else None
+        if last is not None and last.kind is tile.kind is TileKind.RECORDS and last.end == tile.begin:
+            self.found[-1] = last._replace(end=tile.end, records=last.records + tile.records)
+        else:
+            self.found.append(tile)
+
 
 SALVAGED_COLUMNS: Final = (*DEFAULT_COLUMNS, "msg_id")
 """What is decoded, and so checked, of each record."""
@@ -194,3 +301,37 @@ def _count_covered(segment: SegmentView, begin: int) -> int:
         covered += check.reason is None
         position = candidates.next(position + (1 if check.reason is not None else check.size))
     return covered
+
+
+_READ: Final = ReadOptions(columns=SALVAGED_COLUMNS, mode=ReadMode.PERMISSIVE, fail_on_data_loss=False)
+"""As a reader that wants all it can get; its plan decides where the log ends."""
+
+
+def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str, ...]]:
+    """Return a part for each segment file, in log order, and notes.
+
+    Raises
+    ------
+    StoreError
+        As `store_core.snapshot.log.Log.of` raises.
+    """
+    segments = without_overlap(Log.of(paths, compressed="refused").segments)
+    plan = plan_ranges(paths, _READ)
+    is_live = any(map(is_lock_held, store_roots(paths)))
+    ends = {end.segment.path: end for end in segment_ends(segments, verify_crc=True)}
+    ranges = {part.segment.path: part for part in plan.ranges}
+    parts = [_part(each, ranges.get(each.path), ends.get(each.path), is_live=is_live) for each in segments]
+    return tuple(parts), plan.notes
+
+
+def segment_size(paths: StorePaths) -> int:
+    """Return the size of the log's segments, in bytes."""
+    return Log.of(paths).usual_size
+
+
+def _part(segment: Segment, read: ReadRange | None, end: SegmentEnd | None, *, is_live: bool) -> SalvagePart:
+    data_end = segment.start_offset if read is None else min(read.data_end, segment.end_offset)
+    if end is None or data_end > end.end_offset:  # no end of the log, or another kind of file, which is read whole
+        return SalvagePart(segment, data_end, data_end, is_last=read is not None and read.is_last)
+    stale = segment.start_offset + end.found.stale if end.found.stale >= 0 else -1
+    return SalvagePart(segment, data_end, segment.start_offset + end.tail_end, stale, is_last=True, is_live=is_live)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Committing an append job: either everything that its tasks have staged goes into the store, or nothing does.
+"""Commits the staged records of a job: all of them, or none.
 
 Records that an append left out of the index are noted.
 """
@@ -8,28 +8,32 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from store_core.errors import InvalidOptionError, StoreLockedError
+from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreLockedError
 from store_core.files.abort_file import ABORT_FILE
-from store_core.files.file_system import write_all
+from store_core.files.file_system import names_in, write_all
+from store_core.files.process_stat import ProcessStat
+from store_core.files.segment_names import compressed_error, is_compressed_segment
 from store_core.files.store_lock import StoreLock
-from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY
+from store_core.queue.index.index_format import index_file_size
+from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
+from store_core.store.checked_config import with_sizes_of_files
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry
 from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.job_owner import is_alive
 from store_core.store.sink.staged_append import Appended, append_staged
-from store_core.store.sink.store_sizes import batch_topics
 from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
 from store_core.store.store_layout import check_root, lock_of, log_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
@@ -37,7 +41,145 @@ if TYPE_CHECKING:
     from store_core.store.sink.commit_ledger import Transaction
     from store_core.store.sink.staged_batch import StagedFile
 
-__all__ = ["CommitReport", "Rebuild", "SinkCommit", "Unindexed", "check_lock"]
+__all__ = [
+    "CommitReport",
+    "Rebuild",
+    "SinkCommit",
+    "Unindexed",
+    "batch_topics",
+    "check_lock",
+    "is_alive",
+    "owner_text",
+    "with_sizes_of",
+]
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
+_TRUSTED_SECONDS: Final = 7 * 24 * 3600
+"""How long a job on another machine, which can't be checked, is assumed to be running."""
+
+
+def owner_text(clock: Clock, process: int | None = None) -> str:
+    """Describe who runs a job: a process on this machine.
+
+    Parameters
+    ----------
+    process : int, optional
+        Its number; by default that of this process.
+    """
+    process = os.getpid() if process is None else process
+    owner = {
+        "host": os.uname().nodename,
+        "boot": _boot(),
+        "namespace": _namespace(),
+        "process": process,
+        "started": _start_time(process),
+        "created": clock.now_ms() // 1000,
+    }
+    return json.dumps(owner)
+
+
+def is_alive(clock: Clock, owner: str) -> bool:
+    """Return whether the process that `owner_text` described may still be running.
+
+    On this machine that is known; on another one it is assumed for a week.
+    """
+    try:
+        told = json.loads(owner)
+        host, boot, namespace = told["host"], told["boot"], told["namespace"]
+        process, started, created = int(told["process"]), told["started"], int(told["created"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+    if host != os.uname().nodename or (boot == _boot() and namespace != _namespace()):
+        return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
+    return bool(boot == _boot() and started and started == _start_time(process))
+
+
+def _start_time(process: int) -> str:
+    """Return when a process began; empty if it has ended, even if no parent has noticed."""
+    found = ProcessStat.of(process)
+    return "" if found is None or found.has_ended else found.started
+
+
+def _namespace() -> str:
+    try:
+        return str(_NAMESPACE.readlink())
+    except OSError:
+        return ""
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+_SIZES: Final = (
+    "mapped_file_size_commit_log",
+    "mapped_file_size_consume_queue",
+    "mapped_file_size_consume_queue_ext",
+    "mapper_file_size_batch_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+)
+
+
+def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:
+    """Return a configuration with the sizes of a store's files, all of which then count as explicit.
+
+    So a commit is refused if another job meanwhile created the store with different sizes.
+
+    Raises
+    ------
+    InvalidOptionError
+        If an explicit size differs, or the sizes of an index can't be determined.
+    SegmentLayoutError
+        If the files of a log have different sizes.
+    UnsupportedStoreError
+        If a segment of it is compressed: a store with one can't be opened.
+    """
+    _check_log(root, config, file_system)
+    sized = with_sizes_of_files(root, config, file_system)
+    fixed: dict[str, Any] = {name: int(getattr(sized, name)) for name in _SIZES}
+    sized = replace(sized, **fixed)
+    _check_index(root, sized, file_system)
+    return sized
+
+
+def _sizes(directory: Path, file_system: FileSystem) -> Iterator[int]:
+    for name in names_in(directory, file_system):
+        status = file_system.status(directory / name)
+        if status is not None and not status.is_directory and status.size and name.isdecimal():
+            yield status.size
+
+
+def _check_log(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
+    for path in log_paths(root, config, file_system).all_paths:
+        packed = [name for name in names_in(path, file_system) if is_compressed_segment(name)]
+        if packed:
+            raise compressed_error(str(path / packed[0]), more=len(packed) - 1)
+        sizes = set(_sizes(path, file_system))
+        if len(sizes) > 1:
+            raise SegmentLayoutError(f"the segments of {path} have {sorted(sizes)} bytes: expected one size")
+
+
+def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
+    if not config.message_index_enable:
+        return
+    expected = index_file_size(config.queue_rules())
+    for size in _sizes(root / INDEX_DIRECTORY, file_system):
+        if size != expected:
+            raise InvalidOptionError(
+                f"the index files of {root} have {size} bytes: expected {expected}, for maxHashSlotNum="
+                f"{config.max_hash_slot_num} and maxIndexNum={config.max_index_num}. Give both as its broker has them "
+                f"(a file has 40 + 4 * slots + 20 * indexes bytes), or rebuild=queues to leave the index as it is"
+            )
+
+
+def batch_topics(root: Path, file_system: FileSystem) -> tuple[str, ...]:
+    """Return the topics with batch queues, by the existing directories."""
+    return tuple(names_in(root / BATCH_CONSUME_QUEUE, file_system))
 
 
 _NAME: Final = "unindexed.json"
@@ -147,7 +289,7 @@ class SinkCommit:
         Files that list them; they are merged into one below `SinkDirectory.refused`.
     is_alive : callable, optional
         Called with a job's note about its owner; returns whether the job may still be running. By default
-        `store_core.store.sink.job_owner.is_alive`.
+        `store_core.store.sink.commit.is_alive`.
     """
 
     root: Path

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
-from store_core.files.worker_thread import WorkerThread
+from store_core.files.service_thread import WorkerThread
 from store_core.format.columnar.encoded_batch import complete_batch
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.segment_room import blank_head, fill_segments, has_room

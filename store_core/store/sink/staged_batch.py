@@ -21,8 +21,8 @@ from store_core.format.columnar.arrow_slices import fixed_array
 from store_core.format.columnar.encoded_batch import EncodedBatch
 from store_core.format.columnar.spans import gather
 from store_core.format.layout import field_position, head_dtype
-from store_core.queue.dispatch.derived_columns import DerivedColumns, derive_columns
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
+from store_core.queue.dispatch.precomputed_batch import DerivedColumns, derive_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["StagedBatch", "StagedBatchWriter", "StagedFile", "read_staged", "stage_batches"]
 

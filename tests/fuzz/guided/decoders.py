@@ -29,13 +29,13 @@ from store_core.format.compression import expand_body
 from store_core.format.damage.log_end import find_log_end
 from store_core.format.java import parse_java_int
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
-from store_core.format.record.client_batch import decode_items, unwrap_inner_batch
+from store_core.format.record.decode import decode_items, unwrap_inner_batch
 from store_core.format.record.framing import Framing, follow_frames
 from store_core.format.releases.release import RELEASES
 from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.index.index_file import IndexFile
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
 from store_core.queue.rocksdb.store_entry import FAMILIES, is_place
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE, are_valid, count_true

@@ -16,7 +16,7 @@ from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.damage.log_end import find_log_end
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 from tests.builders import LogBuilder
 from tests.store_core.command.calls import call
 from tests.viewed_store import make_viewed_store

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.releases.release import Release
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
     from store_core.store.read.read_plan import ReadPlan
     from tests.golden_stores import UnpackedStore
     from tests.store_core.answers.planting import Fault

@@ -13,9 +13,8 @@ from click.testing import CliRunner
 from store_core import ReadOptions, StoreError, explain, read_messages, read_view, store_at
 from store_core.answers import export, trace
 from store_core.command.program import program
-from store_core.files.remote import attempts
-from store_core.files.remote.storage import parse_url
-from store_core.files.remote.storage_settings import StorageSettings
+from store_core.files.remote import storage
+from store_core.files.remote.storage import StorageSettings, parse_url
 from store_core.store.read.read_plan import plan_ranges
 from store_core.views.view import ViewOptions, plan_view
 from tests.object_store import SECRET, Faults
@@ -130,7 +129,7 @@ def test_what_is_missing_shows_no_secret(place: str, server: ObjectStore, log: p
 def test_wrong_settings_show_no_value(
     wrong: dict[str, str], server: ObjectStore, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(attempts, "_MOST", 1)
+    monkeypatch.setattr(storage, "_MOST", 1)
     settings = {"region": "us-east-1", "endpoint_override": server.settings["endpoint_override"], **wrong}
     if "scheme" not in wrong:
         assert SECRET not in failure(lambda url: read_messages(url, storage=settings), "s3://bucket/store")

@@ -18,7 +18,7 @@ from store_core.answers.store_lag import lag_by
 from store_core.answers.verdict import Verdict
 from store_core.files import segment_source
 from store_core.files.file_system import OsFileSystem
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import make_viewed_store, write_config
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import OpenFile
     from store_core.files.local_bytes import LocalFile
     from store_core.files.segment_source import Segment
-    from store_core.store.process_pool import ProcessPool
+    from store_core.store.parts import ProcessPool
 
 NAMES = ["4.9.7/ipv6", "5.3.3/propcrc", "5.3.3/bcq", "5.3.3/lmq", "5.5.0/rocksdb-crash"]
 COLUMNS = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "batch_num", "is_filler"]

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from store_core.broker.consumer_filter import ConsumerFilterData
-from store_core.broker.consumer_group import ConsumerGroupInfo, MessageModel, RegisteredSubscription
+from store_core.broker.consumer_filter import ConsumerFilterData, SubscriptionData
 from store_core.broker.consumer_offset import ConsumerOffsetManager
-from store_core.broker.expression_message_filter import SubscriptionData
-from store_core.broker.pull_checks import PullChecks
+from store_core.broker.pull_checks import PullChecks, PullMessageRequest, PullSysFlag
 from store_core.broker.pull_message_processor import PullMessageProcessor
-from store_core.broker.pull_request import PullMessageRequest, PullSysFlag
 from store_core.broker.pull_request_hold_service import PullRequestHoldService
-from store_core.broker.subscription_group import SubscriptionGroupManager
-from store_core.broker.topic_config import TopicConfigManager
+from store_core.broker.subscription_group import (
+    ConsumerGroupInfo,
+    MessageModel,
+    RegisteredSubscription,
+    SubscriptionGroupManager,
+    TopicConfigManager,
+)
 from store_core.files.file_system import OsFileSystem
 from store_core.format.append_result import PutMessageStatus
 from store_core.snapshot.config_tables import SubscriptionGroupConfig, TopicConfig
@@ -27,11 +29,11 @@ from tests.store_core.fakes import FakeClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.broker.pull_request import PullMessageResponse
-    from store_core.broker.readable_store import ServedStore
+    from store_core.broker.consumer_loop import ServedStore
+    from store_core.broker.pull_checks import PullMessageResponse
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
 
 __all__ = ["CARRIED", "FakeStore", "PullBroker", "a_pull"]
 

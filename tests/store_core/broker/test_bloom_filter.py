@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.broker.bloom_filter import BloomFilter, BloomFilterData, murmur3_128
+from store_core.broker.consumer_filter import BloomFilter, BloomFilterData, murmur3_128
 
 names = st.text(max_size=20)
 

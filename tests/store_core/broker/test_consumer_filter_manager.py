@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.broker.bloom_filter import BloomFilter
 from store_core.broker.config_file import write_config
-from store_core.broker.consumer_filter import calculate_bit_map
+from store_core.broker.consumer_filter import BloomFilter, SubscriptionData, calculate_bit_map
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
-from store_core.broker.consumer_group import RegisteredSubscription
-from store_core.broker.expression_message_filter import SubscriptionData
+from store_core.broker.subscription_group import RegisteredSubscription
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.store.config.broker_config import BrokerConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock

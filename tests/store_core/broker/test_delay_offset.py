@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.broker.delay_offset import DelayOffsetTable
+from store_core.broker.consumer_offset import DelayOffsetTable
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
     from tests.golden_stores import UnpackedStore
 
 KEPT = [

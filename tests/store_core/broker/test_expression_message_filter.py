@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from store_core import FilterError
-from store_core.broker.bloom_filter import BloomFilter
-from store_core.broker.consumer_filter import ConsumerFilterData, calculate_bit_map
-from store_core.broker.expression_message_filter import (
+from store_core.broker.consumer_filter import (
+    BloomFilter,
+    ConsumerFilterData,
     ExpressionForRetryMessageFilter,
     ExpressionMessageFilter,
     SubscriptionData,
+    calculate_bit_map,
 )
 from store_core.format.filter.message_selector import MessageFilter
 from store_core.format.java import hash_code

@@ -10,7 +10,7 @@ import pytest
 
 from store_core import BrokerConfig, CorruptRecordError, InvalidOptionError
 from store_core.broker import ConsumerOffsetManager, FlushConsumerOffsetService
-from store_core.broker.pull_request import PullSysFlag
+from store_core.broker.pull_checks import PullSysFlag
 from store_core.files.clock import SystemClock
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

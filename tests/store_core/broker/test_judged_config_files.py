@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
-from store_core.broker.consumer_offset import ConsumerOffsetManager
-from store_core.broker.delay_offset import DelayOffsetTable
-from store_core.broker.subscription_group import SubscriptionGroupManager
-from store_core.broker.topic_config import TopicConfigManager
+from store_core.broker.consumer_offset import ConsumerOffsetManager, DelayOffsetTable
+from store_core.broker.subscription_group import SubscriptionGroupManager, TopicConfigManager
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.releases.release import RELEASES, rules_of
 from store_core.snapshot.config import LIGHT_OFFSETS, REQUEST_MODES

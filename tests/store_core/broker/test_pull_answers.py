@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.broker.pull_request import PullMessageRequest
+from store_core.broker.pull_checks import PullMessageRequest
 from store_core.snapshot.config_tables import Permission
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.config_values import snake_case
@@ -36,7 +36,7 @@ from tests.store_core.fakes import FaultyFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.broker.pull_request import PullMessageResponse
+    from store_core.broker.pull_checks import PullMessageResponse
     from tests.golden_stores import UnpackedStore
 
 ANSWERS = Path(__file__).parents[2] / "golden" / "answers" / "pull_requests.jsonl.xz"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.broker.expression_message_filter import ExpressionMessageFilter
-from store_core.broker.pull_request import PullSysFlag
-from store_core.broker.response_code import ForbiddenType, ResponseCode
+from store_core.broker.consumer_filter import ExpressionMessageFilter
+from store_core.broker.pull_checks import ForbiddenType, PullSysFlag, ResponseCode
 from store_core.snapshot.config_tables import Permission
 from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker
@@ -19,7 +18,7 @@ from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
 
 RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
 COMMIT, SUSPEND = PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND

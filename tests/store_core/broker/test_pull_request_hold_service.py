@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.broker.expression_message_filter import ExpressionMessageFilter
-from store_core.broker.pull_request import PullSysFlag
+from store_core.broker.consumer_filter import ExpressionMessageFilter
+from store_core.broker.pull_checks import PullSysFlag, ResponseCode
 from store_core.broker.pull_request_hold_service import PullRequestHoldService
-from store_core.broker.response_code import ResponseCode
 from store_core.files.clock import SystemClock
 from store_core.format.java import hash_code
 from store_core.format.message import Message

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from store_core.broker.delay_offset import DelayOffsetTable
+from store_core.broker.consumer_offset import DelayOffsetTable
 from store_core.broker.schedule_message_service import ScheduleMessageService, message_time_up
 from store_core.errors import CorruptRecordError
 from store_core.files.clock import SystemClock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
     from tests.golden_stores import UnpackedStore
 
 SIZES: dict[str, Any] = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
     from tests.golden_stores import UnpackedStore
 
 KEPT = [store.name for store in golden_stores() if store.scenario in ("delay", "live", "tx")]

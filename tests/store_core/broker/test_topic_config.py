@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.broker.config_file import write_config
-from store_core.broker.topic_config import TopicConfigManager
+from store_core.broker.subscription_group import TopicConfigManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
     from tests.golden_stores import UnpackedStore
 
 KEPT = [store.name for store in golden_stores() if store.scenario in ("delay", "live", "tx")]

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.broker.consumer_offset import ConsumerOffsetManager
-from store_core.broker.delay_offset import DelayOffsetTable
-from store_core.broker.subscription_group import SubscriptionGroupManager
-from store_core.broker.topic_config import TopicConfigManager
+from store_core.broker.consumer_offset import ConsumerOffsetManager, DelayOffsetTable
+from store_core.broker.subscription_group import SubscriptionGroupManager, TopicConfigManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from tests.store_core.fakes import FakeClock

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.commit_steps import OS_PAGE_SIZE, RECORD_SEAL, commit_steps
+from store_core.files.mapped_file import OS_PAGE_SIZE, RECORD_SEAL, commit_steps
 
 SIZES = st.lists(st.one_of(st.integers(8, 300), st.integers(300, 3 * OS_PAGE_SIZE)), min_size=1, max_size=40)
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem, OsOpenFile, write_all
-from store_core.files.unsynced_names import UnsyncedNames
+from store_core.files.file_system import OsFileSystem, OsOpenFile, UnsyncedNames, write_all
 
 if TYPE_CHECKING:
     from tests.store_core.fakes import FaultyFileSystem
@@ -58,7 +57,7 @@ def test_a_made_file_is_zeros_of_its_size(
     has_unnamed: bool, system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_unnamed:
-        monkeypatch.setattr("store_core.files.unnamed_file._UNNAMED", 0)
+        monkeypatch.setattr("store_core.files.file_system._UNNAMED", 0)
     before = descriptors()
     file = system.make(tmp_path / "f", 10_000)
     file.write(memoryview(b"one"), 0)
@@ -113,7 +112,7 @@ def test_a_file_that_has_no_room_is_not_there(
     monkeypatch.setattr(OsOpenFile, "grow", full)
     for unnamed in (True, False):
         if not unnamed:
-            monkeypatch.setattr("store_core.files.unnamed_file._UNNAMED", 0)
+            monkeypatch.setattr("store_core.files.file_system._UNNAMED", 0)
         with pytest.raises(OSError, match="No space"):
             system.make(tmp_path / "f", 100)
 

@@ -21,9 +21,9 @@ from store_core.files.flush import (
     GroupCommitService,
     Pace,
 )
+from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
-from store_core.files.transient_store_pool import TransientStorePool
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 
 if TYPE_CHECKING:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.commit_steps import RECORD_SEAL
-from store_core.files.mapped_file import MappedFile
+from store_core.files.mapped_file import RECORD_SEAL, MappedFile, TransientStorePool
 from store_core.files.segment_file import file_name_of, offset_of
-from store_core.files.transient_store_pool import TransientStorePool
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from store_core.files.allocate import AllocateMappedFileService
-from store_core.files.mapped_file import MappedFile
+from store_core.files.mapped_file import MappedFile, TransientStorePool
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
-from store_core.files.transient_store_pool import TransientStorePool
 from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

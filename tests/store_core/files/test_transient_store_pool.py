@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store_core.files.transient_store_pool import TransientStorePool, anonymous_memory
+from store_core.files.mapped_file import TransientStorePool, anonymous_memory
 
 if TYPE_CHECKING:
     import pytest

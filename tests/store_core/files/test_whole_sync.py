@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files import deferred_sync, whole_sync
-from store_core.files.deferred_sync import sync_directories, sync_files
-from store_core.files.whole_sync import WholeSync
+from store_core.files import deferred_sync
+from store_core.files.deferred_sync import WholeSync, sync_directories, sync_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,7 @@ class _System:
         self.calls: list[str] = []
         self.error = 0
         self.is_there = True
-        monkeypatch.setattr(whole_sync, "_MOUNTS", mounts)
+        monkeypatch.setattr(deferred_sync, "_MOUNTS", mounts)
         monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(**self._library()))
         monkeypatch.setattr(ctypes, "get_errno", lambda: self.error)
         monkeypatch.setattr(os, "fsync", lambda _: self.calls.append("directory"))
@@ -50,12 +49,12 @@ class _System:
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_System]:
-    whole_sync._syncfs.cache_clear()
+    deferred_sync._syncfs.cache_clear()
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(sysname="Linux", release="6.1.0-13-amd64"))
     found = _System(monkeypatch, tmp_path / "mounts")
     found.mount(tmp_path.stat().st_dev, "ext4")
     yield found
-    whole_sync._syncfs.cache_clear()
+    deferred_sync._syncfs.cache_clear()
 
 
 @pytest.fixture
@@ -152,8 +151,8 @@ def test_the_file_system_is_open_only_in_the_block(many: Path) -> None:
 
 
 def test_the_real_call_syncs_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_sync, "_is_reporting", lambda _: True)
+    monkeypatch.setattr(deferred_sync, "_is_reporting", lambda _: True)
 
     with WholeSync(tmp_path) as whole:
         (tmp_path / "file").write_bytes(b"data")
-        assert whole.sync() is (whole_sync._syncfs() is not None)
+        assert whole.sync() is (deferred_sync._syncfs() is not None)

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from store_core.files.worker_thread import WorkerThread
+from store_core.files.service_thread import WorkerThread
 
 
 def test_all_work_is_done_in_its_order() -> None:

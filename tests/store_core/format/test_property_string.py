@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
-from store_core.format.properties import parse_properties
-from store_core.format.property_string import (
+from store_core.format.properties import (
     PropertyMap,
     delete_property,
     format_properties,
     parse_decoded_properties,
+    parse_properties,
     to_utf8,
 )
 from store_core.format.record.delayed import delay_level, parse_delay_levels

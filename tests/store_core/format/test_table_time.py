@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.table_time import TIME_RANGE, table_time, table_times
+from store_core.format.times import TIME_RANGE, table_time, table_times
 
 longs = st.integers(-(1 << 63), (1 << 63) - 1)
 near = st.sampled_from([TIME_RANGE.start, TIME_RANGE.stop]).flatmap(lambda bound: st.integers(bound - 2, bound + 2))

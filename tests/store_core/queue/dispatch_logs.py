@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
-from store_core.queue.queue_rules import QueueRules, Release
+from store_core.queue.queue_path import QueueRules, Release
 from tests import strategies
 from tests.builders import Record, blank_record, pack_properties
 from tests.strategies import Log
 
 if TYPE_CHECKING:
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest, MessageCheck
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
 
 __all__ = [
     "DELAYS",

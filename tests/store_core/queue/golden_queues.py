@@ -12,8 +12,8 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.consume_queue.queue_extension import is_ext_address
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
     from store_core.queue.consume_queue.consume_queue_table import Queue
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
     from tests.golden_stores import UnpackedStore
 
 __all__ = ["FOLDERS", "answers_of", "file_bytes", "golden_answers", "golden_requests", "golden_rules", "queue_store"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 
 __all__ = ["BORDER_OFFSETS", "hostile_requests"]
 

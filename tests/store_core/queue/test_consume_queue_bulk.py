@@ -14,14 +14,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
-from store_core.queue.units import unit_run
+from store_core.queue.consume_queue import consume_queue
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from tests.budgets import budget
 from tests.store_core.queue.consume_queues import RELEASES, UNITS, QueueMaker, Unit, put_all, records, state_of
 
 if TYPE_CHECKING:
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
 
 
 def put_bulk(queue: ConsumeQueue, units: list[Unit]) -> bool:
@@ -79,7 +79,7 @@ def journeys(draw: st.DrawFn) -> list[Unit]:
 @given(journeys(), st.integers(1, 40))
 @example([*records(5), Unit(9000, 100, 0, 2), Unit(9100, 100, 0, 0), Unit(9200, 100, 0, 6)], 40)
 def test_bulk_equals_one_by_one(release: Release, window: int, units: list[Unit], pieces: int) -> None:
-    windows = patch.multiple(unit_run, _FIRST_WINDOW=window, _SMALLEST_WINDOW=min(window, 64))
+    windows = patch.multiple(consume_queue, _FIRST_WINDOW=window, _SMALLEST_WINDOW=min(window, 64))
     with tempfile.TemporaryDirectory() as directory, windows:
         plain, bulk = QueueMaker(Path(directory, "plain"), release), QueueMaker(Path(directory, "bulk"), release)
         queues = plain.new(), bulk.new()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.index.index_service import IndexService
 
     Build = Callable[[IndexService], None]

@@ -29,7 +29,7 @@ from tests.store_core.queue.index_builders import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.index.index_service import IndexService
     from tests.golden_stores import UnpackedStore
 

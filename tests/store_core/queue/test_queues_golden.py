@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, PutMessageStatus
 from store_core.files.segment_paths import SegmentPaths
 from store_core.store.put.commit_log import CommitLog
-from store_core.store.put.put_outcome import as_future
+from store_core.store.put.put_result import as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import message, messages_of
 

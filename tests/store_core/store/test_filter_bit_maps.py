@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from tests.golden_stores import UnpackedStore
 
 CALCULATES = BrokerConfig(enable_calc_filter_bit_map=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from store_core.errors import InvalidOptionError
-from store_core.store.least_value import check_least
+from store_core.store.parts import check_least
 
 
 def test_the_first_value_that_is_too_small_is_named() -> None:

@@ -18,8 +18,7 @@ from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.format.append_result import PutMessageStatus
 from store_core.format.columnar.lockstep import chain
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.dispatcher import Dispatcher
 from store_core.store.put.commit_log import CommitLog

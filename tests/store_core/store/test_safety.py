@@ -11,12 +11,10 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.format.append_result import PutMessageStatus
-from store_core.format.record.client_batch import client_batch
+from store_core.format.record.decode import client_batch
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.put.log_flusher import uses_pool
-from store_core.store.put.put_outcome import settle, wait_for
-from store_core.store.put.put_result import PutMessageResult
-from store_core.store.put.replication import ALL_IN_SYNC
+from store_core.store.put.put_result import ALL_IN_SYNC, PutMessageResult, settle, wait_for
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import Log, message

@@ -14,7 +14,7 @@ from store_core.format.columns import COLUMNS
 from store_core.format.record.scan import StopReason
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd, find_end
-from store_core.store.read.coverage import Check
+from store_core.store.read.ranges import Check
 from tests.builders import BLANK_SIZE, BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record, blank_record
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from store_core.snapshot.log import Log
-from store_core.store.read.range_splits import split_ranges
-from store_core.store.read.ranges import ReadRange
+from store_core.store.read.ranges import ReadRange, split_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,12 +12,11 @@ from store_core.errors import (
     ReplacedStoreError,
     TruncatedLogError,
 )
-from store_core.format.iso_time import iso_time
+from store_core.format.times import iso_time
 
 if TYPE_CHECKING:
-    from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.follow.log_position import LogPosition, RecordProof
     from store_core.store.read.follow.log_segments import LogSegments
-    from store_core.store.read.follow.record_proof import RecordProof
 
 __all__ = ["Continuation", "find_continuation"]
 

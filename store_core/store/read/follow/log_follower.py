@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.store.read.follow.continuity import Continuation
-    from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.follow.log_position import LogPosition, RecordProof
     from store_core.store.read.follow.read_limits import ReadLimits
-    from store_core.store.read.follow.record_proof import RecordProof
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.files.segment_source import open_pages
-from store_core.store.read.follow.sound_walk import FIRST_STEP
+from store_core.store.read.follow.log_segments import FIRST_STEP
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -22,8 +22,7 @@ from store_core.format.columnar.chain import Place
 from store_core.snapshot.log_end import segment_end
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.index import index_refusal, look_up_index
-from store_core.store.read.lookup.looked_up import LookedUp, Question, Unsuitable
-from store_core.store.read.lookup.opened_segments import OpenedSegments
+from store_core.store.read.lookup.looked_up import LookedUp, OpenedSegments, Question, Unsuitable
 from store_core.store.read.lookup.positions import WALKED, look_up_position
 from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.snapshot.log_end import SegmentEnd
-    from store_core.store.read.lookup.costs import LookUpCosts
+    from store_core.store.read.lookup.looked_up import LookUpCosts
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a look-up is asked, and what it found: records, and the parts of the log of which it has all of them."""
+"""What a look-up asks and found."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,8 +12,10 @@ import numpy as np
 
 from store_core.files.abort_file import ABORT_FILE
 from store_core.files.file_system import OsFileSystem
+from store_core.files.remote.remote_bytes import RemoteBytes
+from store_core.files.segment_source import open_picks
 from store_core.files.store_lock import is_lock_held
-from store_core.format.columnar.chain import Place
+from store_core.format.columnar.chain import Chain, Place
 from store_core.format.record.framing import Framing, check_frame
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.snapshot.log import first_store_timestamp
@@ -25,12 +28,95 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import PagedBytes, Segment
     from store_core.snapshot.units import QueueName
-    from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.opened_segments import OpenedSegments
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["EVERYTHING", "LookedUp", "Proven", "Question", "Unsuitable", "one_pick", "size_in"]
+__all__ = [
+    "DEFAULT_COSTS",
+    "EVERYTHING",
+    "LookUpCosts",
+    "LookedUp",
+    "OpenedSegments",
+    "Proven",
+    "Question",
+    "Unsuitable",
+    "one_pick",
+    "size_in",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpCosts:
+    """Limits within which look-ups are used. Tests set them so that every plan is made.
+
+    Attributes
+    ----------
+    least_log : int
+        Bytes of the log below which it is scanned: that takes a fraction of a second.
+    per_file : int
+        Cost of opening a file and finding its last unit.
+    per_database : int
+        Cost of opening a RocksDB, which takes a process of its own.
+    per_stored_unit : int
+        Cost of a unit in a RocksDB.
+    per_record : int
+        Cost of a record that is picked out of the log; a page is read for it.
+    per_request : int
+        Cost of a request to a storage that is not this machine's.
+    most_share : float
+        Largest cost of a look-up as a share of the scan's bytes.
+    """
+
+    least_log: int = 64 << 20
+    per_file: int = 64 << 10
+    per_database: int = 128 << 20
+    per_stored_unit: int = 8 << 10
+    per_record: int = 1 << 10
+    per_request: int = 256 << 10
+    most_share: float = 0.5
+
+
+DEFAULT_COSTS: Final = LookUpCosts()
+
+
+_MOST_OPEN: Final = 64
+"""Segments of which what was loaded is kept."""
+
+
+class OpenedSegments:
+    """Opens segments, and keeps what the reader of the records that are found would have to load again.
+
+    Attributes
+    ----------
+    chains : dict of Segment to Chain
+        Segments on another machine whose pages have records.
+    """
+
+    def __init__(self) -> None:
+        self.chains: dict[Segment, Chain] = {}
+        self._pages: dict[Segment, RemoteBytes] = {}
+
+    @contextmanager
+    def opened(self, segment: Segment) -> Iterator[PagedBytes]:
+        """Open a segment; what is read of it has to be loaded. Errors as of `open_picks`."""
+        known = self._pages.get(segment)
+        if known is not None:
+            yield known
+            return
+        pages = open_picks(segment)
+        if isinstance(pages, RemoteBytes) and len(self._pages) < _MOST_OPEN:
+            self._pages[segment] = pages
+            self.chains[segment] = Chain(segment.view(pages))
+            yield pages
+            return
+        with pages:
+            yield pages
+
+    def close(self) -> None:
+        """Close what is open; what was loaded stays, and its reader opens the file again if it needs more."""
+        for pages in self._pages.values():
+            pages.__exit__(None, None, None)
+
 
 EVERYTHING: Final = 2**63 - 1
 """After all offsets."""

@@ -19,9 +19,9 @@ from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
 from store_core.snapshot.units import EVERY_QUEUE
+from store_core.store.read.lookup.explanation import is_far, price_of_picks
 from store_core.store.read.lookup.index import last_entry_record
 from store_core.store.read.lookup.looked_up import EVERYTHING, LookedUp, Unsuitable, one_pick
-from store_core.store.read.lookup.remote_costs import is_far, price_of_picks
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.snapshot.units import Queue, QueueName, UnitRange, Units
-    from store_core.store.read.lookup.costs import LookUpCosts
-    from store_core.store.read.lookup.looked_up import Proven, Question
+    from store_core.store.read.lookup.looked_up import LookUpCosts, Proven, Question
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["QueuesBesideLog", "look_up_queues"]

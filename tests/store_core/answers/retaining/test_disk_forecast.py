@@ -17,7 +17,7 @@ from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, R
 from store_core.format.releases.release import RELEASES
 from store_core.store.clean.disk_space import DiskLimits, SpaceVerdict
 from store_core.store.clean.log_cleaner import CleanCommitLogService
-from store_core.store.state.running_flags import RunningFlag, RunningFlags
+from store_core.store.state.store_stats import RunningFlag, RunningFlags
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock
 

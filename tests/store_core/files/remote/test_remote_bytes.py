@@ -12,8 +12,7 @@ from store_core.errors import SegmentVanishedError
 from store_core.files.remote import remote_bytes
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.remote.remote_file import RemoteFile, RemoteReader
-from store_core.files.remote.storage import parse_url
-from store_core.files.remote.storage_settings import StorageSettings
+from store_core.files.remote.storage import StorageSettings, parse_url
 from tests.object_store import BUCKET, ObjectStore
 
 if TYPE_CHECKING:

@@ -12,10 +12,8 @@ import pytest
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files.remote import remote_file
-from store_core.files.remote.attempts import Attempts
 from store_core.files.remote.remote_file import RemoteFile, RemoteReader
-from store_core.files.remote.storage import parse_url
-from store_core.files.remote.storage_settings import NO_SETTINGS
+from store_core.files.remote.storage import NO_SETTINGS, Attempts, parse_url
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -9,8 +9,7 @@ import pytest
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
 from store_core.files.remote import storage as storage_module
-from store_core.files.remote.storage import Storage, parse_url
-from store_core.files.remote.storage_settings import NO_SETTINGS, StorageSettings
+from store_core.files.remote.storage import NO_SETTINGS, Storage, StorageSettings, parse_url
 
 
 @pytest.mark.parametrize(

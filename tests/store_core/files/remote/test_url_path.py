@@ -13,7 +13,7 @@ import pytest
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.storage_settings import StorageSettings
+from store_core.files.remote.storage import StorageSettings
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import check_is_no_url

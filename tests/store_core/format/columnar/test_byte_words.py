@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar.byte_words import WORD_SIZE, kept_bytes, piece_words, rows_with_byte
+from store_core.format.columnar.arrow_slices import WORD_SIZE, kept_bytes, piece_words, rows_with_byte
 
 pieces = st.lists(
     st.binary(max_size=30) | st.sampled_from([b"\x1f", b"\x21\x20", b"\xa0", b"\0 \0", b" " * 9]), max_size=12

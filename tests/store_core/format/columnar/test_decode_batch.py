@@ -23,7 +23,7 @@ from store_core.format.properties import PropertyParser, decode_text, first_prop
 from store_core.format.record.decode import decode_message, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import CompressionType
-from store_core.format.table_time import table_time
+from store_core.format.times import table_time
 from tests.budgets import budget
 from tests.builders import Record
 from tests.segment import Segment

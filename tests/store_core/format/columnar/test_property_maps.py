@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar.property_maps import without_names
+from store_core.format.columnar.property_columns import without_names
 
 NAMES = st.sampled_from(["KEYS", "TAGS", "DELAY", "é"])
 ROWS = st.lists(st.none() | st.dictionaries(NAMES, st.text(max_size=3)), max_size=6)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar.true_positions import true_positions
+from store_core.format.columnar.arrow_slices import true_positions
 
 
 @given(st.lists(st.booleans(), max_size=100))

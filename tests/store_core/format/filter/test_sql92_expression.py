@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
-from store_core.format.filter.sql92_tokens import MOST_CHARACTERS
+from store_core.format.filter.sql92_parser import MOST_CHARACTERS
 from tests.store_core.format.sql92 import Answer, expressions, property_maps, read_answers, verdict
 
 

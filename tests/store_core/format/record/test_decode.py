@@ -13,8 +13,7 @@ from hypothesis import given
 from store_core.errors import CorruptRecordError
 from store_core.format import layout
 from store_core.format.message import MessageExt, body_crc
-from store_core.format.properties import PropertyParser, property_crc_digits
-from store_core.format.property_string import CRC_RESERVED
+from store_core.format.properties import CRC_RESERVED, PropertyParser, property_crc_digits
 from store_core.format.record.decode import decode_message, decode_topic
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.sys_flag import CompressionType, TransactionType

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.format.record.dledger_entry import check_entry
+from store_core.format.record.framing import check_entry
 from store_core.format.record.scan import StopReason
 from tests import builders
 from tests.dledger_logs import (

@@ -11,7 +11,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
 from store_core.format.message import Message
 from store_core.format.record.append import EncodedRecords, do_append
-from store_core.format.record.client_batch import client_batch, decode_items
+from store_core.format.record.decode import client_batch, decode_items
 from store_core.format.record.encode import EncodeRules, Refusal, encode_members, encode_message, pack_host
 
 BORN = 1_700_000_000_000

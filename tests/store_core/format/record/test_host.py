@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.record.host import encode_host, format_host, message_id
+from store_core.format.record.record_head import encode_host, format_host, message_id
 from tests import builders
 
 v4_addresses = st.ip_addresses(v=4).map(str)

@@ -11,7 +11,7 @@ import pytest
 
 from store_core import read_messages, unwrap_inner_batch
 from store_core.format.properties import parse_properties
-from store_core.format.record.client_batch import is_inner_batch
+from store_core.format.record.decode import is_inner_batch
 from tests.golden_stores import find_golden_store, unpack
 
 if TYPE_CHECKING:

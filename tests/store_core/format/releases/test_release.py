@@ -24,7 +24,7 @@ from store_core.format.releases.release import (
     rules_of,
 )
 from store_core.format.releases.release_rules import Feature, ReleaseRules, release_features
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import SegmentLayoutError
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, CqUnit
 from tests.store_core.queue.consume_queues import (
     FILE_SIZE,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
 
 BLANK = (0, 2**31 - 1, 0)
 

@@ -21,7 +21,7 @@ from store_core.queue.consume_queue.consume_queue_ext import (
     offset_of_address,
 )
 from store_core.queue.consume_queue.queue_extension import is_ext_address
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:

@@ -21,15 +21,14 @@ from store_core.files.open_files import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
+from store_core.queue.queue_path import QueueRules
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.golden_queues import answers_of, file_bytes
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
 
 _RULES = QueueRules(
     consume_queue_file_size=100,

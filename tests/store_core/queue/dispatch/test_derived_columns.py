@@ -15,14 +15,14 @@ from store_core import MessageStoreConfig
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columnar.encoded_batch import complete_batch
 from store_core.format.record.encode import EncodeRules
-from store_core.queue.dispatch.derived_columns import DerivedColumns, derive_columns
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.precomputed_batch import DerivedColumns, derive_columns
 from tests.store_core.format.columnar.test_encode_batch import BORN, TIME, batches
 
 if TYPE_CHECKING:
     from store_core.format.columnar.encoded_batch import EncodedBatch
-    from store_core.queue.queue_rules import QueueRules, Release
+    from store_core.queue.queue_path import QueueRules, Release
 
 RELEASES = ("4.3", "4.9", "5.3", "5.5")
 

@@ -19,7 +19,7 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.queue_rules import QueueRules, Release
+from store_core.queue.queue_path import QueueRules, Release
 from tests.builders import MAGIC_AT, Record, blank_record, pack_properties
 from tests.store_core.queue.dispatch_logs import (
     DELAYS,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.dispatch.lmq_units import LmqUnit, UnfitListsError, lmq_units, split_names
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
 
 
 def _request(names: str, offsets: str, topic: str = "T") -> DispatchRequest:

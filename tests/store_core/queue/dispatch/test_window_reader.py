@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar import chain
-from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.dispatch.window_reader import WindowReader
+from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from tests.paged import paged
 from tests.store_core.queue.dispatch_logs import dispatch_logs, readings
 from tests.strategies import Log, layouts, mutated
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 
 @given(mutated(dispatch_logs()) | dispatch_logs() | layouts(), readings(), st.data())

@@ -25,7 +25,7 @@ from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.queue.index_builders import ALWAYS, rules
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_rules import QueueRules
+    from store_core.queue.queue_path import QueueRules
 
 _BEGIN: Final = 1_000_000
 

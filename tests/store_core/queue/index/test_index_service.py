@@ -26,7 +26,7 @@ from tests.store_core.queue.index_builders import ALWAYS, contents, index_servic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.index.index_service import IndexService
 
 _BEGIN = 1_700_000_000_000

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
-from store_core.queue.dispatch.queue_numbering import QueueNumbering
-from store_core.queue.queue_rules import QueueRules, Release
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, QueueNumbering, RequestBatch
+from store_core.queue.queue_path import QueueRules, Release
 from store_core.queue.units.queue_assignment import (
     AssignedUnit,
     Assignment,

@@ -14,7 +14,7 @@ from store_core.store.clean.services import CleanConsumeQueueService, CleanServi
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import log_paths
-from store_core.store.store_services import disk_space
+from store_core.store.store_life import disk_space
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
-from store_core.queue.queue_rules import QueueRules
-from store_core.store.dispatch.flush_queues import FlushCheckpointService, FlushConsumeQueueService
-from store_core.store.dispatch.reput import ReputMessageService
-from store_core.store.state.running_flags import RunningFlag
+from store_core.queue.queue_path import QueueRules
+from store_core.store.dispatch.reput import FlushCheckpointService, FlushConsumeQueueService, ReputMessageService
 from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.state.store_stats import RunningFlag
 from tests.budgets import budget
 from tests.builders import LogBuilder, Record, blank_record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.dispatch.dispatch_request import DispatchRequest
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.store.config.message_store_config import BrokerRole, Release
 
 SIZE: Final = 600

@@ -16,7 +16,7 @@ from store_core.store.query.get_message import MessageGetter
 from store_core.store.query.get_result import GetMessageStatus
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
     from store_core.queue.units.consume_queue_unit import UnitArray
     from store_core.store.query.get_result import GetMessageResult
 

@@ -16,9 +16,9 @@ from store_core.answers import bill
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import archive_listing, compressed_bytes
 from store_core.files.segment_names import CODECS
+from store_core.store.read.ranges import task_groups
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
-from store_core.store.read.task_groups import task_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable

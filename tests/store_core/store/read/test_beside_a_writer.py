@@ -11,10 +11,9 @@ import pytest
 
 from store_core import read_messages
 from store_core.files.file_system import OsFileSystem
-from store_core.files.mapped_file import MappedFile
+from store_core.files.mapped_file import MappedFile, TransientStorePool
 from store_core.files.store_lock import StoreLock
-from store_core.files.transient_store_pool import TransientStorePool
-from store_core.format.record.client_batch import client_batch
+from store_core.format.record.decode import client_batch
 from tests.builders import LogBuilder
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import Log, message

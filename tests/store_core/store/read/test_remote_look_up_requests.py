@@ -12,7 +12,7 @@ import pytest
 
 from store_core import ReadOptions, StoreError, explain, plan_ranges, read_range, store_at
 from store_core.files.remote import remote_bytes, remote_file
-from store_core.store.read.lookup.costs import LookUpCosts
+from store_core.store.read.lookup.looked_up import LookUpCosts
 from tests.builders import LogBuilder
 from tests.object_store import Faults
 from tests.store_core.store.read.index_stores import write_index

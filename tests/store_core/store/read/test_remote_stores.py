@@ -13,7 +13,7 @@ import pytest
 
 from store_core import StoreError, explain, read_messages
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreNotFoundError
-from store_core.files.remote import attempts, remote_bytes
+from store_core.files.remote import remote_bytes, storage
 from store_core.snapshot import log_end
 from store_core.store.read.read_options import ReadOptions
 from tests.object_store import BUCKET, SECRET, Faults
@@ -182,7 +182,7 @@ def test_missing_store_is_named(server: ObjectStore) -> None:
 
 
 def test_storage_that_does_not_answer_is_an_error_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "_MOST", 1)
+    monkeypatch.setattr(storage, "_MOST", 1)
     settings = {
         "endpoint_override": "127.0.0.1:9",
         "scheme": "http",

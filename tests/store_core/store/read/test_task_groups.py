@@ -5,8 +5,7 @@ import numpy as np
 
 from store_core.files.segment_source import Segment
 from store_core.store.read.picks import Picks
-from store_core.store.read.ranges import ReadRange
-from store_core.store.read.task_groups import task_groups
+from store_core.store.read.ranges import ReadRange, task_groups
 
 MIB = 1 << 20
 

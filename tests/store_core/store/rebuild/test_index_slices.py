@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries, unpack_entries
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.files import IndexReport, IndexWriter
 from store_core.store.rebuild.index_slices import IndexFilesJob, slice_entries
 from store_core.store.rebuild.options import RebuildRules

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.queue_path import QueueRules
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.options import RebuildRules

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from store_core.format.releases.release import rules_of
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.dispatch.dispatch_request import DispatchRequest
-from store_core.queue.queue_rules import QueueRules
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
+from store_core.queue.queue_path import QueueRules
 from store_core.queue.units.unit_codec import unpack_units
 from store_core.store.rebuild.files import QueueReport, QueueWriter
 from store_core.store.rebuild.options import RebuildRules
@@ -27,7 +26,7 @@ from tests.store_core.queue.hostile_requests import BORDER_OFFSETS, hostile_requ
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.queue_rules import Release
+    from store_core.queue.queue_path import Release
     from store_core.queue.units.queue_assignment import RefusedUnit
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)

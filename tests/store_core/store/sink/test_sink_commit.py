@@ -27,11 +27,10 @@ from store_core.errors import (
     UnsupportedStoreError,
 )
 from store_core.store.sink import store_swap
-from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock
+from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
-from store_core.store.sink.store_sizes import with_sizes_of
 from tests.budgets import budget
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import (

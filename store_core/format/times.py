@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of stores as values of tables, which have the years 1 to 9999, as Spark and Python's ``datetime``."""
+"""Times as text, as columns and as days."""
 
 from __future__ import annotations
 
@@ -13,7 +13,29 @@ from store_core.format.columns import TIMESTAMP_TYPE
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["TIME_RANGE", "table_time", "table_times"]
+__all__ = ["DAY_MS", "TIME_RANGE", "iso_day", "iso_time", "table_time", "table_times", "utc_days"]
+
+_NOT_A_TIME: Final = np.iinfo(np.int64).min
+"""The one 64-bit number that numpy treats as not a time (NaT)."""
+
+
+def iso_time(milliseconds: int) -> str:
+    """Return a time as text, such as ``2023-11-14T22:18:19.500Z``.
+
+    Parameters
+    ----------
+    milliseconds : int
+        Since 1970, as stores hold times; any 64-bit number, since a store's bytes may hold any.
+
+    Examples
+    --------
+    >>> iso_time(1_700_000_299_500)
+    '2023-11-14T22:18:19.500Z'
+    """
+    if milliseconds == _NOT_A_TIME:
+        return f"{milliseconds} ms"
+    return str(np.datetime_as_string(np.datetime64(milliseconds, "ms"), timezone="UTC"))
+
 
 TIME_RANGE: Final = range(-62_135_596_800_000, 253_402_300_800_000)
 """Milliseconds since 1970 of the times that a table holds; a store may hold any 64-bit number, such as nanoseconds."""
@@ -55,3 +77,35 @@ def table_times(milliseconds: npt.NDArray[np.int64], *, is_nearest: bool = False
 def _times(milliseconds: npt.NDArray[np.int64]) -> pa.TimestampArray:
     """Return times that Arrow has, without ``pa.array``, which imports pandas."""
     return pa.Array.from_buffers(TIMESTAMP_TYPE, milliseconds.size, [None, pa.py_buffer(milliseconds * _MICROSECONDS)])
+
+
+DAY_MS: Final = 86_400_000
+_DAY_US: Final = DAY_MS * 1000
+
+
+def utc_days(times: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the day of each time, rounded down: times before 1970 are of negative days.
+
+    Parameters
+    ----------
+    times : pyarrow.Array
+        Timestamps in microseconds, without nulls.
+
+    Examples
+    --------
+    >>> utc_days(pa.array([-1, 0, 1_700_000_299_500_000], pa.timestamp("us"))).tolist()
+    [-1, 0, 19675]
+    """
+    days: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy() // _DAY_US
+    return days
+
+
+def iso_day(day: int) -> str:
+    """Return a day as text.
+
+    Examples
+    --------
+    >>> iso_day(19675)
+    '2023-11-14'
+    """
+    return iso_time(day * DAY_MS).partition("T")[0]
