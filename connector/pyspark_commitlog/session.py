@@ -10,19 +10,18 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Final
 
-import pyspark
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog import MINIMUM_PYSPARK
 from pyspark_commitlog.java import quiet_queries, quiet_start, require_java, spark_configuration
 from pyspark_commitlog.progress.stages import is_connect
+from pyspark_commitlog.pyspark_version import require_pyspark
 from store_core.errors import UnsupportedStoreError
 from store_core.store.config.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RECOMMENDED", "no_context_error", "require_classic", "require_pyspark", "spark_session"]
+__all__ = ["RECOMMENDED", "no_context_error", "require_classic", "spark_session"]
 
 
 def require_classic(spark: SparkSession, what: str) -> None:
@@ -43,24 +42,6 @@ def no_context_error(what: str, found: str) -> UnsupportedStoreError:
         f"{what} needs a session with a sparkContext, because it works on RDDs: {found}, with --master of spark-submit "
         f"or SparkSession.builder.master(...)"
     )
-
-
-def require_pyspark() -> None:
-    """Refuse a PySpark that lacks what a Python data source needs.
-
-    Raises
-    ------
-    StoreError
-        If it is older than `pyspark_commitlog.MINIMUM_PYSPARK`.
-    """
-    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
-        from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
-
-        raise StoreError(
-            f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, found {pyspark.__version__}; "
-            f"pip install 'pyspark>={MINIMUM_PYSPARK}', on the workers as well"
-        )
 
 
 RECOMMENDED: Final = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.session import require_pyspark
+from pyspark_commitlog.pyspark_version import require_pyspark
 
 # Spark imports this module in every session that uses any Python data source. Whatever needs numpy and pyarrow is
 # imported in the methods, which Spark calls only for commit logs.

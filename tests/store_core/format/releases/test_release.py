@@ -49,13 +49,14 @@ def _release_literals(source: str) -> list[int]:
 
 
 def _compares_releases(source: str) -> list[int]:
-    """Return the lines that compare a release; asking whether it is one of `RELEASES` is allowed."""
+    """Return the lines that compare a release; asking whether there is one, or it is one of `RELEASES`, is allowed."""
     comparisons = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Compare))
     return [
         node.lineno
         for node in comparisons
         if any(_name(side) in {"release", "_release"} for side in (node.left, *node.comparators))
         and _name(node.comparators[-1]) != "RELEASES"
+        and not isinstance(node.ops[-1], (ast.Is, ast.IsNot))
     ]
 
 
