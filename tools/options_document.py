@@ -153,7 +153,7 @@ def _answer_lines() -> Iterator[str]:
             yield from (f"### {answer.NAME}", "", "| option | in Python | default | meaning |", "|---|---|---|---|")
             for each in options_of(answer):
                 if each.kind is not Kind.FROM_CONFIG:
-                    shown = f"`{each.flag}`" if each.flag else each.metavar.replace("|", r"\|")
+                    shown = f"`{each.flag}`" if each.flag else (each.metavar or "").replace("|", r"\|")
                     yield f"| {shown} | `{each.name}` | {each.shown_default} | {each.words} |"
             yield ""
 
