@@ -87,7 +87,6 @@ class ViewPartition(InputPartition):
 
     Attributes
     ----------
-    part : ViewPart
     log_end : int or None
         As of `ViewOptions`.
     """
@@ -104,7 +103,6 @@ class ViewReader(DataSourceReader):
 
     Parameters
     ----------
-    read : ViewRead
     schema : StructType
         The user's schema if there is one, which selects columns and their order, else that of `read`.
 

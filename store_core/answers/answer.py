@@ -72,7 +72,6 @@ class Option:
     ----------
     name : str
         Of the field.
-    kind : Kind
     words : str
         Its meaning, a sentence for ``--help``.
     default : object

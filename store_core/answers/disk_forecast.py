@@ -50,7 +50,6 @@ class LogFile(NamedTuple):
 
     Attributes
     ----------
-    start_offset, size : int
     last_modified : int
         ms; of a file that is not full yet, when it will be.
     name : str
@@ -144,14 +143,11 @@ class DiskForecast:
 
     Parameters
     ----------
-    config : MessageStoreConfig
-    state : DiskState
     zone : tzinfo or None
         Time zone of ``deleteWhen``; None is the machine's.
 
     Attributes
     ----------
-    deletions : list of Deletion
     full_at, over_ratio_at : int or None
         When the disk is first so full that messages are refused, and that files go at any hour, ms.
     """
@@ -290,11 +286,6 @@ def pointing_files(root: Path) -> Iterator[PointingFile]:
 
     The last file of each never goes. A file goes only after those before it (RocketMQ: ``CleanConsumeQueueService``).
     Queues in a RocksDB have none.
-
-    Raises
-    ------
-    OSError
-        As raised by the system.
     """
     for queue in Queues(root).each():
         if isinstance(queue, FileQueue):
@@ -335,11 +326,8 @@ def losses(rows: Iterable[QueueLag], forecast: DiskForecast, until: int, queues:
 
     Parameters
     ----------
-    rows : iterable of QueueLag
     forecast : DiskForecast
         Up to `until`, ms.
-    until : int
-    queues : Queues
     """
     begin = forecast.log_begin_at(until)
     going = [(*row.first, row) for row in rows if row.first is not None and row.first[1] < begin]

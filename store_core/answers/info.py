@@ -109,9 +109,6 @@ class _Look:
 
     Attributes
     ----------
-    store : Store
-    log : Log
-    notes : list of str
     bounds : mapping of (str, int) to QueueBounds
         Of the queues that were looked at.
     queue_count : int

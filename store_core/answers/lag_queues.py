@@ -88,7 +88,6 @@ def kind_of(topic: str, group: str, pop: Collection[tuple[str, str]] = ()) -> Gr
 
     Parameters
     ----------
-    topic, group : str
     pop : collection of (str, str)
         Topics and groups whose consumers pop, as the broker's configuration says.
 
@@ -125,8 +124,6 @@ class Consumer(NamedTuple):
 
     Attributes
     ----------
-    group : str
-    kind : GroupKind
     committed : int or None
         Its offset; None if it has committed nothing for this queue.
     """
@@ -155,7 +152,6 @@ class BrokerGroups(NamedTuple):
 
     Attributes
     ----------
-    committed : tuple of Committed
     broadcast : tuple of Committed
         The least offsets of broadcasting groups' clients.
     configured : frozenset of str
@@ -164,7 +160,6 @@ class BrokerGroups(NamedTuple):
         Topics and groups whose consumers pop.
     files : tuple of Path
         Those with offsets.
-    notes : tuple of str
     """
 
     committed: tuple[Committed, ...]
@@ -317,8 +312,6 @@ class QueueLag(NamedTuple):
 
     Attributes
     ----------
-    topic, queue_id
-    asked : Consumer
     state : str
         As in the view ``consumer_offsets``, or `NO_OFFSET` or `EMPTY`.
     min_offset, max_offset, messages : int or None
@@ -374,10 +367,8 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
 
     Parameters
     ----------
-    asked : ConsumedQueue
     bounds, then : QueueBounds or None
         The queue as it is now, and as of the time asked for; None if there is none.
-    queues : Queues
     times : Log
         Of the log; read for the first message of each.
     written : int or None

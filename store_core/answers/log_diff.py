@@ -77,13 +77,7 @@ class DigestKey(NamedTuple):
 
 
 class DiffJob:
-    """Compares two logs byte by byte, in parts; see `store_core.store.parts.Job`.
-
-    Parameters
-    ----------
-    pair : LogPair
-    options : DiffOptions
-    """
+    """Compares two logs byte by byte, in parts; see `store_core.store.parts.Job`."""
 
     def __init__(self, pair: LogPair, options: DiffOptions) -> None:
         self.pair = pair
@@ -110,11 +104,6 @@ class RecordDiffJob:
     """Compares two logs record by record, in parts; see `store_core.store.parts.GroupedJob`.
 
     Pieces are digests, 24 bytes a record, which an engine on one machine holds in memory.
-
-    Parameters
-    ----------
-    pair : LogPair
-    options : DiffOptions
     """
 
     groups = 16

@@ -84,8 +84,6 @@ class SalvagePartial:
 
     Attributes
     ----------
-    part : SalvagePart
-    tiles : tuple of Tile
     grades : Counter
         Records by how they were found and what their property CRC says.
     covered : int
@@ -103,7 +101,6 @@ class SalvageJob:
 
     Parameters
     ----------
-    source : path or sequence of paths
     output : SalvageOutput or None
         None if nothing is to be written.
     """

@@ -257,7 +257,6 @@ class StoreRebuild:
 
     Parameters
     ----------
-    plan : RebuildPlan
     engines : callable
         Called with the name of a step; returns a context with the engine that runs its parts.
     say : callable

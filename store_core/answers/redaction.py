@@ -70,7 +70,6 @@ class Redaction:
         Regular expression; what it matches is replaced. The other two replace whole bodies.
     key : str or None
         One of the keys of a message, or its unique key.
-    topics : tuple of str
     """
 
     pattern: bytes | None = None
@@ -174,7 +173,6 @@ def redacted_record(record: bytes, body: bytes) -> bytes:
     ----------
     record : bytes
         A sound one.
-    body : bytes
 
     Raises
     ------
@@ -231,7 +229,6 @@ class Redacted:
 
     Attributes
     ----------
-    counts : ScanCounts
     messages, bytes, expanded : int
         Messages that were redacted, bytes of their bodies that were replaced, and how many of them were compressed.
     refused : int
@@ -269,8 +266,6 @@ class RedactJob:
     ----------
     ranges : tuple of ReadRange
         Of the copy.
-    options : ReadOptions
-    redaction : Redaction
     """
 
     ranges: tuple[ReadRange, ...]
@@ -339,7 +334,6 @@ class SearchedFile:
     ----------
     path : str
         Below the root.
-    size : int
     digest : str
         SHA-256, in hexadecimal digits.
     found : int or None
@@ -361,10 +355,8 @@ class FileJob:
 
     Attributes
     ----------
-    root : Path
     names : tuple of str
         Paths below it.
-    redaction : Redaction
     """
 
     root: Path

@@ -30,10 +30,8 @@ class Lane:
 
     Attributes
     ----------
-    name : str
     ranges : tuple of (int, int)
         Begin and end, exclusive.
-    tone : Tone
     label : str
         How many there are, in words.
     """
@@ -50,10 +48,8 @@ class Strip:
 
     Attributes
     ----------
-    title : str
     begin, end : int
         Physical offsets between which the axis runs.
-    lanes : tuple of Lane
     """
 
     title: str
@@ -68,9 +64,6 @@ class Bar:
 
     Attributes
     ----------
-    name : str
-    value : int
-    tone : Tone
     label : str
         The quantity in words.
     full : int
@@ -90,8 +83,6 @@ class Bars:
 
     Attributes
     ----------
-    title : str
-    bars : tuple of Bar
     more : str
         What is not shown, in words; empty if nothing is.
     """
@@ -107,7 +98,6 @@ class HeatRow:
 
     Attributes
     ----------
-    name : str
     values : tuple of int
         As many in each row.
     label : str
@@ -125,10 +115,8 @@ class HeatMap:
 
     Attributes
     ----------
-    title : str
     ends : (str, str)
         Names of the first and the last column.
-    rows : tuple of HeatRow
     more : str
         What is not shown, in words; empty if nothing is.
     """
@@ -151,7 +139,6 @@ def lanes_of(
     ----------
     ranges : iterable of (str, int, int)
         Kind, begin and end.
-    tones : mapping of str to Tone
     what : str
         What one of them is.
     """

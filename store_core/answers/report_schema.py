@@ -35,8 +35,6 @@ class ReportColumn:
 
     Attributes
     ----------
-    name : str
-    type : pyarrow.DataType
     doc : str
         Its content, in one line.
     in_text : bool
@@ -77,8 +75,6 @@ class ReportSchema:
         Name of the answer, as of its command.
     version : int
         Grows when a fact, a table or a column is removed or gets another meaning; additions leave it.
-    facts : tuple of Fact
-    tables : tuple of ReportTable
     """
 
     answer: str

@@ -149,7 +149,6 @@ class BillScan(MessageScan["_BillSums", "BillReport"]):
 
     Parameters
     ----------
-    store : path or sequence of paths
     top : int
         Rows of each table, without the one for all others.
     """

@@ -253,11 +253,8 @@ class CheckedStore:
 
     Attributes
     ----------
-    report : CheckReport
-    certificates : tuple of Certificate
     plan : RebuildPlan
         Of the comparison: the rules that were followed.
-    bounds : LogBounds
     compared : RebuildReport
         The comparison.
     tally : Tally

@@ -136,7 +136,6 @@ class LagPartial:
 
     Attributes
     ----------
-    rows : tuple of QueueLag
     dead_letters : tuple of (str, int)
         Topics of dead letters, and how many messages are in a queue of each.
     messages : tuple of dict
@@ -149,13 +148,7 @@ class LagPartial:
 
 
 class LagJob:
-    """Compares committed offsets with queues, some queues at a time; see `store_core.store.parts.Job`.
-
-    Parameters
-    ----------
-    store : path or sequence of paths
-    options : LagOptions
-    """
+    """Compares committed offsets with queues, some queues at a time; see `store_core.store.parts.Job`."""
 
     def __init__(self, store: StorePaths, options: LagOptions) -> None:
         opened = Store(store)
@@ -357,10 +350,8 @@ def _unconsumed(
 
     Parameters
     ----------
-    rows : iterable of QueueLag
     most : int
         How many.
-    queues : Queues
     segments : sequence of Segment
         Of the log, in order.
 

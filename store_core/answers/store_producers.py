@@ -187,7 +187,6 @@ class ProducersJob:
 
     Attributes
     ----------
-    scan : SendScan
     top : int
         Rows of each table.
     spill_root : Path or None

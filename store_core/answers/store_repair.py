@@ -66,7 +66,6 @@ def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how m
         As for `store_core.rebuild_consume_queue`.
     on_progress : callable, optional
         Called with a `store_core.store.parts.PartsDone` after each part.
-    clock : Clock, optional
 
     Raises
     ------
@@ -78,8 +77,6 @@ def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how m
         If queues are wrong that are in a RocksDB: those are read and never written. Beside them an index is repaired.
     StoreError
         As for `store_core.answers.check`.
-    OSError
-        As raised by the system.
 
     Examples
     --------
@@ -148,8 +145,6 @@ def repair(  # noqa: PLR0913 -- what is repaired, by which plan, by how many pro
         If a broker, or another writer, holds the store.
     StoreError
         As for `store_core.rebuild_consume_queue`.
-    OSError
-        As raised by the system.
     """
     with local_engine(processes, on_progress) as engine:
         return repair_by(engine, path, plan, clock=clock, file_system=file_system)

@@ -161,13 +161,7 @@ class _Log:
 
 
 class RetentionJob:
-    """Looks at queues as `LagJob` does, and foresees deletions when it merges; see `store_core.store.parts.Job`.
-
-    Parameters
-    ----------
-    store : path or sequence of paths
-    options : RetentionOptions
-    """
+    """Looks at queues as `LagJob` does, and foresees deletions when it merges; see `store_core.store.parts.Job`."""
 
     def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
         from store_core.answers.store_lag import LagJob, LagOptions

@@ -20,7 +20,6 @@ class NearChoice(click.Choice[str]):
 
     Parameters
     ----------
-    names : iterable of str
     hint : callable
         What else is said of a wrong one, in place of the nearest.
     """

@@ -35,12 +35,6 @@ __all__ = ["Follower", "cat", "get", "head", "tail"]
 class Follower:
     """Follows a log from where it ends when this is made.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-    options : ReadOptions
-    clock : Clock
-
     Raises
     ------
     InvalidOptionError

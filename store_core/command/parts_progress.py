@@ -29,7 +29,6 @@ class PartsProgress:
         Of the command.
     stream : TextIO or None
         A terminal; None if nothing is to be shown.
-    clock : Clock
     """
 
     def __init__(self, name: str, stream: TextIO | None, clock: Clock) -> None:

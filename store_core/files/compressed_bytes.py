@@ -116,7 +116,6 @@ def read_piece(file: CompressedFile, stream: pa.NativeFile, position: int, most:
 
     Parameters
     ----------
-    file : CompressedFile
     stream : pyarrow.NativeFile
         The open file.
     position : int
@@ -208,7 +207,6 @@ class CompressedBytes(LocalBytes):
 
     Parameters
     ----------
-    file : CompressedFile
     size : int
         Bytes that it has to expand to.
 

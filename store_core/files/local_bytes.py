@@ -41,8 +41,6 @@ class LocalFile:
 
     Parameters
     ----------
-    path : str
-    file : file object
     size : int
         Bytes that it had when it was listed.
     """

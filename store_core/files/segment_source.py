@@ -168,7 +168,6 @@ def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
 
     Parameters
     ----------
-    segment : Segment
     ahead_to : int
         Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
 

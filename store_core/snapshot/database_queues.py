@@ -76,7 +76,6 @@ class DatabaseQueue:
     ----------
     stored : RocksdbQueues
         Open.
-    name : tuple of (str, int)
     more : Unflushed or None
         What only the log has; look-ups do not use it, as they scan the log there.
     log : QueuedLog or None

@@ -60,12 +60,10 @@ class UnitFile:
 
     Attributes
     ----------
-    path : Path
     start : int
         Place of its first byte in the queue, by its name.
     size : int
         Bytes.
-    kind : QueueKind
     """
 
     path: Path
@@ -245,11 +243,8 @@ class FileQueue:
 
     Parameters
     ----------
-    name : tuple of (str, int)
-    kind : QueueKind
     root : Path
         The store's root.
-    file_system : FileSystem, optional
     """
 
     def __init__(self, name: QueueName, kind: QueueKind, root: Path, file_system: FileSystem = _FILES) -> None:

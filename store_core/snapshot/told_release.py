@@ -213,7 +213,6 @@ class ToldRelease:
 
     Attributes
     ----------
-    releases : tuple of str
     why : str
         What shows it.
     """

@@ -173,7 +173,6 @@ class Units:
 
     Attributes
     ----------
-    kind : QueueKind
     offsets : numpy.ndarray
         int64, shape (n,): queue offset of each message; of a batch, of its first one.
     stored : numpy.ndarray

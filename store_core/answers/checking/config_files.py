@@ -41,7 +41,6 @@ class ConfigFiles:
 
     Attributes
     ----------
-    findings : list of Finding
     notes : list of str
         Which backups would be used.
     topics : set of str
@@ -139,7 +138,6 @@ def wrong_values(
 
     Parameters
     ----------
-    checkpoint : StoreCheckpoint
     release : str
         Which fields there are.
     reach : LogReach, optional

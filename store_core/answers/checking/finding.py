@@ -109,15 +109,10 @@ class Finding(NamedTuple):
 
     Attributes
     ----------
-    kind : FindingKind
     where : str
         The file or directory.
-    topic : str or None
-    queue_id : int or None
-    queue_offset : int or None
     begin, end : int or None
         Physical offsets of the bytes of the log that it is about; the end is exclusive.
-    expected, found : str
     """
 
     kind: FindingKind

@@ -37,7 +37,6 @@ class BrokenChain(NamedTuple):
     ----------
     number : int
         Number of the entry whose link is wrong; 0 if it is the slot's.
-    slot : int
     expected, found : int
         Numbers of the entries that it should lead to, and does.
     """
@@ -61,11 +60,8 @@ class ChainCheck:
 
     Attributes
     ----------
-    path : str
-    entries : int
     broken : int
         Number of links that lead elsewhere.
-    first : tuple of BrokenChain
     problem : str
         Why the file can't be checked; empty if it can.
     begin, end : int
@@ -103,7 +99,6 @@ class ChainJob:
 
     Attributes
     ----------
-    files : tuple of KeyFile
     store : Path
         The store's root.
     log_end : int
@@ -266,7 +261,6 @@ def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:
     ----------
     slots : array of int64
         Slot of each entry; entry 0 is unused.
-    slot_count : int
     """
     count = len(slots)
     order = np.argsort(slots[1:], kind="stable") + 1 if count > 1 else np.empty(0, np.int64)

@@ -43,10 +43,8 @@ class IndexFindings:
     ----------
     report : RebuildReport
         Of the comparison with the log.
-    index : LoadedIndex
     checks : sequence of ChainCheck
         Of the loaded files, oldest first.
-    bounds : LogBounds
     store : Path
         Its root.
     """
@@ -215,7 +213,6 @@ class _Entry(NamedTuple):
 
     Attributes
     ----------
-    difference : IndexDifference
     begin_timestamp, seconds : int
         Its file's begin, ms, and its own seconds since then.
     before, after : int
@@ -262,11 +259,8 @@ def judge_entries(
 
     Parameters
     ----------
-    index : LoadedIndex
-    missing : iterable of IndexDifference
     extra : sequence of IndexDifference
         With those of kind ``"hash"``, each of which stands for a missing one that is not among `missing`.
-    log : Log
     """
     if not extra:
         return JudgedEntries()

@@ -57,7 +57,6 @@ class JudgedLog:
     ----------
     report : RebuildReport
         Of a comparison in which each unit is judged.
-    store : str
     has_crashed : bool
         Whether the store was not closed, and no broker has it: then a torn last record, units and entries of it, and
         records that have none yet are what a crash leaves. A restart removes the former, and completes the latter.
@@ -202,8 +201,6 @@ def add_loading(store: Path, release: str, file_system: FileSystem, tally: Tally
     ----------
     store : Path
         The store's root.
-    release : str
-    file_system : FileSystem
     tally : Tally
         Also gets notes on what is passed over without harm.
     """
@@ -234,8 +231,6 @@ def dispatch_start(
         The store's root.
     options : CheckOptions or RebuildOptions
         With the release, and the broker's configuration.
-    batch_topics : frozenset of str
-    clock : Clock
 
     Returns
     -------

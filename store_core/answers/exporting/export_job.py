@@ -44,7 +44,6 @@ class ExportJob:
 
     Attributes
     ----------
-    ranges : tuple of ReadRange
     options : ReadOptions
         With the default columns, in mode PERMISSIVE.
     staged : Path

@@ -60,12 +60,10 @@ class Proved:
 
     Attributes
     ----------
-    totals : tuple of SegmentTotals
     is_lake : bool
         Whether it is a file of the lake.
     problem : str
         What is wrong with that file by itself; empty if nothing is.
-    path : str
     """
 
     totals: tuple[SegmentTotals, ...]
@@ -80,9 +78,6 @@ class ProofJob:
 
     Attributes
     ----------
-    target : Path
-    files : tuple of LakePart
-    ranges : tuple of ReadRange
     options : ReadOptions
         As of the export, with the columns that are totalled.
     """
@@ -160,7 +155,6 @@ class LakeProof:
     ----------
     root : str
         The store root.
-    target : Path
     entries : sequence of ExportEntry
         One or more.
     options : ReadOptions

@@ -66,7 +66,6 @@ def calendar_rows(due: Mapping[str, npt.NDArray[np.int64]], scale: Scale) -> lis
     ----------
     due : mapping of str to numpy.ndarray
         Kind -> times in ms.
-    scale : Scale
     """
     cell = scale.cell * _SECOND
     counts = {kind: Counter((times[np.abs(times) < _LARGEST] // cell).tolist()) for kind, times in due.items()}

@@ -75,7 +75,6 @@ class MessageRead:
 
     Attributes
     ----------
-    options : ReadOptions
     reduced : callable or None
         Makes of each batch the rows that are kept; a function of a module, since it is pickled.
     flag_bits : int
@@ -122,9 +121,6 @@ def read_of(
 
     Parameters
     ----------
-    columns : sequence of str
-    reduced : callable, optional
-    is_permissive : bool
     flag_bits : int
         As of `MessageRead`.
     **options
@@ -309,7 +305,6 @@ class ReadJob:
 
     Parameters
     ----------
-    paths : path or sequence of paths
     reads : mapping of str to MessageRead
         Planned in this order: a later one sees all that an earlier one does.
     """

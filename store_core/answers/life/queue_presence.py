@@ -37,7 +37,6 @@ def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | No
     ----------
     root : Path
         The store's root.
-    records : iterable of QueuedRecord
     """
     by_queue: dict[tuple[str, int], list[QueuedRecord]] = {}
     for record in records:

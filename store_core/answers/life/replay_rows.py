@@ -102,8 +102,6 @@ def replayed_batch(
 
     Parameters
     ----------
-    batch : pyarrow.RecordBatch
-    replay_id : str
     to_topic : str or None
         If None, they go to the topic that they were sent to at first.
     queue_of : callable

@@ -28,7 +28,6 @@ class StrayTimers(NamedTuple):
 
     Attributes
     ----------
-    timers : int
     path : str
         The file of the first of them.
     position, physical_offset : int

@@ -79,7 +79,6 @@ class Deeds:
     ----------
     queues : tuple of QueueDeed
         By topic and id.
-    index : IndexDeed or None
     checkpoint : tuple of str
         Names of the times that are negative, or later than the log's last record, and of offsets after its end, so that
         a recovery could begin too late; ``size`` if the file is only too short.

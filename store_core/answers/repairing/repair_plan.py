@@ -323,10 +323,8 @@ class SignedPlan:
 
     Attributes
     ----------
-    path : str
     options : CheckOptions
         With which the plan was made.
-    digest : str
     tables : dict of str to list of dict
         The rows of the plan's tables.
     """

@@ -116,7 +116,6 @@ class MessageScan(ABC, Generic[Found, Result_co]):
         Columns of the batches, which may have others, too.
     store : str
         The store root.
-    ranges : tuple of ReadRange
     notes : tuple of str
         What planning found.
     missing : ScanCounts

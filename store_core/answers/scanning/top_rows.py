@@ -26,7 +26,6 @@ def top_rows(groups: GroupTable, most: int, totals: Sequence[str]) -> list[dict[
 
     Parameters
     ----------
-    groups : GroupTable
     most : int
         Groups that have a row of their own.
     totals : sequence of str

@@ -30,7 +30,6 @@ def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]
 
     Parameters
     ----------
-    lines : iterable of str
     tables : iterable of (str, pyarrow.Table, int)
         Heading, rows to show, and how many there are in all. One without rows is left out.
     width : int or None

@@ -23,12 +23,7 @@ def clear_line() -> None:
 
 
 class TerminalLine:
-    """A line of text on a terminal.
-
-    Parameters
-    ----------
-    stream : TextIO
-    """
+    """A line of text on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

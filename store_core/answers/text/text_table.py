@@ -46,9 +46,6 @@ class TableWriter:
 
     Parameters
     ----------
-    schema : pyarrow.Schema
-    stream : TextIO
-    style : BytesStyle
     width : int or None
         Columns of the terminal; None if rows are not to be cut, as in a pipe.
     is_coloured : bool
@@ -194,8 +191,6 @@ def cell_of(value: Value, style: BytesStyle, most: int | None = _MOST_OF_A_CELL)
 
     Parameters
     ----------
-    value : Value
-    style : BytesStyle
     most : int or None
         Characters after which the text may be cut; None if it must be whole.
     """

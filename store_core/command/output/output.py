@@ -185,12 +185,10 @@ class Output:
         One of `store_core.command.output_arguments.FORMATS`.
     target : Path or None
         A file that does not exist yet; None for standard output.
-    style : BytesStyle
     width : int or None
         Columns of a table on standard output; None if it is not to be cut.
     is_terminal : bool
         Whether standard output is one.
-    is_coloured : bool
     zone : tzinfo or None
         Of the times in text; None is UTC.
     """

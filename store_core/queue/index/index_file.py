@@ -155,7 +155,6 @@ class IndexFile:
 
     Attributes
     ----------
-    path : Path
     pending : int
         Entries put since the last `write_back`.
     """
@@ -202,8 +201,6 @@ class IndexFile:
         SegmentLayoutError
             If its length is not the configured one. RocketMQ maps the file at the configured length, which lengthens
             it, and reads entries from wrong places.
-        OSError
-            As raised by the system.
         """
         storage = IndexStorage(path, index_file_size(rules), file_system)
         size, stored = storage.reader().size(), storage.reader().read(INDEX_HEADER_SIZE, 0)

@@ -88,9 +88,6 @@ class IndexService:
     ----------
     directory : Path
         ``index`` below the store root.
-    rules : QueueRules
-    file_system : FileSystem
-    clock : Clock
     on_full : callable, optional
         Called with the end timestamp (ms) of a full file that was flushed, to record it in the checkpoint.
     on_error : callable, optional

@@ -119,8 +119,6 @@ def delete_expired_file_by_time(
 
     Parameters
     ----------
-    queue : MappedFileQueue
-    rule : ExpiryRule
     clock : Clock
         Wall clock for the age; also sleeps for the pause.
     clean_at_once : bool

@@ -51,7 +51,6 @@ class DiffOptions:
 
     Attributes
     ----------
-    by : DiffBy
     most_rows : int
         Differing ranges, and differing records of each log, that are listed for each part of the log and in the report;
         all are counted.

@@ -59,8 +59,6 @@ def listed(name: str, value: object, expected: str) -> object:
 
     Parameters
     ----------
-    name : str
-    value : object
     expected : str
         What the list would have.
 
@@ -127,7 +125,6 @@ def check_order(
     ----------
     kind : str
         What the names of both options end with.
-    start, end : int or None
     where : str
         An addition to the error.
     shown : callable

@@ -106,7 +106,6 @@ def checked_text(name: str, text: str, errors: str = "strict") -> str:
     ----------
     name : str
         The option's.
-    text : str
     errors : str
         As of `str.encode`.
 

@@ -36,8 +36,6 @@ class PickWindow:
 
     Attributes
     ----------
-    picks : Picks
-    segment : Segment
     raw : numpy.ndarray
         uint8, shape (m,): the records one after another, with what precedes each in its frame.
     positions : numpy.ndarray
@@ -66,8 +64,6 @@ class PickWindows:
 
     Parameters
     ----------
-    picks : Picks
-    segment : Segment
     data_end : int
         Physical offset at which its records end.
     most_rows : int or None

@@ -148,7 +148,6 @@ class UnitFinding(NamedTuple):
 
     Attributes
     ----------
-    verdict : UnitVerdict
     queue_offset : int
         Its place in the queue; -1 for the whole queue.
     physical_offset : int
@@ -170,8 +169,6 @@ class QueueJudgement:
 
     Attributes
     ----------
-    topic : str
-    queue_id : int
     counts : tuple of (UnitVerdict, int)
         Wrong units by verdict, of those verdicts that there are.
     first : tuple of UnitFinding
@@ -215,8 +212,6 @@ def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known
 
     Parameters
     ----------
-    topic : str
-    queue_id : int
     ours, theirs : Side
         The units derived from the log, and those of the store, both by ascending place.
     log_end : int
@@ -334,7 +329,6 @@ def digest_of(indexes: npt.NDArray[np.int64], units: Iterable[Compared]) -> str:
 
     Parameters
     ----------
-    indexes : array of int64
     units : iterable of array
         The units in pieces.
     """

@@ -99,7 +99,6 @@ class UnitGap(NamedTuple):
 
     Attributes
     ----------
-    physical_offset : int
     queue_offset : int
         The record's queue offset.
     expected : int
@@ -128,7 +127,6 @@ class UnitGaps:
 
     Attributes
     ----------
-    count : int
     first : list of UnitGap
         The first few.
     """
@@ -168,8 +166,6 @@ class QueueReport:
 
     Attributes
     ----------
-    topic : str
-    queue_id : int
     units : int
         Number of records indexed in it.
     min_offset, max_offset : int
@@ -391,7 +387,6 @@ class KeptIndex:
 
     Attributes
     ----------
-    paths : tuple of Path
     end_physical_offset : int
         Offset of the last entry's record; the index continues with this record, because more keys of it may be missing.
         0 if there are no files.
@@ -408,13 +403,7 @@ class KeptIndex:
 
     @classmethod
     def find(cls, store_root: Path, rules: QueueRules, last_offset: int, file_system: FileSystem) -> Self:
-        """Find the files of which no record starts after `last_offset`.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Find the files of which no record starts after `last_offset`."""
         if last_offset <= 0:
             return cls()
         kept: list[KeyFile] = []

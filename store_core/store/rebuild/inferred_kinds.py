@@ -57,15 +57,10 @@ NO_LIGHT_RECORDS: Final = LightRecords()
 class ToldKinds:
     """Finds records that only a store with light queues, or with batch topics, can have written.
 
-    Parameters
-    ----------
-    rules : RebuildRules
-
     Attributes
     ----------
     light_record : int
         Physical offset of the first record that is in light queues; -1 if there is none.
-    light : LightRecords
     batch_topics : set of str
         Topics with an inner batch that are not batch topics by the rules.
 

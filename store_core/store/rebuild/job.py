@@ -76,9 +76,6 @@ class RunKey(NamedTuple):
     ----------
     bucket : int
         Number of the task that gets the run.
-    kind : RunKind
-    topic : str
-    queue_id : int
     part, sequence : int
         The run's position in the log.
     """
@@ -130,7 +127,6 @@ class RebuildJob:
     ----------
     parts : tuple of SegmentPart
         The parts of the log, in order.
-    rules : RebuildRules
     store_root, target_root : Path
         The store, and where files are written; if nothing is written, the target is not used.
     queue_buckets : int

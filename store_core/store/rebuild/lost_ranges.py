@@ -163,10 +163,6 @@ class FillBudget:
 
     A record takes at least 91 bytes, which bounds the records that damage can have held; but the same record may be in
     many light queues, so some stand-ins are free.
-
-    Parameters
-    ----------
-    lost : LostBytes
     """
 
     def __init__(self, lost: LostBytes) -> None:
@@ -183,11 +179,6 @@ class FillBudget:
 
 class GapFiller:
     """Writes stand-ins into one queue wherever damage explains missing queue offsets.
-
-    Parameters
-    ----------
-    queue : ConsumeQueue
-    budget : FillBudget
 
     Attributes
     ----------

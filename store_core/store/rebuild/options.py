@@ -160,7 +160,6 @@ class RebuildRules:
 
     Attributes
     ----------
-    queue_rules : QueueRules
     topics : frozenset of str, optional
         Only queues of these topics; None for all.
     queue_id : int, optional

@@ -75,7 +75,6 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     target : Path
         Where parts write ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``. Those to be
         rebuilt are deleted there first, and also after a failure.
-    rules : RebuildRules
     compared : LogBounds, optional
         Compare with what the store has, and write nothing to the target.
     stored_root : Path, optional

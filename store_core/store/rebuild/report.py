@@ -389,10 +389,8 @@ def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_s
     ----------
     report : RebuildReport
         Report on the log's contents.
-    store : Path
     rules : RebuildRules
         Rules with the requested topics and queue id.
-    file_system : FileSystem
 
     Raises
     ------

@@ -51,7 +51,6 @@ class SegmentPart:
 
     Attributes
     ----------
-    segment : Segment
     begin, end : int
         Positions in the file; its first record starts at `begin`.
     is_last : bool
@@ -70,10 +69,8 @@ class SegmentOutcome:
 
     Attributes
     ----------
-    path : str
     start_offset, end_offset : int
         Physical offsets of its first record, or where one should be, and one past its last record.
-    records : int
     is_continued : bool
         Whether a blank record leads to the next file.
     is_unwritten : bool
@@ -87,7 +84,6 @@ class SegmentOutcome:
         Number of impossible units, see `ConsumeQueueStore.put`.
     refused : tuple of RefusedUnit
         The first of these.
-    light_record : int
     batch_topics : tuple of str
         Kinds of queues shown by its records, see `store_core.store.rebuild.inferred_kinds.ToldKinds`.
     passed_over : tuple of (str, int)
@@ -100,7 +96,6 @@ class SegmentOutcome:
         Number of sound records after damage that were left out because, by the rules, the log ends at damage.
     unproven : int
         With `RebuildRules.is_proven`: how many records, and blank ones, a broker takes although they are damaged.
-    light : LightRecords
     unexpandable : int
         With `RebuildRules.is_proven`: how many records have a compressed body that no consumer can expand.
     unexpandable_first : tuple of LostRange
@@ -250,7 +245,6 @@ def find_rebuilt_end(
 
     Parameters
     ----------
-    segments : sequence of Segment
     outcomes : sequence of SegmentOutcome
         Of the segments that were read.
     live_end : int or None

@@ -76,7 +76,6 @@ class SalvagedReader:
     ----------
     segment : SegmentView
         The segment up to the log's end.
-    rules : QueueRules
     check_crc : bool
         Whether to leave out records whose bodies do not match their checksums.
     is_last : bool
@@ -365,7 +364,6 @@ def wrong_record_crcs(
         uint8, shape (m,): the segment.
     starts, stops : numpy.ndarray
         int64, shape (n,): positions of the records.
-    rules : QueueRules
     """
     if not rules.features.has_property_crc:
         return np.empty(0, np.int64)
@@ -402,7 +400,6 @@ class SegmentUnits:
 
     Parameters
     ----------
-    rules : RebuildRules
     room : int
         Units collected before they are passed on.
 

@@ -80,8 +80,6 @@ class StoredQueues:
     ----------
     root : Path
         Directory with ``consumequeue`` and so on.
-    rules : QueueRules
-    file_system : FileSystem, optional
     """
 
     def __init__(self, root: Path, rules: QueueRules, file_system: FileSystem = _FILES) -> None:
@@ -224,8 +222,6 @@ class LiveMoment:
 
         Parameters
         ----------
-        store : Path
-        rules : QueueRules
         earlier : LiveMoment, optional
             That of an earlier look at the same store.
         """

@@ -198,8 +198,6 @@ class RebuildSwap:
 
         Raises
         ------
-        OSError
-            If a system call fails.
         SwapError
             If the journal can't be read, names directories that are not the store's, or neither the old nor the new
             directory of a place exists.
@@ -247,8 +245,6 @@ class RebuildSwap:
 
         Raises
         ------
-        OSError
-            If a system call fails.
         SwapError
             If there is no directory for a place.
         """
@@ -335,13 +331,7 @@ def store_of_output(path: Path) -> Path | None:
 
 
 class OutputDirectory:
-    """A directory with a mark, by which a later run knows that it may delete what is in it.
-
-    Parameters
-    ----------
-    path : Path
-    file_system : FileSystem
-    """
+    """A directory with a mark, by which a later run knows that it may delete what is in it."""
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
         self.path = path
@@ -354,8 +344,6 @@ class OutputDirectory:
         ------
         UnsupportedStoreError
             If it holds files that no rebuild made.
-        OSError
-            If a system call fails.
         """
         files, mark = self._file_system, self.path / _OUTPUT_MARK
         if files.names(self.path) and files.status(mark) is None:
@@ -375,13 +363,7 @@ class OutputDirectory:
                 shutil.rmtree(self.path)
 
     def remove(self) -> None:
-        """Remove what is in the directory and, when that is done, the mark: a run that is killed can be repeated.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Remove what is in the directory and, when that is done, the mark: a run that is killed can be repeated."""
         files = self._file_system
         if files.status(self.path / _OUTPUT_MARK) is None:
             if files.status(self.path) is not None and not files.names(self.path):
@@ -425,11 +407,6 @@ def update_checkpoint(  # noqa: PLR0913 -- one argument per fact
     index_timestamp : int or None
         End time of the last full index file, ms, or 0 if there is none; after a crash a broker deletes and rebuilds the
         files after it. None if the index was not rebuilt.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
     """
     checkpoint = StoreCheckpoint(root, file_system, release).load()
     checkpoint.physic_msg_timestamp = max(min(checkpoint.physic_msg_timestamp, last_store_timestamp), 0)

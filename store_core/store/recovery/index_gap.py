@@ -71,22 +71,15 @@ def complete_index(index: IndexService, files: Sequence[MappedFile], begin: int,
 
     Parameters
     ----------
-    index : IndexService
     files : sequence of MappedFile
         The segments of the log.
     begin : int
         Physical offset of the first record that was left out.
-    rules : QueueRules
 
     Returns
     -------
     bool
         Whether the index has the keys of all records from `begin` on.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
     """
     end = index.end_physical_offset
     first: list[bool] = []

@@ -58,7 +58,6 @@ class FollowedLog:
         One past the last record; None if none was found.
     last_record : int or None
         Start of the last record; None if none was found.
-    records : int
     path : Path or None
         File that holds the end.
     reason : StopReason or None
@@ -93,7 +92,6 @@ def follow_log_for_recovery(
     ----------
     files : sequence of MappedFile
         The file at which recovery starts, and those after it; all count as full.
-    rules : QueueRules
     on_batch : callable
         Called with the records, in order.
     on_half : callable, optional
@@ -101,10 +99,6 @@ def follow_log_for_recovery(
         Following then continues right after those parts, but offsets are counted as if after the whole record.
     chains : mapping, optional
         Chains already followed, by file path; see `find_end_of_files`.
-
-    Returns
-    -------
-    FollowedLog
     """
     found = FollowedLog()
     for file in files:
@@ -120,7 +114,6 @@ def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> tuple
 
     Returns
     -------
-    FoundEnd
     dict
         The chains that were followed to find it, by file path. They are views of the files' bytes.
     """

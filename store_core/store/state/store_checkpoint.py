@@ -96,13 +96,7 @@ class StoreCheckpoint:
             self.logics_physical_offset = offset
 
     def load(self) -> Self:
-        """Read the values that the release knows.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
+        """Read the values that the release knows."""
         if self._file_system.status(self.path) is None:
             return self
         stored = self._file_system.open(self.path, writable=False).read(self._size, 0)
