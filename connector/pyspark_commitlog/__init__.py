@@ -38,16 +38,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
-    """Import what a name stands for when it is first looked up.
-
-    Raises
-    ------
-    AttributeError
-        If there is no such name, or, for ``DefaultSource`` only, if the source can't be imported: Spark then treats
-        this as a module without a data source, and goes on.
-    ImportError
-        If PySpark is missing or too old.
-    """
+    """Import what a name stands for when it is first looked up."""
     if name not in _HOMES:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

@@ -127,13 +127,7 @@ class AppendSource:
         return [name.removesuffix(_STORED) for name in self.columns]
 
     def check(self) -> None:
-        """Refuse a source that can't be read, before the seconds that starting Spark takes.
-
-        Raises
-        ------
-        StoreError
-            If there is no such path, or the other store can't be read.
-        """
+        """Refuse a source that can't be read, before the seconds that starting Spark takes."""
         if self.format != "store":
             check_source(f"--{self.format}", self.path)
             return
@@ -141,13 +135,7 @@ class AppendSource:
         Log.of(asked.read.located(asked.paths), reads_entries=True, storage=asked.read.storage)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return the rows with the columns and types of messages; those of Parquet files as they are.
-
-        Raises
-        ------
-        InvalidOptionError
-            If the other store has no such topic, queue or key.
-        """
+        """Return the rows with the columns and types of messages; those of Parquet files as they are."""
         if self.format == "store":
             return self._of_store(spark)
         from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows  # noqa: PLC0415 -- as in `_with_lists`
@@ -175,13 +163,7 @@ class AppendSource:
 
 
 def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) -> dict[str, Any]:
-    """Append the rows of a source with options of ``df.write``, ``path`` among them; return the report.
-
-    Raises
-    ------
-    StoreError, OSError
-        If something can't be read or written; nothing was appended then, unless the error says otherwise.
-    """
+    """Append the rows of a source with options of ``df.write``, ``path`` among them; return the report."""
     with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
         report = Path(directory) / "report.json"
         reported = {**given, "report": str(report)}
@@ -229,15 +211,7 @@ class LocalRows:
 
     @classmethod
     def of(cls, source: AppendSource) -> Self:
-        """Return the rows of a source.
-
-        Raises
-        ------
-        InvalidOptionError
-            If only Spark can say which they are, or the other store has no such topic, queue or key.
-        StoreError
-            If the other store can't be read.
-        """
+        """Return the rows of a source."""
         if source.format == "store":
             return cls._of_store(source)
         rows = None if source.read_options or source.format != "parquet" else cls._of_parquet(source.path)
@@ -276,14 +250,7 @@ class LocalRows:
 
 
 def append_here(rows: LocalRows, options: WriteOptions) -> None:
-    """Append rows as ``df.write`` does whose DataFrame has one partition; what was done is in the report.
-
-    Raises
-    ------
-    StoreError, OSError
-        As `pyspark_commitlog.write.writer.plan_write`, `StagingTask.stage` and `SinkCommit.run`. Nothing is left then
-        of what was staged.
-    """
+    """Append rows as ``df.write`` does whose DataFrame has one partition; what was done is in the report."""
     planned = plan_write(options, rows.schema, overwrite=False)
     task = replace(planned, owner=owner_text(SystemClock()))
     writer = CommitLogWriter(task, overwrite=False)
@@ -296,15 +263,7 @@ def append_here(rows: LocalRows, options: WriteOptions) -> None:
 
 
 def check_source(option: str, path: str) -> None:
-    """Refuse a source for Spark's own readers that does not exist, if it appears to be on this machine.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If it does not exist.
-    StoreError
-        If there is no permission to read it.
-    """
+    """Refuse a source for Spark's own readers that does not exist, if it appears to be on this machine."""
     if _NOT_LOCAL.match(path) or _PATTERN.search(path) or "HADOOP_CONF_DIR" in os.environ or is_spark_running():
         return
     local = Path(re.sub("^file:(//)?(?=/)", "", path)).absolute()

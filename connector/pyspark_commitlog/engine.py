@@ -44,11 +44,6 @@ class SparkEngine:
         How many parts run at once.
     is_one_machine : bool
         Whether all parts run on this machine: False with ``local-cluster``, whose executors are treated as remote.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If the session is a Spark Connect session.
     """
 
     keeps_pieces = False

@@ -149,13 +149,7 @@ class JavaNotFoundError(StoreError):
 
 
 def require_java() -> None:
-    """Raise an error if no Java can start Spark; skip the check if Spark runs already or its own files choose a Java.
-
-    Raises
-    ------
-    JavaNotFoundError
-        If there is no Java where Spark looks for one, or it is too old.
-    """
+    """Refuse to go on without a Java for Spark; a Spark that runs, or whose own files choose a Java, is not checked."""
     if is_spark_running() or _chooses_java():
         return
     home = os.environ.get("JAVA_HOME")

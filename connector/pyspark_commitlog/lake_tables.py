@@ -67,11 +67,6 @@ def lake_table(spark: SparkSession, kind: str, into: Path, table: str | None) ->
         The directory of the ledger; a table of Delta is there, too.
     table : str or None
         Name of a table of Iceberg, with its catalog.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the format is none of them, or a table is missing or too much.
     """
     if kind not in LAKE_FORMATS:
         raise InvalidOptionError(f"format: expected {', '.join(LAKE_FORMATS)}, found {kind!r}")
@@ -213,13 +208,7 @@ def _check_empty(frame: DataFrame, name: str) -> None:
 
 @contextmanager
 def _explained(spark: SparkSession, kind: str) -> Iterator[None]:
-    """Say by name what a session lacks.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If it has no such tables, or those of another Spark.
-    """
+    """Say by name what a session lacks."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:

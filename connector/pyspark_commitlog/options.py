@@ -88,14 +88,6 @@ class CommitLogOptions:
         ----------
         options : mapping of str to str
             Names in any case; Spark passes them in lower case.
-
-        Raises
-        ------
-        InvalidOptionError
-            If an option is unknown (the message suggests the nearest one) or has an invalid value, there is no path,
-            or the view is not `messages`.
-        UnsupportedStoreError
-            If this version does not support an option, its value, or CREATE TABLE.
         """
         view, paths, texts = GivenOptions.of(options)
         if not is_messages(view):

@@ -11,13 +11,7 @@ __all__ = ["require_pyspark"]
 
 
 def require_pyspark() -> None:
-    """Refuse a PySpark that lacks what a Python data source needs.
-
-    Raises
-    ------
-    StoreError
-        If it is older than `pyspark_commitlog.MINIMUM_PYSPARK`.
-    """
+    """Refuse a PySpark that lacks what a Python data source needs."""
     found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
         from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source

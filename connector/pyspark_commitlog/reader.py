@@ -84,11 +84,6 @@ class CommitLogReader(DataSourceReader):
 
         Called once for each DataFrame, beside the driver, at its first action: "latest" is what is there then.
         The partitions are pickled. An empty list reaches `read` as one ``InputPartition(None)``.
-
-        Raises
-        ------
-        StoreError
-            If there is nothing at the paths that can be read.
         """
         keep_old_objects()
         try:
@@ -111,11 +106,6 @@ class CommitLogReader(DataSourceReader):
         ------
         pyarrow.RecordBatch
             Of the DataFrame's schema; none if there is no message.
-
-        Raises
-        ------
-        StoreError
-            If the segment is damaged or missing, and the options do not allow for that.
         """
         if not isinstance(partition, CommitLogPartition):
             return

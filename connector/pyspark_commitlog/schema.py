@@ -102,12 +102,6 @@ class ReadSchema:
             Canonical names from option ``columns``, if it was given.
         nullable, of
             As for `dataframe_schema`.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a column is unknown (the message suggests the nearest one), listed twice, of another type, or declared
-            NOT NULL though it can be null, or if option ``columns`` lists others.
         """
         columns = resolve_columns(schema.fieldNames(), of)
         if named is not None and tuple(named) != columns:

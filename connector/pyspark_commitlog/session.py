@@ -25,13 +25,7 @@ __all__ = ["RECOMMENDED", "no_context_error", "require_classic", "spark_session"
 
 
 def require_classic(spark: SparkSession, what: str) -> None:
-    """Refuse a Spark Connect session.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If the session is one.
-    """
+    """Refuse a Spark Connect session."""
     if is_connect(spark):
         raise no_context_error(what, "this is a Spark Connect session; run the command in a Python process without one")
 

@@ -50,35 +50,17 @@ class SessionTimes:
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self | None:
-        """Return the options if a time has no zone and no option names one; else None.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a text is not a time.
-        """
+        """Return the options if a time has no zone and no option names one; else None."""
         times = {name: local_time(name, texts[name]) for name in _TIMES if name in texts}
         local = {name: time for name, time in times.items() if time is not None and time.utcoffset() is None}
         return cls(texts, local) if local and "time_zone" not in texts else None
 
     def for_planning(self) -> ReadOptions:
-        """Return options that cover the times in every zone.
-
-        Raises
-        ------
-        InvalidOptionError
-            As `ReadOptions.parse`.
-        """
+        """Return options that cover the times in every zone."""
         return ReadOptions.parse(**{**self.texts, **{name: _widest(name, time) for name, time in self.local.items()}})
 
     def for_task(self) -> ReadOptions:
-        """Return the options with times in the session's zone. To be called in a task.
-
-        Raises
-        ------
-        InvalidOptionError
-            If the session has no zone, or one that is unknown here, or the end is then before the start.
-        """
+        """Return the options with times in the session's zone. To be called in a task."""
         from pyspark import TaskContext  # noqa: PLC0415 -- options are parsed without PySpark, too (ADR 0014)
 
         context = TaskContext.get()

@@ -39,11 +39,6 @@ def check_asked_for(path: str, options: Mapping[str, str]) -> None:
         The store that is read.
     options : mapping of str to str
         Read options, with names in any case.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is no such topic, queue or key; the message suggests the nearest name.
     """
     read = CommitLogOptions.from_spark({**options, "path": path}).read
     given = {name.lower(): text for name, text in options.items()}

@@ -52,15 +52,7 @@ class ViewRead:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
-        """Parse the options that Spark passes to a data source.
-
-        Raises
-        ------
-        InvalidOptionError
-            If view, option or column is unknown, or the view does not take an option.
-        UnsupportedStoreError
-            As of `pyspark_commitlog.options.CommitLogOptions.from_spark`.
-        """
+        """Parse the options that Spark passes to a data source."""
         view, paths, texts = GivenOptions.of(options)
         texts = absolute_times(paths, texts)
         times = SessionTimes.of({name: text for name, text in texts.items() if name != "columns"})
@@ -105,11 +97,6 @@ class ViewReader(DataSourceReader):
     ----------
     schema : StructType
         The user's schema if there is one, which selects columns and their order, else that of `read`.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the schema does not fit the view.
     """
 
     def __init__(self, read: ViewRead, schema: StructType) -> None:
@@ -118,13 +105,7 @@ class ViewReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """Cut the view into parts of bounded work, one for each task; called once, beside the driver.
-
-        Raises
-        ------
-        StoreError
-            If the store has nothing for the view, or what it has is broken.
-        """
+        """Cut the view into parts of bounded work, one for each task; called once, beside the driver."""
         try:
             options = resolved(self._read.paths, self._read.options)
             parts = plan_view(self._read.paths, options)
@@ -140,11 +121,6 @@ class ViewReader(DataSourceReader):
         ------
         pyarrow.RecordBatch
             Of the DataFrame's schema.
-
-        Raises
-        ------
-        StoreError
-            If what was planned can't be read.
         """
         if not isinstance(partition, ViewPartition):
             return  # Spark's stand-in for an empty list of partitions

@@ -114,13 +114,7 @@ class Option:
         return self.default is MISSING
 
     def parsed(self, value: Any) -> Any:  # noqa: ANN401 -- whatever a caller gives
-        """Return the value that the field gets.
-
-        Raises
-        ------
-        InvalidOptionError
-            If it is out of bounds, none of the choices, or no time.
-        """
+        """Return the value that the field gets."""
         if value is None:
             return None
         if self.is_repeated:
@@ -306,13 +300,7 @@ class Answer(ABC, Generic[AnyReport]):
 
 
 def one_root(store: StorePaths) -> str | os.PathLike[str]:
-    """Return the path of a store, for answers that write beside it or into it.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is several.
-    """
+    """Return the path of a store, for answers that write beside it or into it."""
     if isinstance(store, str | os.PathLike):
         return store
     if len(store) != 1:

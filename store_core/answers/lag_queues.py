@@ -171,17 +171,7 @@ class BrokerGroups(NamedTuple):
 
     @classmethod
     def of(cls, root: Path) -> BrokerGroups:
-        """Read the files of a store's broker.
-
-        Raises
-        ------
-        StoreNotFoundError
-            If there is no file with committed offsets.
-        UnsupportedStoreError
-            If they are in a RocksDB alone.
-        CorruptRecordError
-            If a file and its backup are broken.
-        """
+        """Read the files of a store's broker."""
         config = Config(root)
         plain, light = config.read(CONSUMER_OFFSETS), config.read(LIGHT_OFFSETS)
         found = [each for each in (plain, light) if each is not None]
@@ -240,11 +230,6 @@ def consumed_queues(
 
     They are those for which a group has committed an offset, the others of the same topics, and the queues of its retry
     topic.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a group or topic that is named is not known.
     """
     chosen = _chosen(groups, names, topics)
     consumed = _consumed(chosen)
@@ -373,11 +358,6 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
         Of the log; read for the first message of each.
     written : int or None
         When the offsets were written, ms, if messages may have been stored since; then these are counted.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If a file is gone since it was listed.
     """
     rows = [_compared(asked, each, bounds, then) for each in asked.groups]
     begins = {each: _begin(each) for each in rows if each.messages}

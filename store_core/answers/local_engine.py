@@ -17,13 +17,7 @@ __all__ = ["local_engine"]
 
 
 def local_engine(processes: int, on_progress: ProgressSink | None = None) -> AbstractContextManager[LocalEngine]:
-    """Return the engine that runs parts in this process alone, or in several.
-
-    Raises
-    ------
-    InvalidOptionError
-        If `processes` is less than 1.
-    """
+    """Return the engine that runs parts in this process alone, or in several."""
     if processes == 1:
         return nullcontext(InProcess(on_progress))
     from store_core.store.parts import ProcessPool

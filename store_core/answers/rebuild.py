@@ -284,14 +284,7 @@ class StoreRebuild:
         self._clock = clock or SystemClock()
 
     def run(self) -> RebuildResult:
-        """Carry out the plan.
-
-        Raises
-        ------
-        StoreError, OSError
-            If something is refused or fails; the engine may raise others. The files of the store are then unchanged,
-            unless the replacement had begun, which the next run finishes.
-        """
+        """Carry out the plan."""
         with explained_access(self.plan.store):
             outcome, report, check = self._run()
         return RebuildResult(outcome, report, check, tuple(self._actions))

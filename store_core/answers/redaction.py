@@ -80,13 +80,7 @@ class Redaction:
     def of(
         cls, pattern: str | bytes | None, text: str | None, key: str | None, topic: Sequence[str] | None
     ) -> Redaction:
-        """Make a redaction.
-
-        Raises
-        ------
-        InvalidOptionError
-            If it is not exactly one of them, or the pattern is none, or matches nothing at all.
-        """
+        """Make a redaction."""
         if sum(each is not None and each != () for each in (pattern, text, key, topic)) != 1:
             raise InvalidOptionError("expected exactly one of pattern, text, key and topic")
         if text is not None:
@@ -126,11 +120,6 @@ class Redaction:
         ----------
         row : mapping
             ``topic``, ``body``, ``sys_flag``, ``keys``, ``unique_key`` and ``properties_string``.
-
-        Raises
-        ------
-        RedactionError
-            If it can't be redacted.
         """
         body: bytes = row["body"]
         if self.pattern is None:
@@ -173,11 +162,6 @@ def redacted_record(record: bytes, body: bytes) -> bytes:
     ----------
     record : bytes
         A sound one.
-
-    Raises
-    ------
-    RedactionError
-        If the checksum over the whole record is wrong already.
     """
     data = bytearray(record)
     flag = read_sys_flag(data, 0)

@@ -44,11 +44,6 @@ def refuse_strange(given: Mapping[str, Any]) -> None:
     ----------
     given : mapping of str to object
         Fields of `MessageStoreConfig`; a value that is not of the field's type is for that class to refuse.
-
-    Raises
-    ------
-    InvalidOptionError
-        If hours are none of a day or negative, or a ratio is no percentage.
     """
     hours, hour = given.get("file_reserved_time"), given.get("delete_when")
     if isinstance(hours, int) and hours < 0:
@@ -152,14 +147,6 @@ class RetentionOptions:
         **settings
             Fields of `MessageStoreConfig` in place of those of the file, such as `file_reserved_time`; None means "not
             given".
-
-        Raises
-        ------
-        InvalidOptionError
-            If a value is invalid, or a setting that is given is one that RocketMQ takes and nobody can mean, such as
-            an hour 99. In a broker's file such settings are taken as RocketMQ takes them.
-        StoreNotFoundError
-            If there is no such file.
         """
         zone = None if time_zone is None else parse_zone("time_zone", time_zone)
         config = MessageStoreConfig(release=release)

@@ -103,13 +103,7 @@ _Row = dict[str, Any]
 
 
 def _check_groups(root: Path, asked: Sequence[str], found: Collection[str]) -> None:
-    """Refuse groups without dead letters that nothing in the store knows, if it knows any: they are mistyped.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is one.
-    """
+    """Refuse groups without dead letters that nothing in the store knows, if it knows any: they are mistyped."""
     missing = [group for group in asked if f"{DEAD_LETTER_PREFIX}{group}" not in found]
     known = known_groups(root) if missing else frozenset[str]()
     for group in missing:

@@ -207,13 +207,7 @@ def prove(
 
 
 def _check_table(entries: Sequence[ExportEntry], table: LakeTable | None) -> None:
-    """Refuse a ledger whose exports went elsewhere.
-
-    Raises
-    ------
-    InvalidOptionError
-        Saying where.
-    """
+    """Refuse a ledger whose exports went elsewhere."""
     given = "" if table is None else table.name
     for entry in entries[:1]:
         if entry.table != given:
@@ -241,11 +235,6 @@ def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSys
     """Refuse a store that can't be exported, topics that it does not have, and a directory of others' files.
 
     Nothing was written before.
-
-    Raises
-    ------
-    StoreError
-        Saying what is wrong.
     """
     segments = LogSegments.of(store, compressed=True).segments
     if any(segment.entries is not None for segment in segments):
@@ -258,13 +247,7 @@ def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSys
 
 
 def _check_topics(store: StorePaths, topics: Sequence[str]) -> None:
-    """Refuse topics if nothing in the store knows any of them, nor has the log a message: their names are mistyped.
-
-    Raises
-    ------
-    InvalidOptionError
-        Naming the first one.
-    """
+    """Refuse topics if nothing in the store knows any of them, nor has the log a message: their names are mistyped."""
     known = stored_topics(store_roots(store))
     if known.isdisjoint(topics) and not _has_messages(store, topics):
         missing = min(topics)
@@ -279,13 +262,7 @@ def _has_messages(store: StorePaths, topics: Sequence[str]) -> bool:
 
 
 def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tuple[LogPosition, int]:
-    """Return where the export begins, and how many bytes before it are gone.
-
-    Raises
-    ------
-    DataLossError
-        If something is gone and that is not allowed, or the log is not the one that was exported.
-    """
+    """Return where the export begins, and how many bytes before it are gone."""
     position, loss = find_continuation(LogSegments.of(store, compressed=True), known, verify_crc=True)
     if loss is None:
         return known, 0

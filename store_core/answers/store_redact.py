@@ -112,13 +112,7 @@ Row = dict[str, Any]
 
 
 def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
-    """Return the ranges of a store's log, in its copy.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If records can't be rewritten in their places.
-    """
+    """Return the ranges of a store's log, in its copy."""
     from store_core.snapshot.log import check_plain
     from store_core.store.new_directory import path_in_copy
     from store_core.store.read.read_plan import plan_ranges
@@ -133,13 +127,7 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
 
 
 def _check_chosen(root: Path, redaction: Redaction, done: Redacted, *, is_whole: bool) -> None:
-    """Refuse a key of no message, and topics without messages that nothing in the store knows: they are mistyped.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is one; as to a key, only if all of the log was looked at.
-    """
+    """Refuse a key of no message, and topics without messages that nothing in the store knows: they are mistyped."""
     from store_core.store.read.stored_topics import hint_of, stored_topics
 
     if is_whole and redaction.key is not None and redaction.key not in done.chosen:

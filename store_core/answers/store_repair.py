@@ -67,17 +67,6 @@ def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how m
     on_progress : callable, optional
         Called with a `store_core.store.parts.PartsDone` after each part.
 
-    Raises
-    ------
-    StoreLockedError
-        If a broker holds the store: it would be another one when the plan is carried out.
-    RepairRefusedError
-        If the log is damaged where no recovery would end it, or an earlier replacement was interrupted.
-    UnsupportedStoreError
-        If queues are wrong that are in a RocksDB: those are read and never written. Beside them an index is repaired.
-    StoreError
-        As for `store_core.answers.check`.
-
     Examples
     --------
     >>> from store_core.answers import plan_repair
@@ -134,17 +123,6 @@ def repair(  # noqa: PLR0913 -- what is repaired, by which plan, by how many pro
         As for `plan_repair`.
     file_system : FileSystem, optional
         Used for what changes the store.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the file is not a plan of this version.
-    RepairRefusedError
-        If the plan was changed, or is for another state of the store; or as for `plan_repair`.
-    StoreLockedError
-        If a broker, or another writer, holds the store.
-    StoreError
-        As for `store_core.rebuild_consume_queue`.
     """
     with local_engine(processes, on_progress) as engine:
         return repair_by(engine, path, plan, clock=clock, file_system=file_system)
@@ -208,13 +186,7 @@ def _refuse_light_in_rocksdb(store: Path, deeds: Deeds) -> None:
 
 
 def _refuse_damage(checked: CheckedStore) -> None:
-    """Refuse a log that is damaged anywhere but after its last sound record, where a recovery ends it.
-
-    Raises
-    ------
-    RepairRefusedError
-        With the place, and the commands to use.
-    """
+    """Refuse a log that is damaged anywhere but after its last sound record, where a recovery ends it."""
     end = checked.report.found.end_offset
     for finding in checked.tally.first:
         if finding.kind in _LOG_KINDS and (finding.begin is None or finding.begin < end):

@@ -118,11 +118,6 @@ def check_read(read: Mapping[str, Any]) -> None:
     ----------
     read : mapping of str to object
         Of the options by name, those that are given.
-
-    Raises
-    ------
-    InvalidOptionError
-        Naming the first one.
     """
     parsed = ReadOptions.parse(**{name: read[name] for name in ("mode", "decompress") if name in read})
     is_given = {"columns": read.get("columns") is not None, "decompress": parsed.decompress}
@@ -254,13 +249,7 @@ class _Replay:
 
 
 def _check_kinds(batch: pa.RecordBatch) -> None:
-    """Refuse inner batches: the messages in one have properties of their own, and a queue of other units.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        Naming the first one.
-    """
+    """Refuse inner batches: the messages in one have properties of their own, and a queue of other units."""
     is_inner = pc.not_equal(pc.bit_wise_and(batch["sys_flag"], int(MessageSysFlag.INNER_BATCH_FLAG)), 0)
     if pc.any(is_inner).as_py():
         row = batch.filter(is_inner).slice(0, 1).select(["topic", "msg_id"]).to_pylist()[0]

@@ -114,13 +114,7 @@ class Retention(Answer["RetentionReport"]):
         return engine.run(RetentionJob(store, self.options(times["now"])))
 
     def options(self, now: int | str | date | None) -> RetentionOptions:
-        """Return the options with the broker's settings; the present is the clock's if it is None.
-
-        Raises
-        ------
-        InvalidOptionError
-            As of `RetentionOptions.of`.
-        """
+        """Return the options with the broker's settings; the present is the clock's if it is None."""
         from store_core.answers.retention_options import RetentionOptions
 
         given = {each.name: getattr(self, each.name) for each in options_of(type(self)) if each.name != "now"}

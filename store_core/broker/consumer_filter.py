@@ -366,13 +366,7 @@ class ExpressionMessageFilter:
         return self._bloom_filter.is_hit(data.bloom, ext.bit_map)
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:
-        """Report from a record whether the message matches; tags are not compared again.
-
-        Raises
-        ------
-        CorruptRecordError
-            If the bytes are not a record.
-        """
+        """Report from a record whether the message matches; tags are not compared again."""
         return self._is_matched(lambda: record_properties(record, self._parser))
 
     def is_matched_by_properties(self, properties: Mapping[str, str]) -> bool:

@@ -79,11 +79,6 @@ def message_time_up(message: MessageExt, release: str) -> Message:
     Its property string is made while DELAY is still among the properties, so the record has DELAY, REAL_TOPIC and
     REAL_QID; only the map that the store reads lacks DELAY. Code that read the delay from the string would delay the
     message for ever.
-
-    Raises
-    ------
-    ValueError
-        If the message does not name its real topic and queue.
     """
     features = rules_of(release)
     properties = PropertyMap(message.properties, features.decoded_properties_capacity)

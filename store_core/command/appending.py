@@ -112,13 +112,7 @@ def _write_options(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the values of an option by their names.
-
-    Raises
-    ------
-    InvalidOptionError
-        If one is not ``NAME=VALUE``.
-    """
+    """Return the values of an option by their names."""
     pairs = [text.partition("=") for text in texts]
     for key, equals, _ in pairs:
         if not key or not equals:

@@ -61,13 +61,7 @@ class Groups:
 
     @classmethod
     def by(cls, names: Sequence[str]) -> Self:
-        """Return empty counts.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a name is neither a column of single values nor a unit of time, or is given twice.
-        """
+        """Return empty counts."""
         found = [_resolved(name) for name in names]
         for name in found:
             if found.count(name) > 1:
@@ -96,13 +90,7 @@ class Groups:
         return found.sort_by([(name, "ascending") for name in self.names])
 
     def _check(self) -> None:
-        """Refuse to go on if there are too many groups.
-
-        Raises
-        ------
-        InvalidOptionError
-            If groups were left out.
-        """
+        """Refuse to go on if there are too many groups."""
         if self._groups.left_out:
             raise InvalidOptionError(
                 f"there are more than {_MOST} groups by {', '.join(self.names)}: name fewer columns"

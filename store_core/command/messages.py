@@ -33,13 +33,7 @@ __all__ = ["Follower", "cat", "get", "head", "tail"]
 
 
 class Follower:
-    """Follows a log from where it ends when this is made.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the options end the read before the log's end.
-    """
+    """Follows a log from where it ends when this is made."""
 
     def __init__(self, paths: StorePaths, options: ReadOptions, clock: Clock) -> None:
         times = (options.ending_timestamp, options.as_of)
@@ -57,13 +51,7 @@ class Follower:
         return self._at.physical_offset
 
     def batches(self, seconds: float) -> Iterator[pa.RecordBatch]:
-        """Yield what was appended, forever, with a pause of `seconds` before each look.
-
-        Raises
-        ------
-        DataLossError
-            If the log is not the one that was followed, unless the options tolerate that.
-        """
+        """Yield what was appended, forever, with a pause of `seconds` before each look."""
         while True:
             self._clock.sleep(seconds)
             end = self._log.advance(self._at, NO_LIMITS)

@@ -118,13 +118,7 @@ def _output(  # noqa: PLR0913 -- an argument for each option
 
 
 def _by_suffix(target: Path) -> str | None:
-    """Return the format that a file's suffix names; None without a suffix.
-
-    Raises
-    ------
-    click.UsageError
-        If the suffix is not known: a misspelt one should not make a file that no program reads.
-    """
+    """Return the format that a file's suffix names; None without a suffix."""
     suffix = target.suffix.lower().rstrip(".")
     if not suffix or suffix in _SUFFIXES:
         return _SUFFIXES.get(suffix)

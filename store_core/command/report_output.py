@@ -64,13 +64,7 @@ class ReportOutput:
     zone: tzinfo | None = None
 
     def put(self, report: Report[Any]) -> ExitCode:
-        """Print a report, write it as HTML, and return the exit code of the command.
-
-        Raises
-        ------
-        OSError
-            If the file can't be written.
-        """
+        """Print a report, write it as HTML, and return the exit code of the command."""
         clear_line()
         context = click.get_current_context()
         if self.is_json:

@@ -40,13 +40,7 @@ def is_on_spark() -> bool:
 
 
 def connector(module: str) -> Any:  # noqa: ANN401 -- a module whose types this package can't know
-    """Return a module of the connector, by its name there.
-
-    Raises
-    ------
-    StoreError
-        If PySpark is not installed.
-    """
+    """Return a module of the connector, by its name there."""
     if find_spec("pyspark") is None:
         minimum = import_module("pyspark_commitlog").MINIMUM_PYSPARK
         raise StoreError(

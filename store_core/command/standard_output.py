@@ -56,15 +56,7 @@ class _WatchedOutput(io.RawIOBase):
         return self._raw.isatty()
 
     def write(self, data: Buffer, /) -> int | None:
-        """Write bytes, and return how many.
-
-        Raises
-        ------
-        BrokenPipeError
-            If nobody reads them any more, which is no failure.
-        StandardOutputError
-            If it fails otherwise.
-        """
+        """Write bytes, and return how many."""
         if self._has_failed:
             return memoryview(data).nbytes
         try:

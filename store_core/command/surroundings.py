@@ -66,13 +66,7 @@ class Surroundings:
 
 
 def shown_zone(name: str | None) -> tzinfo | None:
-    """Return the zone that the times of an output are in; None is UTC.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is none of that name.
-    """
+    """Return the zone that the times of an output are in; None is UTC."""
     if name is None:
         return None
     from store_core.store.read.store_time import parse_zone

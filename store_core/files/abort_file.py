@@ -49,11 +49,6 @@ class AbortFile:
 
         Steps: 1. create it empty if it does not exist; 2. sync the directory, so that a crash is detected from here on;
         3. release 5.3: copy what it held to ``abort.bak``; 4. release 5.3: write the process id.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
         """
         self._file_system.make_directories(self.path.parent)
         file = self._file_system.open(self.path, create=True)
@@ -74,12 +69,6 @@ class AbortFile:
         file.close()
 
     def remove(self) -> None:
-        """Delete the file, durably; the last step of a clean shutdown, after everything is flushed and dispatched.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
-        """
+        """Delete the file, durably; the last step of a clean shutdown, after everything is flushed and dispatched."""
         self._file_system.remove(self.path)
         self._file_system.sync_directory(self.path.parent)

@@ -59,15 +59,6 @@ def check_writable(path: Path) -> None:
     ----------
     path : Path
         Absolute; it need not exist.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it, or the parent in which it would be created, is not a directory, or it is in a directory of a session.
-    UnsupportedStoreError
-        If it is an archive, or in one.
-    StoreError
-        If there is no permission, or the file system is read-only.
     """
     if _OF_SESSION.search(str(path)):
         raise InvalidOptionError(
@@ -95,13 +86,7 @@ def kind_of_file(mode: int) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let errors of the system that name no path name this one, as those of writing do.
-
-    Raises
-    ------
-    OSError
-        Those of the block.
-    """
+    """Let errors of the system that name no path name this one, as those of writing do."""
     try:
         yield
     except OSError as error:
@@ -120,11 +105,6 @@ def explained_access(root: Path) -> Iterator[None]:
     ----------
     root : Path
         The store's root; the error names it if the system names no path.
-
-    Raises
-    ------
-    StoreAccessError
-        With the path, what is expected, what is found and what to do.
     """
     try:
         yield

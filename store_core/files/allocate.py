@@ -76,14 +76,7 @@ class AllocateMappedFileService(ServiceThread):
         self._queue: list[AllocateRequest] = []
 
     def put_request_and_return_mapped_file(self, path: Path, next_path: Path, file_size: int) -> MappedFile:
-        """Return the file at `path`, ideally created ahead of time, and request the one at `next_path`.
-
-        Raises
-        ------
-        OSError
-            Why there is no file: as the system reports, ETIMEDOUT after 5 s, ENOBUFS when the pool is empty and
-            `fail_fast_without_buffer` is set. A file that is late serves the next request for it.
-        """
+        """Return the file at `path`, ideally created ahead of time, and request the one at `next_path`."""
         with self._lock:
             self._give_up_elsewhere(path, next_path)
             request = self._submit(path, file_size)

@@ -110,16 +110,6 @@ def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
     ----------
     notes : list of str
         Gets what is left out, and why.
-
-    Raises
-    ------
-    SegmentLayoutError
-        If it is not a whole archive, expands to more than a bound, or has what may not be in it: several logs, a
-        segment twice, one that is not a plain file, or one whose name leads out of the archive.
-    UnsupportedStoreError
-        If it has a DLedger log.
-    StoreNotFoundError
-        If it has no segment.
     """
     found: dict[str, dict[str, Segment]] = {}
     ignored = 0

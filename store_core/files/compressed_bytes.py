@@ -58,15 +58,7 @@ class CompressedFile(NamedTuple):
     begin: int | None = None
 
     def opened(self) -> pa.NativeFile:
-        """Open the stream of its expanded bytes.
-
-        Raises
-        ------
-        SegmentVanishedError
-            If it is gone.
-        StoreAccessError
-            If it may not be read.
-        """
+        """Open the stream of its expanded bytes."""
         try:
             with explained_access(Path(self.path)):
                 return pa.CompressedInputStream(self._stream(), self.codec)
@@ -93,13 +85,7 @@ class CompressedFile(NamedTuple):
 
 
 def expanded_size(file: CompressedFile) -> int:
-    """Count the bytes that a file expands to, in little memory.
-
-    Raises
-    ------
-    SegmentLayoutError
-        If it is not a whole file of its codec, or expands to more than any segment has.
-    """
+    """Count the bytes that a file expands to, in little memory."""
     size = 0
     with file.opened() as stream:
         while piece := read_piece(file, stream, size):
@@ -122,11 +108,6 @@ def read_piece(file: CompressedFile, stream: pa.NativeFile, position: int, most:
         How many bytes it has expanded to, for errors.
     most : int
         Bytes that the caller has use for.
-
-    Raises
-    ------
-    SegmentLayoutError
-        If it is not a whole file of its codec.
     """
     try:
         # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
@@ -209,11 +190,6 @@ class CompressedBytes(LocalBytes):
     ----------
     size : int
         Bytes that it has to expand to.
-
-    Raises
-    ------
-    SegmentVanishedError, StoreAccessError
-        As `CompressedFile.opened`, and if there is no room for the temporary file.
     """
 
     def __init__(self, file: CompressedFile, size: int) -> None:
@@ -248,13 +224,7 @@ class CompressedBytes(LocalBytes):
         super()._read_into(target, begin)
 
     def _expand(self, end: int) -> None:
-        """Expand the file up to a position.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the file is not whole, or expands to another size.
-        """
+        """Expand the file up to a position."""
         if self._packed.begin is not None:
             self._stream.pass_to(self._packed.begin + self._position)
         while self._position < end:

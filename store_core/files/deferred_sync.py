@@ -67,11 +67,6 @@ class WholeSync:
         -------
         bool
             False if that would not be sure, so that nothing was done: each file has to be synced by itself.
-
-        Raises
-        ------
-        OSError
-            If anything could not be written since the block was entered, whoever wrote it.
         """
         call = _syncfs()
         if self._descriptor < 0 or call is None:
@@ -147,11 +142,6 @@ def sync_files(directory: Path, whole: WholeSync | None = None) -> None:
     ----------
     whole : WholeSync, optional
         Entered before they were written: syncs all at once if they are many.
-
-    Raises
-    ------
-    OSError
-        As the system reports.
     """
     found = (path for path, is_directory in _below(directory) if not is_directory)
     files = list(islice(found, _MOST_SINGLE + 1))
@@ -167,13 +157,7 @@ def sync_files(directory: Path, whole: WholeSync | None = None) -> None:
 
 
 def sync_directories(directory: Path) -> None:
-    """Sync the names in a directory, and in all below it, to disk.
-
-    Raises
-    ------
-    OSError
-        As the system reports.
-    """
+    """Sync the names in a directory, and in all below it, to disk."""
     found = (path for path, is_directory in _below(directory) if is_directory)
     paths = [os.fspath(directory), *islice(found, _MOST_SINGLE)]
     if len(paths) > _MOST_SINGLE and _is_all_synced(directory):

@@ -43,11 +43,6 @@ class FileSync:
         ----------
         open_file : callable
             Returns the open file; if it raises, that counts as a failed sync.
-
-        Raises
-        ------
-        OSError
-            As raised by the system, now and at every later call.
         """
         if self.error is not None:
             raise OSError(

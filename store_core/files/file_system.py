@@ -63,13 +63,7 @@ def open_unnamed(directory: Path) -> int | None:
 
 
 def name_file(descriptor: int, path: Path) -> bool:
-    """Give an open file without a name one, in the directory in which it was opened; False if the system can't.
-
-    Raises
-    ------
-    FileExistsError
-        If there is something of that name.
-    """
+    """Give an open file without a name one, in the directory in which it was opened; False if the system can't."""
     try:
         os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
     except OSError as error:
@@ -98,13 +92,7 @@ class UnsyncedNames:
             return directory in self._made
 
     def make(self, directory: Path) -> None:
-        """Create a directory in an existing one, unless it exists; `sync` of it makes its name durable.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
-        """
+        """Create a directory in an existing one, unless it exists; `sync` of it makes its name durable."""
         with self._lock:
             # Under one lock, so that no thread finds the directory before it is recorded.
             directory.mkdir(exist_ok=True)
@@ -269,11 +257,6 @@ def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
 
     Writing more than 1 MiB at a time only makes Linux use larger page cache pages, which can be expensive: in a virtual
     machine that returns free memory to its host, one write of 12 MiB took ten times as long as twelve of 1 MiB.
-
-    Raises
-    ------
-    OSError
-        As the system reports, e.g. ENOSPC; part of `data` may be in the file then.
     """
     done = 0
     while done < len(data):
@@ -409,13 +392,6 @@ class OsFileSystem:
 
         A process that is killed leaves the whole file or none. On file systems that know no files without a name
         (``O_TMPFILE``), such as NFS, it may leave one that is too short.
-
-        Raises
-        ------
-        FileExistsError
-            If there is something of that name.
-        OSError
-            As raised by the system; there is no such file then.
         """
         unnamed = open_unnamed(path.parent)
         if unnamed is not None:

@@ -66,13 +66,7 @@ class LocalFile:
         return self._seek(position, os.SEEK_HOLE, self.size)
 
     def check_size(self) -> None:
-        """Refuse a file that is shorter than it was when it was listed.
-
-        Raises
-        ------
-        SegmentVanishedError
-            With the size that it has now.
-        """
+        """Refuse a file that is shorter than it was when it was listed."""
         if os.fstat(self.descriptor).st_size < self.size:
             raise self.truncated()
 
@@ -92,15 +86,7 @@ class LocalFile:
         )
 
     def read_into(self, target: memoryview, begin: int) -> None:
-        """Fill a buffer with the bytes from a position on.
-
-        Raises
-        ------
-        SegmentVanishedError
-            If the file has become shorter.
-        StoreAccessError
-            If the disk, or the server that has the file, can't read it.
-        """
+        """Fill a buffer with the bytes from a position on."""
         at = 0
         while at < len(target):
             try:
@@ -183,13 +169,7 @@ class LocalBytes:
         """Pages before this one were dropped."""
 
     def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of a range, in memory that the next call uses again; pages are neither needed nor loaded.
-
-        Raises
-        ------
-        SegmentVanishedError, StoreAccessError
-            As `load`.
-        """
+        """Return the bytes of a range, in memory that the next call uses again; pages are neither needed nor loaded."""
         size = end - begin
         if self._window.size < size:
             self._window = np.empty(size, np.uint8)
@@ -198,15 +178,7 @@ class LocalBytes:
         return found
 
     def load(self, begin: int, end: int) -> None:
-        """Make the bytes of a range available, by whole pages; holes of the file are not read.
-
-        Raises
-        ------
-        SegmentVanishedError
-            If the file is shorter than it was when it was listed.
-        StoreAccessError
-            If the disk, or the server that has the file, can't read it.
-        """
+        """Make the bytes of a range available, by whole pages; holes of the file are not read."""
         begin, end = max(begin, 0), min(end, self._size)
         if begin >= end:
             return

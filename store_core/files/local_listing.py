@@ -79,17 +79,7 @@ def _listed(directory: Path) -> Iterator[_Entry]:
 
 
 def single_file(path: Path, *, compressed: bool = False) -> Segment:
-    """Return the segment that a file is, by its name.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If it does not exist.
-    SegmentLayoutError
-        If it is not named like a segment; with the right name, if its first record tells.
-    UnsupportedStoreError
-        If it is compressed, and the caller does not read such segments.
-    """
+    """Return the segment that a file is, by its name."""
     stem, codec = codec_of(path.name) or (path.name, None)
     start_offset = start_offset_of(stem)
     if codec is not None and start_offset is not None and not compressed:

@@ -113,13 +113,7 @@ class LogPlace:
         return cls(replace(here, read_only_paths=()), f"{found}: {is_own}", f"{found}, and not that of {own.parent}")
 
     def check_is_certain(self) -> None:
-        """Refuse to write where two logs may be meant.
-
-        Raises
-        ------
-        InvalidOptionError
-            With both, and how to say which is meant.
-        """
+        """Refuse to write where two logs may be meant."""
         if self.doubt:
             raise InvalidOptionError(f"{self.doubt}. Nothing was changed. Say which log is meant: {_OPTION}")
 

@@ -284,13 +284,7 @@ class MappedFile(ReferenceResource):
         self._file.limit_open(open_files)
 
     def check_opens(self) -> None:
-        """Open the file, and close it again.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
-        """
+        """Open the file, and close it again."""
         self._file.check_opens()
 
     @property
@@ -329,11 +323,6 @@ class MappedFile(ReferenceResource):
         ----------
         seal : int
             `RECORD_SEAL` for records: the first bytes are written last, see `SegmentFile`.
-
-        Raises
-        ------
-        OSError
-            As the system reports (ENOSPC, EIO); positions stay, and nothing of the data is in the file.
         """
         view = memoryview(data).cast("B")
         position = self.wrote_position
@@ -410,11 +399,6 @@ class MappedFile(ReferenceResource):
 
         Without a write buffer there is nothing to commit, and the wrote position is returned. When the last byte of the
         file is committed the buffer goes back to the pool (RocketMQ: ``MappedFile.commit``).
-
-        Raises
-        ------
-        OSError
-            As the system reports; the committed position is before what is not written, and the next commit goes on.
         """
         with self.held() as held, self._commit_lock:
             buffer = self._write_buffer
@@ -440,11 +424,6 @@ class MappedFile(ReferenceResource):
         least_pages : int
             How many 4 KiB page borders must lie between the flushed and the read position; 0: any new byte is enough. A
             full file is always flushed.
-
-        Raises
-        ------
-        OSError
-            As the system reports, now and at every later call; the flushed position stays.
         """
         with self.held() as held, self._flush_lock:
             position = self.read_position
@@ -478,12 +457,6 @@ class MappedFile(ReferenceResource):
             Also overwrite everything after it with zeros, before positions move. RocketMQ leaves it, and if later
             records end exactly where an old one starts, the next restart finds the old ones again. The zeros are on
             disk on return, or else the old records could come back with a power failure.
-
-        Raises
-        ------
-        OSError
-            As the system reports. Positions stay if clearing failed; they are set if only the sync after it did, since
-            what they ended is gone then.
         """
         with self._commit_lock, self._flush_lock:
             is_cleared = clear_tail and self._file.clear(position, self.file_size)
@@ -496,13 +469,7 @@ class MappedFile(ReferenceResource):
                 self._file.sync()
 
     def clear_tail(self) -> None:
-        """Overwrite everything after the wrote position with zeros, which are on disk on return.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
-        """
+        """Overwrite everything after the wrote position with zeros, which are on disk on return."""
         with self._flush_lock:
             if self._file.clear(self.wrote_position, self.file_size):
                 self._file.sync()
@@ -527,11 +494,6 @@ class MappedFile(ReferenceResource):
         """Accept no more readers, and delete the file once the last has released it; False if any still hold it.
 
         A later call deletes it regardless when `forcibly_after` seconds have passed since the first.
-
-        Raises
-        ------
-        OSError
-            As the system reports while deleting; calling again tries again.
         """
         self.shutdown(forcibly_after)
         if not self.is_cleanup_over:

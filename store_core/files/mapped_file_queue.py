@@ -104,13 +104,6 @@ class MappedFileQueue:
         -------
         tuple of str
             What an operator should know: entries skipped, an empty last file deleted.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the directories hold anything that `release` refuses to load; see `list_for_loading`.
-        OSError
-            As the system reports.
         """
         listing = list_for_loading(
             self.paths.all_paths, self.file_size, self._file_system, release, takes_twins=self.takes_twins
@@ -266,11 +259,6 @@ class MappedFileQueue:
         -------
         bool
             True if **nothing changed**, as in Java.
-
-        Raises
-        ------
-        OSError
-            As the system reports; `flushed_where` and `store_timestamp` stay.
         """
         file = self.find_mapped_file_by_offset(self.flushed_where, return_first=self.flushed_where < self.min_offset)
         if file is None:
@@ -284,13 +272,7 @@ class MappedFileQueue:
         return unchanged
 
     def commit(self, least_pages: int) -> bool:
-        """Commit the file that holds `committed_where`, and advance that; True if **nothing changed**, as in Java.
-
-        Raises
-        ------
-        OSError
-            As the system reports; `committed_where` stays.
-        """
+        """Commit the file that holds `committed_where`, and advance that; True if **nothing changed**, as in Java."""
         file = self.find_mapped_file_by_offset(
             self.committed_where, return_first=self.committed_where < self.min_offset
         )
@@ -306,11 +288,6 @@ class MappedFileQueue:
 
         What a killed process wrote may be in memory only, though `load` counts it as flushed; and what was cut off may
         come back if the machine stops before the cut is on disk.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
         """
         files = [file for file in self._files if file.end_offset > offset]
         for file in files:
@@ -332,11 +309,6 @@ class MappedFileQueue:
         ----------
         clear_tail : bool
             Zero what follows in the file of step 2; see `MappedFile.set_position`.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
         """
         files = self._files
         self._delete([file for file in files if file.file_from_offset > offset])

@@ -82,11 +82,6 @@ def refuse_other_file(path: Path) -> None:
     ----------
     path : Path
         A file that was given as a segment, or the first one of a directory that was given.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        With what the file is, and what to give instead.
     """
     if path.parent.name == COMMIT_LOG or not path.is_file():
         return

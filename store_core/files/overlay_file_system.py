@@ -200,13 +200,7 @@ class OverlayFile:
         self._below: OpenFile | None = None
 
     def fileno(self) -> int:
-        """Refuse: there is no descriptor.
-
-        Raises
-        ------
-        OSError
-            EOPNOTSUPP.
-        """
+        """Refuse: there is no descriptor."""
         raise OSError(errno.EOPNOTSUPP, "a file that is in memory only has no descriptor to lock")
 
     def size(self) -> int:

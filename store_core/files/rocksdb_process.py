@@ -127,11 +127,6 @@ class _Database:
         """Return entries from a key on, up to but not including another, both in hexadecimal digits.
 
         The answer is the number of entries, the sizes of all keys, the sizes of all values, the keys, the values.
-
-        Raises
-        ------
-        Exception
-            As the library raises; ValueError for an entry larger than any that RocketMQ writes.
         """
         entries, stop = self._families[family].iter(), bytes.fromhex(upper)
         entries.seek(bytes.fromhex(lower))

@@ -149,19 +149,7 @@ class RocksdbReader:
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Open a database; nothing in its directory is changed, and no lock is taken.
-
-        Raises
-        ------
-        StoreNotFoundError
-            If the directory is not that of a database.
-        UnsupportedStoreError
-            If the library is not installed.
-        CorruptDatabaseError
-            If the database is damaged, or only a part of it was copied.
-        StoreAccessError
-            If a file may not be read.
-        """
+        """Open a database; nothing in its directory is changed, and no lock is taken."""
         if isinstance(directory, UrlPath):
             raise UnsupportedStoreError(
                 f"{directory} is a RocksDB, which is read from a local disk. Copy the store there, or mount it, and "
@@ -237,11 +225,6 @@ class RocksdbReader:
             An empty `upper` stands for the end.
         limit : int
             Most entries.
-
-        Raises
-        ------
-        CorruptDatabaseError
-            If a file is damaged.
         """
         while limit > 0:
             found = self._scan(family, lower, upper, limit)

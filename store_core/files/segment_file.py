@@ -38,13 +38,7 @@ def file_name_of(offset: int) -> str:
 
 
 def offset_of(path: Path) -> int:
-    """Return a segment's start offset from its name, which need not be padded (RocketMQ: ``Long.parseLong``).
-
-    Raises
-    ------
-    SegmentLayoutError
-        If the name is not a 64-bit integer.
-    """
+    """Return a segment's start offset from its name, which need not be padded (RocketMQ: ``Long.parseLong``)."""
     offset = int(path.name) if _NAME.fullmatch(path.name) else None
     if offset is None or not -_LAST_OFFSET <= offset <= _LAST_OFFSET:
         raise SegmentLayoutError(
@@ -102,12 +96,6 @@ class SegmentFile:
         can. Nothing is synced yet: the first `sync` does that, directory included. No kill leaves a shorter file, which
         RocketMQ would refuse to load (from 5.1.3 on it deletes an empty last one). An existing file of that name is
         used with its content, as in RocketMQ.
-
-        Raises
-        ------
-        OSError
-            As the system reports, e.g. ENOSPC with `reserve`, or EEXIST if a longer file exists. A file that step 2
-            created is deleted again.
         """
         self._file_system.add_directories(self.path.parent)
         self.is_new = self._file_system.status(self.path) is None
@@ -153,11 +141,6 @@ class SegmentFile:
             Bytes from the start of the file.
         seal : int
             How many of the first bytes are written last.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
         """
         file = self._open()
         if self._torn_until > position:
@@ -189,11 +172,6 @@ class SegmentFile:
         -------
         bool
             Whether there was anything to overwrite.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
         """
         file = self._open()
         is_changed = False
@@ -213,13 +191,7 @@ class SegmentFile:
         return self.size if found is None else min(found[0], self.size)
 
     def sync(self) -> None:
-        """Sync the file's data and size to disk, and the first time also the directory of a file created here.
-
-        Raises
-        ------
-        OSError
-            As the system reports, now and at every later call.
-        """
+        """Sync the file's data and size to disk, and the first time also the directory of a file created here."""
         self._is_unsynced = False
         try:
             self._sync.sync(self._open)
@@ -239,13 +211,7 @@ class SegmentFile:
         return mapping
 
     def check_opens(self) -> None:
-        """Open the file, and close it again.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
-        """
+        """Open the file, and close it again."""
         file = self._file_system.open(self.path, writable=self._writable)
         file.next_data(0)  # without this an overlay opens nothing, and reading would fetch a page from the disk
         file.close()
@@ -275,11 +241,5 @@ class SegmentFile:
             self._file = self._mapping = None
 
     def remove(self) -> None:
-        """Delete the file; it is fine if it does not exist.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
-        """
+        """Delete the file; it is fine if it does not exist."""
         self._file_system.remove(self.path)

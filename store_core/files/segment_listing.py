@@ -69,11 +69,6 @@ def list_for_loading(
     both, in the order in which a ``HashSet`` has the directories, and a recovery ends the log at the zeros. So is a
     compressed segment by the rules of ``4.3``, too: a log
     that ends there would be written over.
-
-    Raises
-    ------
-    SegmentLayoutError
-        For anything that the table or the rules after it refuse.
     """
     features = rules_of(release)
     given = {str(directory): directory for directory in directories}

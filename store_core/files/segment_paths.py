@@ -68,11 +68,6 @@ class SegmentPaths:
 
         Files go to the candidates round-robin by index, ``offset / file_size`` (RocketMQ:
         ``MultiPathMappedFileQueue``).
-
-        Raises
-        ------
-        OSError
-            EROFS if every directory is read-only.
         """
         candidates = self.candidates()
         if not candidates:

@@ -140,15 +140,7 @@ class PagedBytes(SegmentBytes, Protocol):
 
 
 def open_segment(segment: Segment) -> PagedBytes:
-    """Open a file of which all bytes are read, in memory of its size: no segment of a log.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If the file is gone, or shorter than it was when it was listed.
-    StoreAccessError
-        If the file may not be read.
-    """
+    """Open a file of which all bytes are read, in memory of its size: no segment of a log."""
     opened = open_ahead(segment)
     try:
         opened.load(0, segment.size)
@@ -170,23 +162,12 @@ def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
     ----------
     ahead_to : int
         Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
-
-    Raises
-    ------
-    SegmentVanishedError, StoreAccessError
-        As `open_segment`.
     """
     return _unmapped(segment, ahead_to)
 
 
 def open_picks(segment: Segment) -> PagedBytes:
-    """Open a segment of which single records are read, here and there; they have to be loaded before.
-
-    Raises
-    ------
-    SegmentVanishedError, StoreAccessError
-        As `open_segment`.
-    """
+    """Open a segment of which single records are read, here and there; they have to be loaded before."""
     if segment.remote is not None and segment.codec is None:
         return RemoteBytes(segment.remote)
     return open_pages(segment)
@@ -201,13 +182,7 @@ def load_record(opened: PagedBytes, position: int) -> None:
 
 
 def file_at(path: Path) -> Segment:
-    """Return a file that is no segment, such as one of the index, as one that starts at 0.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is not there.
-    """
+    """Return a file that is no segment, such as one of the index, as one that starts at 0."""
     return Segment(str(path), 0, path.stat().st_size, remote=remote_file_of(path))
 
 
@@ -236,24 +211,12 @@ def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | LocalBytes:
 
 
 def blocks_on_disk(file: Segment) -> int:
-    """Return the bytes of disk blocks that a file takes; of one on another machine, its size.
-
-    Raises
-    ------
-    OSError
-        If it is gone.
-    """
+    """Return the bytes of disk blocks that a file takes; of one on another machine, its size."""
     return os.stat(file.path).st_blocks * _DISK_BLOCK if file.remote is None else file.size  # noqa: PTH116 -- text
 
 
 def modified_ns(segment: Segment) -> int:
-    """Return when a segment was written last, ns since 1970; 0 if its storage does not tell.
-
-    Raises
-    ------
-    OSError
-        If it is gone.
-    """
+    """Return when a segment was written last, ns since 1970; 0 if its storage does not tell."""
     return os.stat(segment.path).st_mtime_ns if segment.remote is None else segment.remote.modified  # noqa: PTH116 -- text
 
 

@@ -88,13 +88,6 @@ def check_store_kind(
     -------
     tuple of str
         Notes on what is there but harmlessly ignored.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        With the root, what was found, what it means and what to do.
-    OSError
-        As the system reports.
     """
     for data in () if reads_entries else dledger_logs(root, file_system):
         raise dledger_error(root, data, file_system)
@@ -140,11 +133,6 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     ----------
     place : Path
         A directory of segments, or a file. The target of a link is checked, too.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        As `check_store_kind`.
     """
     for path, deepest in _names_of(place):
         for level, root in enumerate(path.parents[:deepest]):

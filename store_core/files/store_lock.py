@@ -66,13 +66,6 @@ class StoreLock:
 
         Steps: 1. create the store's directory; 2. open or create the file; 3. lock byte 0; 4. write ``lock``, and sync;
         5. the same for the roots of its log, if they are others.
-
-        Raises
-        ------
-        StoreLockedError
-            If another process or another `StoreLock` holds it.
-        OSError
-            As the system reports, e.g. for a file system without locks.
         """
         if self._file is not None:
             raise StoreLockedError(f"{self.path} is locked by this object already")

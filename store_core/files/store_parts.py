@@ -78,13 +78,6 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
         Absolute or relative; it need not exist.
     log_paths : collection of Path
         Configured segment directories: a root among them may hold segments itself.
-
-    Raises
-    ------
-    InvalidOptionError
-        With the path, what it is, and the root.
-    UnsupportedStoreError
-        If it is a URL, or an archive.
     """
     path = path.absolute()
     if file_system.status(path) is None:
@@ -118,11 +111,6 @@ def check_is_no_url(path: Path) -> None:
     """Refuse a path that does not exist because it was a URL before it was taken for a path.
 
     A directory that is named like a scheme is one, if it is there.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        With the path, and what to do.
     """
     at = next((at for at, part in enumerate(path.parts) if _SCHEME.fullmatch(part)), None)
     if at is not None and not path_exists(Path(*path.parts[: at + 1])):
@@ -155,11 +143,6 @@ def check_parts(root: Path, file_system: FileSystem) -> None:
     """Refuse a store if a part of it that must be a directory is something else.
 
     RocketMQ treats such a part as empty, and fails when it writes there.
-
-    Raises
-    ------
-    StoreAccessError
-        With the path, what is expected, what is found and what to do.
     """
     for name in (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX_DIRECTORY):
         status = file_system.status(root / name)

@@ -65,11 +65,6 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
         Of a `UrlPath` the settings are those with which it was made.
     storage : StorageSettings
         For those that are text.
-
-    Raises
-    ------
-    InvalidOptionError
-        If only some of them are URLs, a URL has a password or a query, or what is given is no path.
     """
     given = _given(paths)
     found = [path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage) for path in given]
@@ -102,13 +97,7 @@ def located_now(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> St
 
 
 def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS) -> Path:
-    """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is no path.
-    """
+    """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist."""
     if isinstance(path, UrlPath | ConfiguredRoot):
         return path
     found = _of_url(os.fspath(_checked(path)), storage)
@@ -130,11 +119,6 @@ def store_roots(paths: StorePaths) -> tuple[Path, ...]:
     """Return the directories that may be the roots of the stores at some paths, with queues and configuration.
 
     An archive is its own root, below which there is nothing: what lies beside it is not of its store.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If nothing exists at a path.
     """
     return tuple(dict.fromkeys(map(root_at, places_of(paths))))
 
@@ -158,15 +142,7 @@ def _has_log(directory: Path) -> bool:
 
 
 def places_of(paths: StorePaths) -> list[Path]:
-    """Return the files and directories that paths stand for.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If nothing exists at a path.
-    InvalidOptionError
-        If no path is given, or something else.
-    """
+    """Return the files and directories that paths stand for."""
     given = _given(paths)
     if not given:
         raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
@@ -215,13 +191,7 @@ def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundErr
 
 
 def _refuse_hidden(path: str) -> None:
-    """Refuse a path of which nobody can say whether it exists, as a directory above it may not be searched.
-
-    Raises
-    ------
-    StoreAccessError
-        If it is one.
-    """
+    """Refuse a path of which nobody can say whether it exists, as a directory above it may not be searched."""
     try:
         os.stat(path)  # noqa: PTH116 -- as in `path_exists`
     except PermissionError as error:

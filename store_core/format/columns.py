@@ -181,11 +181,6 @@ def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -
     ----------
     columns : sequence of Column
         Those of the view.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a name is unknown (the error suggests the nearest one) or duplicate, or there is none.
     """
     known = [column.name for column in columns]
     resolved = tuple(

@@ -44,13 +44,6 @@ def expand_body(body: bytes, compression: CompressionType, limit: int = MAX_EXPA
     limit : int
         Most bytes to accept.
 
-    Raises
-    ------
-    BodyTooLargeError
-        If it would expand to more than `limit` bytes; never more than that is held in memory.
-    ValueError
-        If it is incomplete or not of that format.
-
     Notes
     -----
     RocketMQ 4.9.4 and later: ``ZlibCompressor``, ``Lz4Compressor``, ``ZstdCompressor``; older releases have zlib only.

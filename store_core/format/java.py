@@ -127,11 +127,6 @@ def parse_java_int(text: str, bits: int) -> int:
     bits : int
         Width of the integer: 16, 32 or 64.
 
-    Raises
-    ------
-    ValueError
-        Where Java throws ``NumberFormatException``.
-
     Examples
     --------
     >>> parse_java_int("+007", 16)

@@ -64,11 +64,6 @@ def place_records(sizes: Iterable[int], room: int, segment_size: int) -> list[tu
         For each record the number of its segment, 0 for the one with `room` bytes left, and its position there, in
         bytes from the segment's start; in segment 0 from the end of the log. A segment that is followed by another is
         closed by `blank_head`.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a record does not fit even into an empty segment.
     """
     segment = position = 0
     places = []
@@ -96,11 +91,6 @@ def fill_segments(starts: npt.NDArray[np.int64], room: int, segment_size: int) -
     slice
         Rows that are placed back to back: first those in the segment with `room` bytes left, which may be empty, then
         those in each segment after it.
-
-    Raises
-    ------
-    InvalidOptionError
-        As `place_records`, after the records before have been yielded.
     """
     row, count = 0, starts.size - 1
     while True:

@@ -98,11 +98,6 @@ def queue_path(directory: Path, topic: str, queue_id: int) -> Path:
         ``consumequeue``, ``consumequeue_ext`` or ``batchconsumequeue`` of the store.
     topic, queue_id
         As a record names them, so any value is possible.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there can't be such a directory, see `refusal_of`.
     """
     reason = refusal_of(topic, queue_id)
     if reason is not None:

@@ -35,15 +35,7 @@ def checkpoint_fields(release: str) -> tuple[Field, ...]:
 
 
 def read_checkpoint(root: Path, release: str | None = None) -> dict[str, int] | None:
-    """Return the values by field: those of a release, or as many as the file has; None without the file.
-
-    Raises
-    ------
-    CorruptRecordError
-        If it is too short for the fields of the release.
-    StoreAccessError
-        If it may not be read, or is no file.
-    """
+    """Return the values by field: those of a release, or as many as the file has; None without the file."""
     path = root / CHECKPOINT_FILE
     with explained_access(root):
         check_is_file(path)

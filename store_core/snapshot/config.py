@@ -83,11 +83,6 @@ def read_config(
 
     `decode` takes the contents and the name of the file; it raises `CorruptRecordError` if they are not as required.
     The default release stands for any: only a release that is named refuses what another one takes.
-
-    Raises
-    ------
-    CorruptRecordError
-        If the file is broken, and the backup is missing, empty or broken, too; if both are broken it names both.
     """
     broken: CorruptRecordError | None = None
     features = named_rules(release)
@@ -149,13 +144,7 @@ def bytes_of(path: Path, file_system: FileSystem) -> bytes | None:
 
 
 def check_is_file(path: Path) -> None:
-    """Refuse what would be opened like a file, and is none: opening a pipe may never return.
-
-    Raises
-    ------
-    StoreAccessError
-        If something else is there.
-    """
+    """Refuse what would be opened like a file, and is none: opening a pipe may never return."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -154,13 +154,6 @@ def parse_config(data: bytes, file: str, features: ReleaseRules | None = None) -
     features : ReleaseRules, optional
         Of the release that reads it. Without it a file is read that the library of any release takes.
 
-    Raises
-    ------
-    CorruptRecordError
-        Names file, byte offset, what was expected and what was found.
-    UnsafeSizeError
-        If it is nested deeper than 64 levels.
-
     Examples
     --------
     >>> parse_config(b'{"offsetTable":{"orders@billing":{0:5,1:7}}}', "consumerOffset.json")

@@ -56,13 +56,7 @@ class DataVersion:
 
     @classmethod
     def of(cls, fields: ConfigFields) -> Self | None:
-        """Decode the version of a file; None if it has none.
-
-        Raises
-        ------
-        CorruptRecordError
-            If a member has the wrong type.
-        """
+        """Decode the version of a file; None if it has none."""
         version = fields.object("dataVersion")
         return cls.decode(version) if version.members else None
 
@@ -305,13 +299,7 @@ class ConsumerOffsets:
 
     @classmethod
     def decode(cls, fields: ConfigFields, *, has_version: bool = True, has_light: bool = False) -> Self:
-        """Decode the parts of a file that its reader looks at.
-
-        Raises
-        ------
-        CorruptRecordError
-            If an offset or a member of the version has the wrong type.
-        """
+        """Decode the parts of a file that its reader looks at."""
         table = {key: queues.offsets() for key, queues in fields.object("offsetTable").objects()}
         version = DataVersion.of(fields) if has_version and not (has_light and _has_no_version(fields)) else None
         return cls(fields.file, version, table, tuple(_light_offsets(fields)) if has_light else ())

@@ -83,13 +83,7 @@ class UnitFile:
 
 
 def unit_files(directory: Path, kind: QueueKind, file_system: FileSystem = _FILES) -> tuple[UnitFile, ...]:
-    """List the files of a queue, in order; empty files are left out, other names with a warning.
-
-    Raises
-    ------
-    StoreAccessError
-        If the directory may not be listed.
-    """
+    """List the files of a queue, in order; empty files are left out, other names with a warning."""
     found = []
     try:
         names = file_system.names(directory)
@@ -290,11 +284,6 @@ class FileQueue:
         It ends before the first invalid unit in its last three files (RocketMQ: ``ConsumeQueue.recover``). It begins at
         the first unit that is no filler, and whose record the log still has (``correctMinOffset``, which gives up where
         that unit is not in the queue's first file).
-
-        Raises
-        ------
-        SegmentVanishedError
-            If a file is gone since the queue was listed.
         """
         index, count = self._loaded()
         if not count:  # a broker leaves a queue at its number where only files without a unit are left
@@ -372,13 +361,7 @@ class FileQueue:
         return found
 
     def loaded(self, rules: QueueRules) -> Iterator[Units]:
-        """Yield the units that a release has when it has loaded the queue: up to where its recovery ends it.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the release would not load the files, see `store_core.files.segment_listing`.
-        """
+        """Yield the units that a release has when it has loaded the queue: up to where its recovery ends it."""
         unit = self.kind.dtype.itemsize
         is_batch = self.kind is QueueKind.BATCH
         configured = rules.batch_consume_queue_file_size if is_batch else rules.consume_queue_file_size

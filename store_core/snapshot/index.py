@@ -126,15 +126,7 @@ class KeyFile:
     # ---- bytes
 
     def _bytes(self, begin: int, size: int) -> bytes:
-        """Return all of some bytes.
-
-        Raises
-        ------
-        SegmentVanishedError
-            If the file is gone, or shorter than it was when it was listed.
-        StoreAccessError
-            If it may not be read.
-        """
+        """Return all of some bytes."""
         try:
             with explained_access(self.path):
                 found = self._file.read(size, begin)
@@ -184,10 +176,6 @@ class KeyFile:
         """Yield the physical offsets of the entries of a hash, newest first.
 
         An entry that the header does not count yet is followed, too: a broker writes the header after the slot.
-
-        Raises
-        ------
-        BrokenChainError
         """
         slot = key_hash % self.slots
         stored = self._bytes(INDEX_HEADER_SIZE + SLOT_SIZE * slot, SLOT_SIZE)

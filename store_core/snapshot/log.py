@@ -114,18 +114,6 @@ class Log:
             writes them: what is left out would count as lost, or at either end of the log as never written.
         told : set of str, optional
             Notes that were logged before, to which new ones are added: for who lists again and again.
-
-        Raises
-        ------
-        StoreNotFoundError
-            If nothing exists at a path, or there is no segment at any of them.
-        SegmentLayoutError
-            If a file given by its own name is not named like a segment, or two files claim the same offset.
-        UnsupportedStoreError
-            If a path is a URL of another scheme, or a store that is not supported, see `store_core.files.store_kind`;
-            also for an archive, or a compressed segment, that the caller does not read.
-        StoreAccessError
-            If a directory may not be read.
         """
         notes: list[str] = []
         places = places_of(located(paths, storage or NO_SETTINGS))
@@ -213,13 +201,7 @@ class Log:
         return found if found is not None and found.start_offset <= offset < found.end_offset else None
 
     def record_at(self, offset: int) -> NamedRecord | None:
-        """Return the record at a physical offset; None if there is no sound one. Nothing else of the log is read.
-
-        Raises
-        ------
-        SegmentVanishedError
-            If its segment was deleted since it was listed.
-        """
+        """Return the record at a physical offset; None if there is no sound one. Nothing else of the log is read."""
         segment = self.segment_at(offset)
         return None if segment is None else _record_in(segment, offset)
 
@@ -322,13 +304,7 @@ def _check_no_archive(places: Iterable[Path]) -> None:
 
 
 def check_plain(segments: Iterable[Segment]) -> None:
-    """Refuse segments that are compressed as a whole.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        With the first of them, and what to do.
-    """
+    """Refuse segments that are compressed as a whole."""
     names = [segment.path for segment in segments if segment.codec is not None]
     if names:
         raise compressed_error(names[0], more=len(names) - 1)
@@ -457,13 +433,7 @@ class NamedRecord(NamedTuple):
 
 
 def _record_in(segment: Segment, offset: int) -> NamedRecord | None:
-    """Return the record of a segment at a physical offset; None if there is no sound one.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If the segment was deleted since it was listed.
-    """
+    """Return the record of a segment at a physical offset; None if there is no sound one."""
     position = offset - segment.start_offset
     with open_picks(segment) as opened:
         load_record(opened, position)

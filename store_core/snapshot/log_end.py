@@ -176,11 +176,6 @@ def find_end(
         Opens a segment.
     place_in : callable, optional
         Returns where the records of a segment ended before: what precedes that is not walked again.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If a segment is gone, or shorter than it was when it was listed.
     """
     return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, open_bytes=open_bytes, place_in=place_in))
 

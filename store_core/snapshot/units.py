@@ -264,13 +264,7 @@ class Units:
         return int(unit["physical_offset"]), int(unit["store_size"])
 
     def checked(self) -> Units:
-        """Return the units without fillers before the first real one, if each can be one, and follow the one before.
-
-        Raises
-        ------
-        QueueDoubtError
-            Otherwise.
-        """
+        """Return the units without fillers before the first real one, if each can be one, and follow the one before."""
         count = len(self) if self.are_fillers.all() else int(self.are_fillers.argmin())
         found = self.chosen(slice(count, None)) if count else self
         starts, sizes, offsets = found.starts, found.sizes, found.offsets
@@ -326,13 +320,7 @@ class Queue(Protocol):
         """Return the units of records at or after a physical offset, and of a range of queue offsets."""
 
     def picked(self, wanted: UnitRange) -> Units:
-        """Read units for a look-up.
-
-        Raises
-        ------
-        QueueDoubtError
-            If one of them is no unit, or does not follow the one before it.
-        """
+        """Read units for a look-up."""
 
     def last(self) -> Units:
         """Return the last unit; none if there is none."""

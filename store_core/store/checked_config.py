@@ -68,17 +68,7 @@ _QUEUES: Final = (
 
 
 def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
-    """Raise if nothing is at a path, or what can't become a store.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the path is a file, or a part of a store rather than its root.
-    StoreNotFoundError
-        If nothing exists there.
-    StoreAccessError
-        If the directory may not be read.
-    """
+    """Raise if nothing is at a path, or what can't become a store."""
     with explained_access(root):
         check_is_root(root, file_system, _log_paths(root, config, file_system))
         if file_system.status(root) is None:
@@ -86,13 +76,7 @@ def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: F
 
 
 def check_is_store(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
-    """Raise if there is no store at a path: what is opened there would look like an empty one.
-
-    Raises
-    ------
-    InvalidOptionError, StoreNotFoundError, StoreAccessError
-        As `check_is_there`, and for a directory without any part of a store.
-    """
+    """Raise if there is no store at a path: what is opened there would look like an empty one."""
     check_is_there(root, config, file_system)
     is_store = is_root(root, file_system) or any(dledger_logs(root, file_system))
     if not is_store and all(file_system.status(each) is None for each in _log_paths(root, config, file_system)):
@@ -111,13 +95,7 @@ def checked_config(
     *,
     writes: bool = True,
 ) -> MessageStoreConfig:
-    """Check that a store can be opened or created at a path, and return its configuration; nothing is written.
-
-    Raises
-    ------
-    InvalidOptionError, UnsupportedStoreError
-        As `check_root` and `with_sizes_of_files`.
-    """
+    """Check that a store can be opened or created at a path, and return its configuration; nothing is written."""
     config = config or MessageStoreConfig()
     with explained_access(root):
         check_root(root, config, file_system, use, writes=writes)
@@ -133,11 +111,6 @@ def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: Fil
         The store's root; it need not exist.
     config : MessageStoreConfig
         Sizes set explicitly are kept; see `DefaultSize`.
-
-    Raises
-    ------
-    InvalidOptionError
-        If an explicit size contradicts the files; the message names option, value, file and file size.
     """
     taken: dict[str, Any] = {}
     paths = log_paths(root, config, file_system).all_paths

@@ -38,15 +38,7 @@ def config_of(
     store_path_commit_log: str | os.PathLike[str] | None = None,
     release: Release = DEFAULT_RELEASE,
 ) -> MessageStoreConfig:
-    """Return a configuration, or the one in a file as a release reads it, with the log that the caller means.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a value is invalid for its key.
-    StoreNotFoundError
-        If there is no such file.
-    """
+    """Return a configuration, or the one in a file as a release reads it, with the log that the caller means."""
     from store_core.store.config.message_store_config import MessageStoreConfig  # noqa: PLC0415 -- most give none
 
     if not isinstance(config, MessageStoreConfig):
@@ -67,13 +59,7 @@ def check_log_is_certain(
     config: MessageStoreConfig | str | os.PathLike[str] | None,
     store_path_commit_log: str | os.PathLike[str] | None,
 ) -> None:
-    """Refuse to write what follows from a log where two may be meant, see `store_core.files.log_place`.
-
-    Raises
-    ------
-    InvalidOptionError
-        With both.
-    """
+    """Refuse to write what follows from a log where two may be meant, see `store_core.files.log_place`."""
     if config is not None:
         _place(root, config_of(config, store_path_commit_log)).check_is_certain()
 
@@ -113,11 +99,6 @@ def configured_store(
     store_path_commit_log : path-like, optional
         Which log is meant, where the store and its configuration have two: a directory, or several, separated by
         commas.
-
-    Raises
-    ------
-    InvalidOptionError, StoreNotFoundError
-        As of `config_of`.
     """
     if (config is None and store_path_commit_log is None) or isinstance(path, ConfiguredRoot):
         return path

@@ -46,13 +46,7 @@ _PIECE: Final = 8 << 20
 
 
 def files_below(root: Path) -> Iterator[Path]:
-    """Yield the files below a directory, in a fixed order.
-
-    Raises
-    ------
-    StoreAccessError
-        If there is anything else but files and directories: what a link leads to is not in the copy.
-    """
+    """Yield the files below a directory, in a fixed order."""
     for directory, names, files in os.walk(root, onerror=_raise):
         names.sort()
         for name in sorted([*files, *names]):
@@ -134,11 +128,6 @@ def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, P
         In the name of that directory.
     source : path or sequence of paths
         The store that the target is made of.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the target exists and is not an empty directory, is in the store, or has no directory to be in.
     """
     target = into.resolve()
     check_outside("into", target, source)
@@ -202,13 +191,7 @@ class NewDirectory:
             raise type(error)(error.errno, error.strerror, path) from error
 
     def publish(self) -> None:
-        """Sync everything, then rename it to the target.
-
-        Raises
-        ------
-        OSError
-            If a system call fails; the target is not there then, or complete.
-        """
+        """Sync everything, then rename it to the target."""
         sync_files(self.work)
         sync_directories(self.work)
         if not _is_free(self.target):
@@ -220,13 +203,7 @@ class NewDirectory:
 
 
 def _locked(directory: Path) -> int:
-    """Open a directory and lock it for this process; an error if another one has it.
-
-    Raises
-    ------
-    OSError
-        As the system reports.
-    """
+    """Open a directory and lock it for this process; an error if another one has it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -246,11 +223,6 @@ def named_places(made: NewDirectory, source: Path) -> Iterator[None]:
         A copy of the source, which is gone when the error is read.
     source : Path
         Where the file that an error is about is as well.
-
-    Raises
-    ------
-    StoreError
-        Those of the block, with other paths.
     """
     work = str(made.work)
     try:

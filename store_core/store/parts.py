@@ -60,11 +60,6 @@ def check_least(least: int, **values: int) -> None:
         The smallest that is accepted.
     **values
         By the names of their options.
-
-    Raises
-    ------
-    InvalidOptionError
-        For the first that is smaller, or too large.
     """
     for name, value in values.items():
         if value < least:
@@ -270,11 +265,6 @@ class ProcessPool(LocalEngine):
     ----------
     on_progress : callable, optional
         Called with a `store_core.store.parts.PartsDone` after each part.
-
-    Raises
-    ------
-    InvalidOptionError
-        If `processes` is less than 1.
     """
 
     def __init__(self, processes: int, on_progress: ProgressSink | None = None) -> None:
@@ -300,13 +290,7 @@ class ProcessPool(LocalEngine):
             self._started().submit(_import, kinds)
 
     def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
-        """Call a function for each part, and yield what it returns in the order of the parts.
-
-        Raises
-        ------
-        LostWorkerError
-            If a process exits before its part is done. The others are then stopped, as they are if a part fails.
-        """
+        """Call a function for each part, and yield what it returns in the order of the parts."""
         given: deque[Future[Partial]] = deque()
         done = 0
         try:

@@ -42,13 +42,6 @@ def check_outside(name: str, target: Path, source: StorePaths) -> None:
         Absolute, with links resolved.
     source : path or sequence of paths
         The store.
-
-    Raises
-    ------
-    InvalidOptionError
-        If one is in the other.
-    UnsupportedStoreError
-        If the target is a URL.
     """
     check_is_no_url(target)
     places = [each for root in store_roots(source) for each in (root, *log_directories(root))]
@@ -72,11 +65,6 @@ def check_nothing_else(
         What is made there, or continued.
     is_it : callable
         Returns whether it is there already, by the names in the directory.
-
-    Raises
-    ------
-    InvalidOptionError
-        With what is there instead, and stores nearby.
     """
     names = [name for name in names_in(target, file_system) if name != _OF_DISK]
     if not names or is_it(names):
@@ -142,19 +130,7 @@ def check_root(
     *,
     writes: bool = True,
 ) -> None:
-    """Raise if a store can't be opened or created at a path, or is of an unsupported kind; nothing is written.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the path is not a root, see `store_core.files.store_parts.check_is_root`; if a store would be made among
-        other files; or if the store is to be written, and it is not certain which log is its own, see
-        `store_core.files.log_place`.
-    StoreAccessError
-        If a part of the store is a file that has to be a directory.
-    UnsupportedStoreError
-        If the store, or the configuration, is of a kind that is not supported, see `store_core.files.store_kind`.
-    """
+    """Raise if a store can't be opened or created at a path, or is of an unsupported kind; nothing is written."""
     place = log_place(root, config, file_system)
     paths = place.paths.all_paths
     check_is_root(root, file_system, paths)

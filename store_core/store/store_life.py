@@ -42,13 +42,7 @@ __all__ = ["StoreCondition", "StoreLife", "StoreServices", "disk_space", "dry_ru
 
 
 class StoreServices:
-    """Loads, starts, shuts down and closes a store's services, in an order that is safe to interrupt at any point.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the configured deletion times are invalid, see `CleanServices`.
-    """
+    """Loads, starts, shuts down and closes a store's services, in an order that is safe to interrupt at any point."""
 
     def __init__(self, setup: StoreSetup) -> None:
         path, config, clock, file_system = setup.path, setup.config, setup.clock, setup.file_system

@@ -110,15 +110,7 @@ def _bounds(queues: Queues, name: QueueName, *, fail_on_data_loss: bool) -> Queu
 
 
 def plan_consumer_offsets(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
-    """Read the committed offsets; no queue is opened.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptRecordError
-        As of `store_core.views.view.read_table`.
-    UnsupportedStoreError
-        If the columns need queues, and these are in a RocksDB whose library is not installed.
-    """
+    """Read the committed offsets; no queue is opened."""
     needs_queues = options.asks_for(*_OF_QUEUES)
     store = Store(paths)
     root = store.root_for(StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
@@ -177,15 +169,7 @@ def _rows_of(found: ConfigFile[T], rows: Iterable[Row]) -> RowsPart:
 
 
 def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
-    """Read the file ``checkpoint``.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If it is missing, unless `fail_on_data_loss` is off.
-    CorruptRecordError
-        If it is too short for the fields of the release.
-    """
+    """Read the file ``checkpoint``."""
     root = Store(paths).root
     values = read_checkpoint(root, options.read.release)
     if values is None:

@@ -174,15 +174,7 @@ def _units_of(origin: QueueSlice, queues: Queues) -> Iterator[Units]:
 
 
 def plan_units(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:
-    """List the requested queues, and group their files; only the last file of each queue is opened.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If there are no queues, unless `fail_on_data_loss` is off.
-    UnsupportedStoreError
-        If the queues are in a RocksDB, and the library that reads it is not installed.
-    """
+    """List the requested queues, and group their files; only the last file of each queue is opened."""
     root = Store(paths).root_for(StoreUse.READ_QUEUES)
     most = options.read.max_partition_bytes or _PART_BYTES
     with Queues(root) as queues:
@@ -377,17 +369,7 @@ class TopicsPart:
 
 
 def plan_topics(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
-    """List queues and configured topics; no queue is opened.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If there are neither queues nor a configuration of topics, unless `fail_on_data_loss` is off.
-    UnsupportedStoreError
-        If the queues are in a RocksDB, and the library that reads it is not installed.
-    CorruptRecordError
-        If the configuration of topics is broken, and so is its backup.
-    """
+    """List queues and configured topics; no queue is opened."""
     store = Store(paths)
     root = store.root_for(StoreUse.READ_QUEUES)
     found = Config(root, options.read.release).read(TOPICS)

@@ -61,12 +61,6 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
     pyarrow.RecordBatchReader
         Times are in UTC.
 
-    Raises
-    ------
-    StoreError
-        If the store can't be read, or the query is wrong. What only reading finds is raised by the batch that reaches
-        it.
-
     Examples
     --------
     >>> sql("SELECT topic, count(*) FROM messages GROUP BY topic", store).read_all()  # doctest: +SKIP

@@ -137,13 +137,7 @@ def _cancels(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 
 
 def told_units(file: Segment, options: ViewOptions) -> npt.NDArray[np.void]:
-    """Return the units of a file; without `fail_on_data_loss`, those before what is wrong, which is told.
-
-    Raises
-    ------
-    CorruptRecordError, SegmentVanishedError
-        With `fail_on_data_loss`: if there is something else than units, or the file is gone.
-    """
+    """Return the units of a file; without `fail_on_data_loss`, those before what is wrong, which is told."""
     units, problem = Timers.units(file)
     if problem is not None and options.read.fail_on_data_loss:
         raise problem
@@ -294,26 +288,14 @@ class _Judged(NamedTuple):
 
 
 def plan_log(paths: StorePaths, options: ViewOptions) -> list[LogPart]:
-    """List the files of ``timerlog/``.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If there is no such directory, unless `fail_on_data_loss` is off.
-    """
+    """List the files of ``timerlog/``."""
     store = Store(paths)
     timers, log = _timers(store.root, options), store.log
     return [LogPart(file, timers, log) for file in timers.files]
 
 
 def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
-    """Find the file ``timerwheel``, and list those of ``timerlog/``.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If either is missing, unless `fail_on_data_loss` is off.
-    """
+    """Find the file ``timerwheel``, and list those of ``timerlog/``."""
     root = Store(paths).root
     wheel = root / "timerwheel"
     if not wheel.is_file():

@@ -74,14 +74,7 @@ class ViewOptions:
 
     @classmethod
     def parse(cls, view: object, **named: object) -> Self:
-        """Parse options given by name, as text or as Python values; None means "not given".
-
-        Raises
-        ------
-        InvalidOptionError
-            If view, option or column is unknown (the message suggests the nearest), the view does not take an option,
-            a value is invalid, or two options contradict.
-        """
+        """Parse options given by name, as text or as Python values; None means "not given"."""
         found = find_view(view)
         given = {name: value for name, value in named.items() if value is not None}
         for name in given:
@@ -136,13 +129,7 @@ class ViewPart(Protocol):
     """A part of a planned view: small, picklable, and read on its own. Memory is bounded by its batches."""
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
-        """Yield the part's rows, in order, as batches of the options' schema with at least one row.
-
-        Raises
-        ------
-        StoreError
-            If what was planned can't be read; for a file that is gone, only with `fail_on_data_loss`.
-        """
+        """Yield the part's rows, in order, as batches of the options' schema with at least one row."""
         ...
 
 
@@ -194,15 +181,7 @@ T = TypeVar("T")
 
 
 def read_table(root: Path, kind: ConfigKind[T], options: ViewOptions) -> ConfigFile[T] | None:
-    """Read a configuration file that is all that a view has; None if `fail_on_data_loss` is off and it is not there.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If neither the file nor its backup is there: no row would look like an empty file.
-    CorruptRecordError, StoreAccessError
-        As of `store_core.snapshot.config.Config.read`.
-    """
+    """Read a configuration file that is all that a view has; None if `fail_on_data_loss` is off and it is not there."""
     config = Config(root, options.read.release)
     found = config.read(kind)
     if found is None:
@@ -245,13 +224,7 @@ _PLANNERS: Final[Mapping[str, str]] = {
 
 
 def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
-    """Return options that know where the log ended at the time `as_of`; called once, before `plan_view`.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If there is no log: only its records tell what was there at a time.
-    """
+    """Return options that know where the log ended at the time `as_of`; called once, before `plan_view`."""
     if options.read.as_of is None:
         return options
     end = log_end_at(options.read.configured(paths), options.read.as_of, options.read.storage)
@@ -272,11 +245,6 @@ def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
     -------
     tuple of ViewPart
         In the order of the rows; each can be pickled, and read by any process that sees the files.
-
-    Raises
-    ------
-    StoreError
-        If the store has nothing for the view, or what it has is broken.
     """
     plan: Callable[[StorePaths, ViewOptions], Sequence[ViewPart]] = resolve_name(_PLANNERS[options.name])
     paths = options.read.configured(paths)

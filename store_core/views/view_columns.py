@@ -348,13 +348,7 @@ def is_messages(name: object) -> bool:
 
 
 def find_view(name: object) -> View:
-    """Return a view by its name, in any case.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is none, or it is `MESSAGES`, whose columns and options are elsewhere.
-    """
+    """Return a view by its name, in any case."""
     if not isinstance(name, str):
         _refuse(name, "")
     view = VIEWS.get(name.strip().lower())

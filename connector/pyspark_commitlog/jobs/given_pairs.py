@@ -9,13 +9,7 @@ __all__ = ["pairs_of"]
 
 
 def pairs_of(name: str, texts: list[str]) -> dict[str, str]:
-    """Return the values by their names.
-
-    Raises
-    ------
-    InvalidOptionError
-        If one is not ``NAME=VALUE``.
-    """
+    """Return the values by their names."""
     pairs = [text.partition("=") for text in texts]
     for key, equals, _ in pairs:
         if not key or not equals:

@@ -22,13 +22,7 @@ __all__ = ["job_engine", "job_session"]
 
 @contextmanager
 def job_engine(name: str) -> Iterator[SparkEngine]:
-    """Provide an engine on the running session, or on a new one, with a progress bar.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If the session is a Spark Connect session.
-    """
+    """Provide an engine on the running session, or on a new one, with a progress bar."""
     require_java()
     with job_session(name, needs_context=True) as spark, spark_progress(spark):
         yield SparkEngine(spark, name)
@@ -48,11 +42,6 @@ def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSess
         Name of the application.
     needs_context : bool
         Whether the job needs a session with a ``sparkContext``.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If it does, and the session is a Spark Connect session.
     """
     active = SparkSession.getActiveSession()
     if active is None and needs_context and "SPARK_REMOTE" in os.environ:

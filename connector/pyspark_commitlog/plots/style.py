@@ -91,11 +91,6 @@ def new_figure(
         Inches; the width is the same for all.
     **grid
         Passed to `Figure.subplots`.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra

@@ -101,13 +101,7 @@ class StreamOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
-        """Parse the options that Spark passes to a data source, for a batch or for a stream.
-
-        Raises
-        ------
-        InvalidOptionError, UnsupportedStoreError
-            As of `CommitLogOptions.from_spark`.
-        """
+        """Parse the options that Spark passes to a data source, for a batch or for a stream."""
         given = {name.lower(): value for name, value in options.items()}
         own = {key: given.pop(key) for key in _OWN if key in given}
         starts_at_end = given.get(_START, "").strip().lower() == _LATEST
@@ -139,12 +133,6 @@ class StreamOptions:
         ----------
         can_limit : bool
             Whether this PySpark tells a source where a batch begins.
-
-        Raises
-        ------
-        InvalidOptionError
-            If an end is set, if a time has no zone, if a limit is set that this PySpark can't keep, if limits
-            contradict each other, or if nothing is there to be delayed.
         """
         if self.end:
             raise InvalidOptionError(

@@ -152,13 +152,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback_at_the_end
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Return where a new query begins. Called once for it, and not after a restart.
-
-        Raises
-        ------
-        StoreError
-            If the options are not those of a stream, or there is no log.
-        """
+        """Return where a new query begins. Called once for it, and not after a restart."""
         self._check()
         read = self._options.common.read
         TopicWatch.of(read.configured(self._paths), read).warn_before_read()
@@ -190,11 +184,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         -------
         dict
             `start` itself if there is nothing new, or not yet enough.
-
-        Raises
-        ------
-        DataLossError
-            If the log is not the one that was read so far.
         """
         self._check()
         if start is None:
@@ -230,11 +219,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         Called once for each batch, and again if the batch is repeated after a restart. The partitions follow from the
         two offsets and the options alone: a batch has the same rows however often it is planned.
-
-        Raises
-        ------
-        DataLossError
-            If the log is not the one that the offsets were taken in.
         """
         self._check()
         ranges = self._follower.ranges(LogPosition.from_json(start), LogPosition.from_json(end))

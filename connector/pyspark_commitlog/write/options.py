@@ -179,13 +179,7 @@ class WriteOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
-        """Parse the options that Spark passes to a data source.
-
-        Raises
-        ------
-        InvalidOptionError
-            If an option is unknown (the message suggests the nearest one) or has an invalid value, or there is no path.
-        """
+        """Parse the options that Spark passes to a data source."""
         given = {name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK}
         for name in sorted(given.keys() - _KEYS):
             if name.startswith("storage."):

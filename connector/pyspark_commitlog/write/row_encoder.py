@@ -130,11 +130,6 @@ def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
     release : str
         4.3 loses a value with the byte between name and value, or what follows it (``String.split`` in its
         ``MessageDecoder``); 4.9 and later cut at the first, and keep it in values.
-
-    Raises
-    ------
-    InvalidOptionError
-        If any row has one.
     """
     values = _VALUES if rules_of(release).splits_properties_at_first_separator else _VALUES_WITHOUT_SEPARATOR
     for what, column, separators in _texts(messages, values):
@@ -311,11 +306,6 @@ class RowEncoder:
         ------
         StagedBatch
             One, unless rows are left out, or they are large in total.
-
-        Raises
-        ------
-        InvalidOptionError
-            With ``badRows=fail``, if a row can't be a message; it names the row and the reason.
         """
         if not batch.num_rows:
             return

@@ -69,14 +69,7 @@ _IN_STRING: Final = ("tags", "keys", "properties", "delay_level")
 
 
 def check_columns(schema: StructType | pa.Schema, options: WriteOptions) -> None:
-    """Refuse a DataFrame, or columns of Arrow, that can't be messages.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a column is unknown (the message suggests the nearest one), missing (the message says how to make it),
-        there twice, in conflict with another one, or of a wrong type.
-    """
+    """Refuse a DataFrame, or columns of Arrow, that can't be messages."""
     columns = _columns_of(schema)
     names = [name.lower() for name, _ in columns]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -47,11 +47,6 @@ def typed_rows(frame: DataFrame, path: str, *, is_base64: bool) -> DataFrame:
     -------
     DataFrame
         Its job fails at a text that can't be converted; `wrong_row` finds the message in Spark's error.
-
-    Raises
-    ------
-    InvalidOptionError
-        If no line is JSON.
     """
     if frame.columns == [WRONG_LINE]:
         raise InvalidOptionError(f"{path}: expected a JSON object in each line, found none")

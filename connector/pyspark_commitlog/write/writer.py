@@ -150,17 +150,7 @@ class StagingTask:
     def stage(
         self, batches: Iterator[pa.RecordBatch], partition: int = 0, attempt_id: int = 0, query_id: str | None = None
     ) -> StagedPartition:
-        """Encode rows and write them to a file; the defaults are for a job that is one partition, without Spark.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a row can't be a message, unless ``badRows=skip``.
-        OSError
-            If the file can't be written.
-        StoreNotFoundError
-            If the job has been aborted, or this worker does not see its staging directory.
-        """
+        """Encode rows and write them to a file; the defaults are for a job that is one partition, without Spark."""
         file_system = OsFileSystem()
         encoder = RowEncoder(self.options, partition, SystemClock().now_ms())
         if self.options.dry_run:
@@ -232,19 +222,7 @@ _LOG: Final = logging.getLogger("store_core")
 
 
 def plan_write(options: WriteOptions, schema: StructType | pa.Schema, *, overwrite: bool) -> StagingTask:
-    """Check a write before any task runs; its columns are those of a DataFrame, or of Arrow.
-
-    Raises
-    ------
-    InvalidOptionError
-        If options, the DataFrame's columns and the store do not fit together.
-    UnsupportedStoreError
-        If stores of this kind can't be written, see `store_core.files.store_kind`.
-    StoreLockedError
-        If a broker holds the store.
-    StoreAccessError
-        If something in the store may not be used.
-    """
+    """Check a write before any task runs; its columns are those of a DataFrame, or of Arrow."""
     with explained_access(options.root):
         return _planned(options, schema, overwrite=overwrite)
 
@@ -305,13 +283,7 @@ class CommitLogWriter(DataSourceArrowWriter):
 
 
 def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPartition]:
-    """Return the partitions that tasks have staged, in order.
-
-    Raises
-    ------
-    StoreError
-        If a task's message is missing.
-    """
+    """Return the partitions that tasks have staged, in order."""
     staged = [message for message in messages if isinstance(message, StagedPartition)]
     if len(staged) != len(messages):
         raise StoreError(
@@ -328,13 +300,7 @@ def commit_partitions(
     *,
     overwrite: bool = False,
 ) -> CommitReport:
-    """Append what tasks have staged.
-
-    Raises
-    ------
-    StoreError, OSError
-        As for `SinkCommit.run`.
-    """
+    """Append what tasks have staged."""
     staged = staged_partitions(messages)
     files = [file for each in staged for file in each.staged]
     left_out = sum(each.refused for each in staged)

@@ -125,11 +125,6 @@ def read_of(
         As of `MessageRead`.
     **options
         As of `store_core.ReadOptions.parse`.
-
-    Raises
-    ------
-    InvalidOptionError
-        As `store_core.ReadOptions.parse`.
     """
     from store_core.store.read.read_options import ReadOptions
 

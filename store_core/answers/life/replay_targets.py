@@ -70,13 +70,7 @@ def is_kept_by_broker(topic: str) -> bool:
 
 
 def check_targets(topics: Iterable[str], queues: TargetQueues, release: Release) -> None:
-    """Refuse topics that no broker accepts, or no directory can hold, or that a broker keeps for itself.
-
-    Raises
-    ------
-    InvalidOptionError
-        Naming the first one.
-    """
+    """Refuse topics that no broker accepts, or no directory can hold, or that a broker keeps for itself."""
     for topic in sorted(topics):
         if is_kept_by_broker(topic):
             raise InvalidOptionError(

@@ -336,17 +336,7 @@ class SignedPlan:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a plan.
-
-        Raises
-        ------
-        InvalidOptionError
-            If it is not a plan of this version.
-        RepairRefusedError
-            If it was changed after it was made.
-        OSError
-            If it can't be read.
-        """
+        """Read a plan."""
         plan = _json_of(Path(path))
         if not isinstance(plan, dict) or plan.get("schema") != REPAIR_PLAN_SCHEMA.name:
             found = plan.get("schema") if isinstance(plan, dict) else plan
@@ -372,11 +362,6 @@ class SignedPlan:
         ----------
         now : RepairPlan
             A plan made by the same options just now.
-
-        Raises
-        ------
-        RepairRefusedError
-            With the name of what differs first.
         """
         if self.digest == now.found.digest:
             return

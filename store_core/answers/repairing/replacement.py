@@ -55,15 +55,7 @@ class Replacement:
     clock: Clock
 
     def run(self) -> RebuildSwap:
-        """Replace, and return what was moved where.
-
-        Raises
-        ------
-        RepairRefusedError
-            If the new files differ from the log, or the directory for them has files of somebody else.
-        StoreError, OSError
-            As `store_core.rebuild_consume_queue`.
-        """
+        """Replace, and return what was moved where."""
         output = OutputDirectory(self._output, self.file_system)
         output.remove()
         output.claim(self._store)

@@ -21,13 +21,7 @@ _UNFINISHED: Final = ".part"
 
 
 def check_new(option: str, target: Path | None) -> None:
-    """Refuse a file that exists, or that can't be made or is in a store, before anything is read.
-
-    Raises
-    ------
-    click.UsageError
-        If it exists already, its directory does not, or a directory above it is the root of a store.
-    """
+    """Refuse a file that exists, or that can't be made or is in a store, before anything is read."""
     if target is None:
         return
     if target.exists():
@@ -43,13 +37,7 @@ def check_new(option: str, target: Path | None) -> None:
 
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """Provide a file that appears under its name when it is complete, and not at all otherwise.
-
-    Raises
-    ------
-    OSError
-        If it can't be written.
-    """
+    """Provide a file that appears under its name when it is complete, and not at all otherwise."""
     unfinished = Path(f"{target}{_UNFINISHED}")
     stream = unfinished.open("xb")
     try:
@@ -62,24 +50,12 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def write_new_json(target: Path | None, document: Mapping[str, object]) -> None:
-    """Write a document to a new file, or nowhere for None.
-
-    Raises
-    ------
-    OSError
-        If it can't be written.
-    """
+    """Write a document to a new file, or nowhere for None."""
     if target is not None:
         write_new(target, json.dumps(document, indent=1) + "\n")
 
 
 def write_new(target: Path, text: str) -> None:
-    """Write text to a new file.
-
-    Raises
-    ------
-    OSError
-        If it can't be written.
-    """
+    """Write text to a new file."""
     with new_file(target) as stream:
         stream.write(text.encode("utf-8", "backslashreplace"))

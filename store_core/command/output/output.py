@@ -207,26 +207,14 @@ class Output:
         return self.format == "table"
 
     def check(self) -> None:
-        """Refuse what can't be written, before anything is read.
-
-        Raises
-        ------
-        click.UsageError
-            If the file exists already, or bytes would go to a terminal.
-        """
+        """Refuse what can't be written, before anything is read."""
         if self.target is None and self.format in _BINARY and self.is_terminal:
             raise click.UsageError(f"{self.format} is not for terminals: give --output FILE, or redirect the output")
         check_new("--output", self.target)
 
     @contextmanager
     def writer(self, schema: pa.Schema) -> Iterator[RowWriter]:
-        """Provide a writer of rows. A file appears under its name when it is complete, and not at all otherwise.
-
-        Raises
-        ------
-        OSError
-            If the file can't be written.
-        """
+        """Provide a writer of rows. A file appears under its name when it is complete, and not at all otherwise."""
         if self.target is None:
             with _standard_output() as stream:
                 yield from self._rows_to(stream, schema)

@@ -21,15 +21,7 @@ STANDARD_OUTPUT: Final = "-"
 
 
 def check_report(option: str, target: str | None) -> None:
-    """Refuse a report file that can't be written; None and ``-`` do not name files.
-
-    Raises
-    ------
-    InvalidOptionError
-        If its directory does not exist, or it is a directory itself.
-    StoreError
-        If there is no permission.
-    """
+    """Refuse a report file that can't be written; None and ``-`` do not name files."""
     if target is None or target == STANDARD_OUTPUT:
         return
     path = Path(target).absolute()
@@ -52,25 +44,13 @@ def words_beside(target: str | None) -> TextIO:
 
 
 def write_json(report: Mapping[str, object], target: str | None) -> None:
-    """Write a report to a file, to standard output for ``-``, or nowhere for None.
-
-    Raises
-    ------
-    OSError
-        If the file can't be written.
-    """
+    """Write a report to a file, to standard output for ``-``, or nowhere for None."""
     if target is not None:
         write_text(json.dumps(report, indent=1) + "\n", target)
 
 
 def write_text(text: str, target: str) -> None:
-    """Write text to a file, or to standard output for ``-``.
-
-    Raises
-    ------
-    OSError
-        If the file can't be written.
-    """
+    """Write text to a file, or to standard output for ``-``."""
     if target == STANDARD_OUTPUT:
         sys.stdout.write(text)
     else:

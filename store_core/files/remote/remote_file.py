@@ -67,13 +67,6 @@ class RemoteReader:
     ----------
     clock : Clock, optional
         Pauses between attempts.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If the file is gone, or is not the one that was listed.
-    StoreAccessError
-        If it can't be read, after some attempts.
     """
 
     def __init__(self, file: RemoteFile, clock: Clock | None = None) -> None:
@@ -100,13 +93,7 @@ class RemoteReader:
         self._tried(f"read {target.size} bytes at position {begin}", lambda: self._range_into(begin, target))
 
     def check_unchanged(self) -> None:
-        """Refuse a file that was replaced while it was read: by its size, time, and mark of its content (ETag).
-
-        Raises
-        ------
-        SegmentVanishedError
-            With what differs.
-        """
+        """Refuse a file that was replaced while it was read: by its size, time, and mark of its content (ETag)."""
         with self._tried("open it again", self._opened) as again:
             if self._tried("read its metadata", lambda: _mark(again)) != self._mark:
                 raise self._replaced(_OTHER_MARK)

@@ -127,13 +127,7 @@ class StorageSettings:
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Self:
-        """Check settings as given in Python or by options without their prefix.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a name or a value is not text, a number or a truth value. The value is not shown.
-        """
+        """Check settings as given in Python or by options without their prefix."""
         return cls(tuple(sorted((_name(name), _text(name, value)) for name, value in settings.items())))
 
     def __repr__(self) -> str:
@@ -151,11 +145,6 @@ class StorageSettings:
         ----------
         types : mapping of str to type
             The names that the file system knows, with ``str``, ``bool`` or ``float``.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a name is unknown (the nearest is suggested), or a value has another type.
         """
         self.check_names(types)
         return {name: _typed(name, text, types[name]) for name, text in self.values}
@@ -260,15 +249,6 @@ class Attempts(NamedTuple):
             Completes "could not".
         act : callable
             May raise an error of this package, which is passed on, or one of the storage's client.
-
-        Raises
-        ------
-        FileNotFoundError
-            If the storage says that the file is gone.
-        PermissionError
-            As the storage's client raises it.
-        StoreAccessError
-            If all attempts failed, or one with a reason that will not go away.
         """
         pause, end = _FIRST_PAUSE, self.clock.monotonic() + self.seconds
         for attempt in range(1, _MOST + 1):
@@ -410,17 +390,7 @@ class Storage:
         return f"{self.scheme}://{self.authority}/{relative}"
 
     def opened(self) -> OpenStorage:
-        """Return the file system; a process opens it once.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a setting is unknown or has a wrong value.
-        UnsupportedStoreError
-            If neither pyarrow nor fsspec knows the scheme.
-        StoreAccessError
-            If it can't be opened.
-        """
+        """Return the file system; a process opens it once."""
         return _opened(self, os.getpid())
 
 
@@ -448,13 +418,7 @@ def local_file(path: str) -> RemotePath:
 
 
 def parse_url(url: str, settings: StorageSettings) -> RemotePath | None:
-    """Return what a URL stands for; None for the path of a local file.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the URL has a password or a query, which would end up in logs.
-    """
+    """Return what a URL stands for; None for the path of a local file."""
     parts = _URL.fullmatch(url)
     if parts is None or parts[1].lower() == "file":
         return None

@@ -84,13 +84,7 @@ class StorageTree:
         self._seen: dict[str, TreeEntry | None] = {}
 
     def entry(self, relative: str) -> TreeEntry | None:
-        """Return what is at a path; None if nothing is.
-
-        Raises
-        ------
-        StoreAccessError
-            If it can't be looked up.
-        """
+        """Return what is at a path; None if nothing is."""
         if self._listed.get(relative) or relative in self._above:
             return TreeEntry(_name(relative), is_file=False)
         parent = self._listed.get(_parent(relative))
@@ -104,15 +98,7 @@ class StorageTree:
         return self._seen[relative]
 
     def entries(self, relative: str) -> dict[str, TreeEntry]:
-        """Return what is in a directory, by name, in order; empty if it is none, or not there.
-
-        Raises
-        ------
-        StoreAccessError
-            If it can't be listed.
-        SegmentLayoutError
-            If it has more entries than a store can have.
-        """
+        """Return what is in a directory, by name, in order; empty if it is none, or not there."""
         if relative not in self._listed:
             parent = self._listed.get(_parent(relative)) if relative else None
             found = None if parent is None else parent.get(_name(relative))
@@ -397,13 +383,7 @@ class UrlPath(PosixPath):
         return io.BytesIO(self.read_bytes())
 
     def refuse_writing(self) -> NoReturn:
-        """Refuse to write.
-
-        Raises
-        ------
-        UnsupportedStoreError
-            With the way.
-        """
+        """Refuse to write."""
         raise UnsupportedStoreError(
             f"{self}: nothing is written to an object store or another file system. Write to a local disk, and copy it "
             f"there"
@@ -420,11 +400,6 @@ class UrlFile:
     """An open file of a storage, as `store_core.files.file_system.OpenFile`, of which nothing can be written.
 
     A small one is read by one request, of a larger one what is asked for.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If it is gone, or was replaced since it was listed.
     """
 
     def __init__(self, file: RemoteFile) -> None:

@@ -97,13 +97,6 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and de
         Number of the first row, for errors.
     compute_crc : bool
         False leaves the body checksums 0; for measurements.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a column is wrong, or a message exceeds a limit; the error names row, limit and RocketMQ's status.
-    UnsupportedStoreError
-        If a message is an inner batch, or goes to light queues or the timer, and so must be put on its own.
     """
     batch = messages if isinstance(messages, pa.RecordBatch) else _combine(messages)
     columns = MessageColumns(batch, born_timestamp, first_row, born_host)

@@ -52,11 +52,6 @@ _LONGEST_SHOWN: Final = 100
 def parse_host(text: str) -> tuple[str, int]:
     """Split ``ip:port`` or ``[ip]:port``.
 
-    Raises
-    ------
-    InvalidOptionError
-        If there is no port.
-
     Examples
     --------
     >>> parse_host("[2001:db8::1]:1000")
@@ -81,11 +76,6 @@ class MessageColumns:
         Number of the first row, for errors.
     born_host : tuple of str and int
         For messages without one.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a column is unknown, missing or duplicate, or has a wrong type or value.
     """
 
     def __init__(

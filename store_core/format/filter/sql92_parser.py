@@ -131,12 +131,6 @@ class Tokens:
     ----------
     current : Token
         The next token.
-
-    Raises
-    ------
-    FilterError
-        If the text is longer than `MOST_CHARACTERS` or has unpaired surrogates, or no token begins where the next one
-        must.
     """
 
     __slots__ = ("_keywords", "_last_line", "_position", "current", "text")
@@ -159,13 +153,7 @@ class Tokens:
         return taken
 
     def take_literal(self) -> Token:
-        """Take the next token, which is a literal, with its value.
-
-        Raises
-        ------
-        FilterError
-            If it is a number that its type can't hold; such a number after an expression is never read.
-        """
+        """Take the next token, which is a literal, with its value."""
         token = self.take()
         if token.kind != NUMBER:
             return token
@@ -174,13 +162,7 @@ class Tokens:
         return Token(NUMBER, read(text, token.position), token.position)
 
     def expect(self, kind: str) -> Token:
-        """Take the next token, which must be of this kind.
-
-        Raises
-        ------
-        FilterError
-            If it is of another kind.
-        """
+        """Take the next token, which must be of this kind."""
         if self.current.kind != kind:
             raise self.error(f"expected {kind}")
         return self.take()
@@ -444,11 +426,6 @@ def parse(text: str, *, has_string_predicates: bool = True) -> Program:
         Text after an expression is ignored, as in RocketMQ.
     has_string_predicates : bool
         Whether CONTAINS, STARTSWITH and ENDSWITH are keywords, as since RocketMQ 5.1.3.
-
-    Raises
-    ------
-    FilterError
-        If it does not compile.
     """
     return _Parser(Tokens(text, has_string_predicates=has_string_predicates)).program()
 

@@ -112,11 +112,6 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
     verify_crc : bool
         Whether the body must match its checksum, and the record the one over all of it, if it carries one.
 
-    Raises
-    ------
-    CorruptRecordError
-        If there is no sound record at the position, or its topic is not UTF-8.
-
     Notes
     -----
     RocketMQ 5.3.3: ``MessageDecoder.decode``.
@@ -198,11 +193,6 @@ def decode_topic(data: bytes, offset: int, file: str) -> str:
 
     RocketMQ would read malformed bytes as U+FFFD and file the record under that name. Here a name that no producer can
     have sent is reported as damage.
-
-    Raises
-    ------
-    CorruptRecordError
-        If `data` is not UTF-8.
     """
     try:
         return data.decode("utf-8")
@@ -277,12 +267,6 @@ def client_batch(messages: Sequence[Message], release: str = DEFAULT_RELEASE) ->
 
     Topic, queue, hosts, born time and flags of the batch are those of the first message; each item keeps its own flag,
     body and properties.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is no message, topics or `wait_store_msg_ok` differ, or a message has a delay level, no body or too
-        many properties.
     """
     if not messages:
         raise InvalidOptionError("a batch needs at least one message")
@@ -311,11 +295,6 @@ def decode_items(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield flag, body and properties of each item of a batch.
 
     Sizes, magic codes and checksums of items are ignored, as in ``MessageExtEncoder.encode``.
-
-    Raises
-    ------
-    ValueError
-        If a length is negative or runs past the batch. RocketMQ fails on most of these and misreads the others.
     """
     position = 0
     while position < len(data):

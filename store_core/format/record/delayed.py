@@ -83,13 +83,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def delay_level(properties: Mapping[str, str | None]) -> int:
-    """Return property DELAY, 0 without it (``Message.getDelayTimeLevel``).
-
-    Raises
-    ------
-    ValueError
-        If it is not a 32-bit integer; RocketMQ then fails the put with an exception.
-    """
+    """Return property DELAY, 0 without it (``Message.getDelayTimeLevel``)."""
     text = properties.get(DELAY)
     if text is None:
         return 0

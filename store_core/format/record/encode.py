@@ -142,11 +142,6 @@ def _head_struct(v6_bits: int) -> struct.Struct:
 def pack_host(ip: str, port: int, release: str = DEFAULT_RELEASE) -> bytes:
     """Pack an address as a release stores it: 8 bytes, or 20 for IPv6.
 
-    Raises
-    ------
-    InvalidOptionError
-        If `ip` is not an IP address or `port` not a port.
-
     Notes
     -----
     Java turns an IPv4-mapped address into IPv4. Release 4.3 does not support IPv6 and keeps the first four bytes.
@@ -226,11 +221,6 @@ def encode_message(
         The properties as stored, if they differ from those of the message.
     born_timestamp : int
         For a message without one of its own, ms.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a host or an integer can't be stored at all.
     """
     head = _Head.of(message, rules, store_host, born_timestamp)
     stored = properties_bytes(message, rules) if properties is None else seal_properties(properties, rules)

@@ -110,13 +110,7 @@ class HeadReader(Protocol):
     """Reads some fields of a head."""
 
     def __call__(self, data: Buffer, position: int, /) -> tuple[Any, ...]:
-        """Return the fields of the record at a position of the data: integers, and hosts as bytes.
-
-        Raises
-        ------
-        struct.error
-            If the data ends before the last of these fields does.
-        """
+        """Return the fields of the record at a position of the data: integers, and hosts as bytes."""
         ...
 
 
@@ -129,11 +123,6 @@ def head_reader(*names: str, sys_flag: int = 0) -> HeadReader:
         Fields of `MESSAGE_HEAD`, in the order in which they are stored.
     sys_flag : int
         Host widths, needed for fields after the first host; see `head_dtype`.
-
-    Raises
-    ------
-    ValueError
-        If a field is named after one that is stored later.
 
     Examples
     --------

@@ -28,11 +28,6 @@ def record_properties(record: memoryview, parser: PropertyParser = PropertyParse
     record : memoryview
         Format ``B``, from the record's first byte on.
 
-    Raises
-    ------
-    CorruptRecordError
-        If the bytes are not a record.
-
     Notes
     -----
     RocketMQ: ``MessageDecoder.decodeProperties``, which trusts the lengths.

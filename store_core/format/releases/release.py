@@ -285,13 +285,7 @@ _OF_TWO: Final = "4.9.0"
 
 
 def rules_of(release: str) -> ReleaseRules:
-    """Return the rules of a release.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is no such release; the error names the known ones, and suggests the nearest.
-    """
+    """Return the rules of a release."""
     try:
         return RELEASE_RULES[release]  # type: ignore[index]  # any other name is an error, raised below
     except (KeyError, TypeError):

@@ -164,11 +164,6 @@ def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_
     -------
     int
         How many files were deleted.
-
-    Raises
-    ------
-    OSError
-        As raised by the system; the files before it are deleted.
     """
     count = 0
     for file in queue.mapped_files[:-1] if queue.writable else ():
@@ -381,11 +376,6 @@ class ConsumeQueue(QueueReader):
         -------
         tuple of str
             What an operator should know.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the directory holds something that the release refuses to load; see `store_core.files.segment_listing`.
         """
         notes = self.mapped_file_queue.load(self.rules.release)
         return notes if self.ext is None else (*notes, *self.ext.load())

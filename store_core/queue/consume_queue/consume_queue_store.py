@@ -436,13 +436,7 @@ class ConsumeQueueStore:
             queue.destroy()
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Flush all queues to disk; True if **nothing changed**, as in Java.
-
-        Raises
-        ------
-        OSError
-            The first that the system reported; the other queues are flushed nevertheless.
-        """
+        """Flush all queues to disk; True if **nothing changed**, as in Java."""
         unchanged, first_error = True, None
         for queue in self.queues():
             try:

@@ -138,11 +138,6 @@ class ConsumeQueueTable:
         """Return a queue, creating it if needed; its directory is created with its first unit.
 
         It is a batch queue if the topic is one, see `QueueRules.batch_topics`.
-
-        Raises
-        ------
-        InvalidOptionError
-            If there can't be such a queue, see `store_core.queue.queue_path`, or there are too many.
         """
         queue = self.obtain(topic, queue_id)
         if isinstance(queue, str):
@@ -207,14 +202,6 @@ class ConsumeQueueTable:
         -------
         tuple of str
             What was skipped.
-
-        Raises
-        ------
-        UnsupportedStoreError
-            If the queues are in a RocksDB, or it is a DLedger store, see `store_core.files.store_kind`.
-        SegmentLayoutError
-            If a queue holds something that the release refuses to load, or a topic's queues are not of the kind that
-            its attribute ``queue.type`` says (RocketMQ: ``ConsumeQueueStore.queueTypeShouldBe``).
         """
         use = StoreUse.READ_QUEUES if self._reads_rocksdb else StoreUse.OPEN_QUEUES
         notes = list(check_store_kind(self._root, self._file_system, use))

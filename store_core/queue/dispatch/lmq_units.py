@@ -80,16 +80,6 @@ def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
     Property INNER_MULTI_DISPATCH names them, and INNER_MULTI_QUEUE_OFFSET holds the record's indexes in them. A light
     queue has id 0 if light queues are enabled; any other queue has the record's id. For which topics a release does
     this, see `has_lists`; 5.3 skips names with a '/'.
-
-    Raises
-    ------
-    UnfitListsError
-        If the lists differ in length: then no such queue gets the record, as with RocketMQ, for example when a plain
-        name comes last in a list of light ones.
-    UnreadableIndexError
-        If an index is not a number, such as the empty one of a plain name that comes before a light one. No such queue
-        gets the record here. RocketMQ fails where it dispatches it: while it loads, or 4.9 after a clean exit for ever
-        before it is up.
     """
     if not (rules.is_multi_dispatch_enabled and has_lists(request.topic, rules.features)):
         return []

@@ -291,11 +291,6 @@ def delay_of_level(level_text: str, rules: QueueRules) -> int | None:
     -------
     int or None
         None for a level below 1: the tags code is unchanged.
-
-    Raises
-    ------
-    ValueError
-        If `level_text` is not a 32-bit integer, whether the table is loaded or not.
     """
     level = min(parse_java_int(level_text, INT_BITS), len(rules.delay_levels))
     return rules.delay_levels[level - 1] if level > 0 else None

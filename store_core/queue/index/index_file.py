@@ -194,14 +194,7 @@ class IndexFile:
 
     @classmethod
     def load(cls, path: Path, rules: QueueRules, file_system: FileSystem) -> Self:
-        """Open an existing file, reading its header; nothing is written.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If its length is not the configured one. RocketMQ maps the file at the configured length, which lengthens
-            it, and reads entries from wrong places.
-        """
+        """Open an existing file, reading its header; nothing is written."""
         storage = IndexStorage(path, index_file_size(rules), file_system)
         size, stored = storage.reader().size(), storage.reader().read(INDEX_HEADER_SIZE, 0)
         storage.close()

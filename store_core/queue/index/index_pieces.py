@@ -70,11 +70,6 @@ def packed_counts(head: bytes | memoryview, size: int) -> tuple[int, int]:
         Their first `PACKED_COUNT_SIZE` bytes, or more.
     size : int
         Their size in bytes.
-
-    Raises
-    ------
-    ValueError
-        If they were not made by `pack_entries`.
     """
     messages = int(np.frombuffer(head, _LONG, 1)[0]) if len(head) >= PACKED_COUNT_SIZE else -1
     entries, rest = divmod(size - PACKED_COUNT_SIZE - messages * _MESSAGE_SIZE, _ENTRY_SIZE)
@@ -84,13 +79,7 @@ def packed_counts(head: bytes | memoryview, size: int) -> tuple[int, int]:
 
 
 def unpack_entries(packed: bytes | memoryview) -> IndexEntries:
-    """Decode entries.
-
-    Raises
-    ------
-    ValueError
-        If `packed` was not made by `pack_entries`.
-    """
+    """Decode entries."""
     messages, entries = packed_counts(packed, len(packed))
     times_at = _LONG.itemsize * (1 + messages)
     rows_at = times_at + _LONG.itemsize * messages

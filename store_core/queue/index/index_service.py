@@ -61,12 +61,7 @@ class QueryOffsetResult:
 
 
 def check_index_sizes(rules: QueueRules) -> None:
-    """Refuse sizes of which there can't be files: RocketMQ would create new ones without end, or none.
-
-    Raises
-    ------
-    InvalidOptionError
-    """
+    """Refuse sizes of which there can't be files: RocketMQ would create new ones without end, or none."""
     if rules.max_index_num <= 1 or index_file_size(rules) > _LARGEST_FILE:
         raise InvalidOptionError(
             f"maxHashSlotNum {rules.max_hash_slot_num} and maxIndexNum {rules.max_index_num} make no index file: "
@@ -101,11 +96,6 @@ class IndexService:
     ----------
     deleted : tuple of int or None
         Physical offsets of the first and the last record of the files that `load` deleted; None if it deleted none.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there can't be files of these sizes: RocketMQ would create new ones without end, or none.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is, the services it uses, and its callbacks

@@ -270,11 +270,6 @@ class RocksdbQueues:
             Queue offsets; the end is exclusive.
         limit : int
             Most units.
-
-        Raises
-        ------
-        CorruptDatabaseError
-            If a file of the database is damaged, or an entry is no unit.
         """
         stop = min(self.end_of(topic, queue_id), _LAST_OFFSET if end is None else end)
         if begin >= stop:

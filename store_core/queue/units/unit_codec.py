@@ -85,13 +85,7 @@ def pack_whole(units: UnitRows) -> bytes:
 
 
 def unpack_units(packed: bytes | memoryview) -> UnitRows:
-    """Decode units of either form; columns that were not encoded are those of plain messages.
-
-    Raises
-    ------
-    ValueError
-        If `packed` was made neither by `PackedUnits` nor by `pack_whole`.
-    """
+    """Decode units of either form; columns that were not encoded are those of plain messages."""
     consecutive = consecutive_units(packed)
     if consecutive is not None:
         first, units = consecutive
@@ -114,11 +108,6 @@ def consecutive_units(packed: bytes | memoryview) -> tuple[int, UnitArray] | Non
     -------
     tuple of (int, array) or None
         None for any other piece: `unpack_units` decodes that.
-
-    Raises
-    ------
-    ValueError
-        As for `unpack_units`.
     """
     view = memoryview(packed)
     if view[:1] != _CONSECUTIVE or len(view) < 1 + _LONG.itemsize:

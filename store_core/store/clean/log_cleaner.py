@@ -48,11 +48,6 @@ class CleanService(ServiceThread):
     ----------
     on_error : callable, optional
         Called with errors of the system.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the interval is not positive, which Java's scheduler also refuses.
     """
 
     def __init__(
@@ -123,11 +118,6 @@ def delete_expired_file_by_time(
         Wall clock for the age; also sleeps for the pause.
     clean_at_once : bool
         Delete regardless of age, because the disk is nearly full.
-
-    Raises
-    ------
-    OSError
-        As the system reports while deleting; files deleted before have left the queue, and the next call tries again.
     """
     candidates = queue.mapped_files[:-1]
     deleted = 0
@@ -160,11 +150,6 @@ def parse_delete_when(text: str, name: str = "MessageStoreConfig.delete_when") -
     ----------
     name : str
         What errors call it.
-
-    Raises
-    ------
-    InvalidOptionError
-        If an hour is not a number. RocketMQ fails on it every ten seconds, and never deletes anything.
 
     Examples
     --------
@@ -212,11 +197,6 @@ class CleanCommitLogService(CleanService):
         Time zone of ``deleteWhen``; None means the machine's, as in Java.
     on_error : callable, optional
         Called with errors of the system.
-
-    Raises
-    ------
-    InvalidOptionError
-        If ``deleteWhen`` or ``cleanResourceInterval`` is invalid.
     """
 
     def __init__(  # noqa: PLR0913 -- what is deleted, why, and when

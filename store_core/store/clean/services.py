@@ -128,14 +128,7 @@ class CleanConsumeQueueService(CleanService):
         return corrected
 
     def delete_expired_files(self) -> int:
-        """Delete files of queues and index that point below the log; return the number of queue files.
-
-        Raises
-        ------
-        OSError
-            If a system call fails. The next call starts again with the first queue, whereas RocketMQ waits for the
-            log's min offset to grow again.
-        """
+        """Delete files of queues and index that point below the log; return the number of queue files."""
         min_offset = self._min_offset()
         if min_offset <= self._last_min_offset:
             return 0
@@ -162,11 +155,6 @@ class CleanServices:
         Time zone of ``deleteWhen``; None means the machine's.
     on_error : callable, optional
         Called with errors of the system.
-
-    Raises
-    ------
-    InvalidOptionError
-        If ``deleteWhen`` or ``cleanResourceInterval`` is invalid.
     """
 
     def __init__(  # noqa: PLR0913 -- what is cleaned, why, and when

@@ -59,15 +59,6 @@ def load_fields(
         Field to value.
     others : tuple of str
         The keys that name no field, as spelled in the file.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a value is not of its field's type; the message names file, key and value.
-    StoreNotFoundError
-        If there is no such file.
-    StoreAccessError
-        If it is not a file.
     """
     if not path_exists(path):
         raise StoreNotFoundError(f"there is no configuration file {path}")
@@ -107,13 +98,7 @@ def _parse(text: str, hint: object, where: str) -> object:
 
 
 def check_fields(config: DataclassInstance) -> None:
-    """Check that every field matches its annotation, and that integers fit into Java's.
-
-    Raises
-    ------
-    InvalidOptionError
-        If not; the message names class, field, and what was expected and found.
-    """
+    """Check that every field matches its annotation, and that integers fit into Java's."""
     hints = get_type_hints(type(config))
     for field in fields(config):
         value, hint = getattr(config, field.name), hints[field.name]

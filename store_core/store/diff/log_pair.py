@@ -27,13 +27,7 @@ class LogPair:
 
     @classmethod
     def of(cls, a: StorePaths, b: StorePaths) -> LogPair:
-        """Find where both logs begin and end.
-
-        Raises
-        ------
-        StoreError
-            As `LogSide.of` raises.
-        """
+        """Find where both logs begin and end."""
         return cls(LogSide.of("a", a), LogSide.of("b", b))
 
     @property

@@ -106,15 +106,7 @@ class LogSide:
 
     @classmethod
     def of(cls, name: SideName, paths: StorePaths) -> LogSide:
-        """List the segments of a log, and find its end.
-
-        Raises
-        ------
-        StoreError
-            As `store_core.snapshot.log.Log.of` raises.
-        SegmentVanishedError
-            If a broker deleted a segment meanwhile.
-        """
+        """List the segments of a log, and find its end."""
         log = Log.of(paths, compressed="refused")
         ends = segment_ends(log.segments, verify_crc=True)
         roots = store_roots(paths)

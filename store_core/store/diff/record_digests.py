@@ -83,13 +83,7 @@ def _digest(head: bytes, rest: memoryview) -> bytes:
 
 
 def digested_records(side: PartSide) -> Iterator[npt.NDArray[np.void]]:
-    """Yield the sound records of a segment as arrays of `DIGESTED`, in log order.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If the segment was deleted since the plan was made.
-    """
+    """Yield the sound records of a segment as arrays of `DIGESTED`, in log order."""
     segment, first = side.segment, side.segment.start_offset
     with open_ahead(segment) as opened:
         view = segment.view(opened).up_to(side.limit - first)

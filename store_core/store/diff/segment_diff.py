@@ -350,13 +350,7 @@ class _Walked:
 
 
 def diff_part(part: DiffPart) -> DiffPartial:
-    """Compare a part, in any process: bytes first, and records only if bytes differ or one log is ahead.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If a segment was deleted since the plan was made.
-    """
+    """Compare a part, in any process: bytes first, and records only if bytes differ or one log is ahead."""
     found = DiffPartial(part)
     with ExitStack() as stack:
         opened = [stack.enter_context(open_ahead(side.segment)) for side in part.sides]

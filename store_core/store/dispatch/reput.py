@@ -92,13 +92,7 @@ class FlushConsumeQueueService(ServiceThread):
             self._queues.flush(self._config.flush_consume_queue_least_pages)
 
     def flush_thoroughly(self) -> None:
-        """Flush all queues, then the checkpoint with the time of what was dispatched before.
-
-        Raises
-        ------
-        OSError
-            If a system call fails; the checkpoint is then left unchanged.
-        """
+        """Flush all queues, then the checkpoint with the time of what was dispatched before."""
         self._flush_noted(keeps_offset=self._config.features.keeps_flushed_queue_offset)
         self._checkpoint.flush()
 
@@ -434,13 +428,7 @@ class ReputMessageService(ServiceThread):
             yield
 
     def catch_up(self) -> None:
-        """Dispatch all there is, as a store of release 4.9 does before it starts.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the log has a hole: 4.5 to 4.9 wait there for ever, and the broker never comes up.
-        """
+        """Dispatch all there is, as a store of release 4.9 does before it starts."""
         while self.behind > 0:
             before = self.reput_from_offset
             self.run_once()

@@ -111,11 +111,6 @@ class LakeTable(Protocol):
         ----------
         is_new : bool
             Whether nothing was exported to it yet.
-
-        Raises
-        ------
-        StoreError
-            If the session can't write such tables, or a new one has rows.
         """
         ...
 
@@ -188,13 +183,7 @@ class SegmentTotals:
 
     @classmethod
     def from_json(cls, found: Mapping[str, int]) -> Self:
-        """Return what `as_json` made.
-
-        Raises
-        ------
-        TypeError
-            If it is something else.
-        """
+        """Return what `as_json` made."""
         if not all(isinstance(value, int) for value in found.values()):
             raise TypeError("expected integers")
         return cls(**found)
@@ -280,13 +269,7 @@ class ExportEntry:
 
     @classmethod
     def parse(cls, text: str, path: Path) -> Self:
-        """Return the entry of a text.
-
-        Raises
-        ------
-        CorruptRecordError
-            If it is no entry of this version, or names a file outside of the target.
-        """
+        """Return the entry of a text."""
         try:
             return cls._of(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StoreError) as error:
@@ -331,13 +314,7 @@ class ExportLedger:
         return any(_ENTRY.fullmatch(name) or name.endswith(_PENDING) for name in self._files.names(self.directory))
 
     def entries(self) -> tuple[ExportEntry, ...]:
-        """Return all entries, in order.
-
-        Raises
-        ------
-        CorruptRecordError
-            If one is damaged or missing.
-        """
+        """Return all entries, in order."""
         found: list[ExportEntry] = []
         for name in self._files.names(self.directory):
             if _ENTRY.fullmatch(name):
@@ -350,26 +327,12 @@ class ExportLedger:
         return tuple(found)
 
     def pending(self) -> tuple[ExportEntry, ...]:
-        """Return what a run is making visible, or was when it died.
-
-        Raises
-        ------
-        CorruptRecordError
-            If an entry is damaged.
-        """
+        """Return what a run is making visible, or was when it died."""
         paths = [self.directory / name for name in self._files.names(self.directory) if name.endswith(_PENDING)]
         return tuple(ExportEntry.parse(self._read(path), path) for path in paths)
 
     def finish(self) -> None:
-        """Finish the export that was pending when a run died, and delete what no export needs.
-
-        Raises
-        ------
-        CorruptRecordError
-            If the pending entry is damaged, or a file of it is gone.
-        OSError
-            If a system call fails; the next run goes on.
-        """
+        """Finish the export that was pending when a run died, and delete what no export needs."""
         for entry in self.pending():
             self._publish(entry)
         self._remove_unneeded()
@@ -381,13 +344,7 @@ class ExportLedger:
                 self._remove_unneeded()
 
     def commit(self, entry: ExportEntry) -> None:
-        """Make an export visible, whose files are staged and synced.
-
-        Raises
-        ------
-        OSError
-            If a system call fails; then the next run begins it anew, or finishes it.
-        """
+        """Make an export visible, whose files are staged and synced."""
         self._files.sync_directory(self.staged)
         pending = self._pending(entry.number)
         new = pending.with_suffix(".new")

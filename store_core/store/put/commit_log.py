@@ -306,11 +306,6 @@ class CommitLog:
             Tables have the columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
         waits : bool
             Whether to wait for synchronous flush and replicas, once for all of them.
-
-        Raises
-        ------
-        InvalidOptionError, UnsupportedStoreError
-            As `store_core.format.columnar.encode_batch.encode_batch` raises; nothing is appended.
         """
         batches = messages if isinstance(messages, Sequence) else self.encode_messages(messages)
         offset = self.append_offset

@@ -228,13 +228,6 @@ class LogAppender:
             Store time of the last of them, ms.
         offsets : QueueOffsets
             The next index of every queue after them.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the log no longer ends at `before`, or already ends after `end_offset`; nothing is changed.
-        OSError
-            If a segment can't be opened.
         """
         with self._lock:
             self._check_end(before, end_offset)

@@ -231,13 +231,7 @@ class PutChecks:
 
 
 def _deliver_time(properties: PropertyMap, now: int) -> int:
-    """Return when a timed message is due, ms.
-
-    Raises
-    ------
-    ValueError
-        If the property is not a 64-bit integer.
-    """
+    """Return when a timed message is due, ms."""
     read: dict[str, Callable[[int], int]] = {
         TIMER_DELAY_SEC: lambda number: now + number * 1000,
         TIMER_DELAY_MS: lambda number: now + number,

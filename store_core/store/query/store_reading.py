@@ -102,13 +102,7 @@ class MessageLookup:
         return decode_message(record, 0, None, parser=self._parser, verify_crc=False)
 
     def look_message_by_id(self, msg_id: str) -> MessageExt | None:
-        """Return the message with an offset message id (``MessageDecoder.decodeMessageId``); None if it is not there.
-
-        Raises
-        ------
-        InvalidOptionError
-            If `msg_id` is not an offset message id: 32 hexadecimal digits, or 56 with an IPv6 host.
-        """
+        """Return the message with an offset message id (``MessageDecoder.decodeMessageId``), if it is there."""
         address = _ADDRESS_DIGITS.get(len(msg_id))
         try:
             offset = int(msg_id[-16:], 16) if address is not None and msg_id.isalnum() else -1

@@ -82,13 +82,7 @@ class ChunkRows:
         return []
 
     def batches(self, chunk: ReadChunk) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a chunk; in mode FAILFAST, raise at the first record that can't be decoded.
-
-        Raises
-        ------
-        CorruptRecordError
-            After the rows before that record.
-        """
+        """Yield the rows of a chunk; in mode FAILFAST, raise at the first record that can't be decoded."""
         self._window = chunk.window
         records, faults = self._select(self._joined(chunk.records))
         damaged = chunk.damaged

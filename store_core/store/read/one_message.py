@@ -47,11 +47,6 @@ def last_rows(paths: StorePaths, options: ReadOptions, most: int, before: int | 
     -------
     list of pyarrow.RecordBatch
         In log order.
-
-    Raises
-    ------
-    StoreError
-        As for `store_core.read_messages`.
     """
     bound = options.ending_offsets if before is None else replace(options.ending_offsets, physical=before)
     plan, mapped = plan_and_walk(paths, replace(options, max_partition_bytes=_PIECE, ending_offsets=bound))
@@ -103,11 +98,6 @@ def find_message(path: str, what: str, kind: WordKind | None, read: Mapping[str,
     -------
     pyarrow.RecordBatchReader or None
         With at least one row, in log order; None if there is no such message.
-
-    Raises
-    ------
-    StoreError
-        As for `store_core.read_messages`.
     """
     for found in meanings_of(what, kind):
         reader = read_messages(path, **{**read, **found})

@@ -42,13 +42,7 @@ def shown_option(name: str) -> str:
 
 
 def refuse_value(name: str, value: object, expected: str, hint: str = "") -> NoReturn:
-    """Raise the error for a value that an option does not accept.
-
-    Raises
-    ------
-    InvalidOptionError
-        Always.
-    """
+    """Raise the error for a value that an option does not accept."""
     raise InvalidOptionError(f"{shown_option(name)}: expected {expected}, found {value!r}{hint}")
 
 
@@ -61,11 +55,6 @@ def listed(name: str, value: object, expected: str) -> object:
     ----------
     expected : str
         What the list would have.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is the text of another collection, such as a set or an array of numpy.
     """
     text = value.strip() if isinstance(value, str) else ""
     if _LIST.fullmatch(text) is not None:
@@ -76,13 +65,7 @@ def listed(name: str, value: object, expected: str) -> object:
 
 
 def refuse_list(name: str, value: object, expected: str) -> None:
-    """Refuse the text that Python prints for a list of texts, where one value is expected.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is one.
-    """
+    """Refuse the text that Python prints for a list of texts, where one value is expected."""
     if isinstance(value, str) and "'" in value and _LIST.fullmatch(value.strip()) is not None:
         refuse_value(name, value, f"{expected}, not a list")
 
@@ -93,13 +76,7 @@ def is_integer(text: str) -> bool:
 
 
 def parse_integer(name: str, value: object, low: int, high: int, expected: str) -> int:
-    """Return an integer from text, or from anything usable as a Python index, such as numpy's integers.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is not an integer, or not between `low` and `high`, both inclusive.
-    """
+    """Return an integer from text, or from anything usable as a Python index, such as numpy's integers."""
     number = int(value.strip()) if isinstance(value, str) and is_integer(value) else value
     found = _as_index(number)
     if found is None or not low <= found <= high:
@@ -129,11 +106,6 @@ def check_order(
         An addition to the error.
     shown : callable
         Returns the text of a bound.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the start is after the end.
     """
     if start is not None and end is not None and start > end:
         first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")
@@ -141,13 +113,7 @@ def check_order(
 
 
 def check_filter(text: str, filter_type: str, release: str) -> None:
-    """Refuse a filter that is not valid in the language of its type.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is not valid.
-    """
+    """Refuse a filter that is not valid in the language of its type."""
     from store_core.format.filter.message_selector import MessageSelector  # noqa: PLC0415 -- most reads have no filter
 
     try:
@@ -158,13 +124,7 @@ def check_filter(text: str, filter_type: str, release: str) -> None:
 
 
 def check_filter_type(text: str) -> None:
-    """Refuse a filter that looks like SQL92 if no filter type was given: as tags it would match no row.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it looks like SQL92.
-    """
+    """Refuse a filter that looks like SQL92 if no filter type was given: as tags it would match no row."""
     if _LOOKS_LIKE_SQL.search(text):
         raise InvalidOptionError(
             f"{shown_option('filter')}: expected tags such as 'TagA || TagB', found {text!r}, which looks like "

@@ -67,13 +67,7 @@ class OffsetBound:
 
 
 def parse_names(name: str, value: object) -> tuple[str, ...]:
-    """Parse a comma-separated list, the text of a list, or accept a sequence of strings.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is neither, or a name is empty.
-    """
+    """Parse a comma-separated list, the text of a list, or accept a sequence of strings."""
     value = listed(name, value, "names, separated by commas")
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
@@ -89,13 +83,7 @@ def _topics(name: str, value: object) -> tuple[str, ...]:
 
 
 def _checked_topic(name: str, topic: str) -> str:
-    """Refuse what no topic is called; bytes of a queue's directory that are not UTF-8 are in it as `os.fsdecode` does.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it has other surrogates.
-    """
+    """Refuse what no topic is called; bytes of a directory's name that are not UTF-8 are as of `os.fsdecode`."""
     return checked_text(name, topic, errors="surrogateescape")
 
 
@@ -108,11 +96,6 @@ def checked_text(name: str, text: str, errors: str = "strict") -> str:
         The option's.
     errors : str
         As of `str.encode`.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it has lone surrogates.
     """
     try:
         text.encode(errors=errors)

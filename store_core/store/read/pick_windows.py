@@ -70,11 +70,6 @@ class PickWindows:
         Records of a window.
     pages : PagedBytes, optional
         Of a segment on another machine: what planning has loaded of it, which is there without a request.
-
-    Raises
-    ------
-    SegmentVanishedError, StoreAccessError
-        As `store_core.files.segment_source.open_segment`, and whenever something is read.
     """
 
     def __init__(
@@ -115,13 +110,7 @@ class PickWindows:
         return None
 
     def checked(self) -> Iterator[PickWindow]:
-        """Yield the windows, after `check` has found nothing wrong, as it has seen them.
-
-        Raises
-        ------
-        CorruptRecordError
-            If a record that was read again is another one meanwhile.
-        """
+        """Yield the windows, after `check` has found nothing wrong, as it has seen them."""
         count = len(self._kept)
         while self._kept:
             yield self._kept.pop(0)

@@ -152,11 +152,6 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
     -------
     int or None
         None if all records were stored before.
-
-    Raises
-    ------
-    StoreNotFoundError
-        As of `plan_ranges`.
     """
     options = ReadOptions(
         columns=("physical_offset",),

@@ -36,15 +36,7 @@ def is_relative(value: object) -> bool:
 def with_absolute_times(
     paths: StorePaths, options: Mapping[str, object], names: Iterable[str] = TIMES
 ) -> dict[str, Any]:
-    """Return options by name, with times in ms where relative ones were given; others are as they were.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a time is relative, and the log has no message.
-    StoreError
-        As `store_core.read_messages`.
-    """
+    """Return options by name, with times in ms where relative ones were given; others are as they were."""
     found = {name: str(options[name]).strip() for name in names if is_relative(options.get(name))}
     if not found:
         return dict(options)

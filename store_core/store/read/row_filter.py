@@ -54,11 +54,6 @@ class RowFilter:
         Rows that pass all other filters, but on which the consumer's SQL92 expression failed; they are left out.
     first_error : str
         Where and why the first of these failed; empty if there is none.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a topic is not UTF-8, so that no record can have it; only a queue's directory can.
     """
 
     def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:

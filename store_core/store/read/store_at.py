@@ -39,13 +39,6 @@ def store_at(
     config, store_path_commit_log : path, optional
         As of the options `config` and `store_path_commit_log`: where the log of a store on this machine is.
 
-    Raises
-    ------
-    InvalidOptionError
-        If the URL has a password or a query, a setting is no text, or a value in the configuration is invalid.
-    StoreNotFoundError
-        If there is no such configuration.
-
     Examples
     --------
     >>> from store_core import store_at

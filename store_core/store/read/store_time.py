@@ -61,11 +61,6 @@ def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
         ms, ISO 8601, digits such as 20240501120000, a ``datetime`` or a ``date``, which means its midnight.
     zone : tzinfo, optional
         Zone of times that have none.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the value is none of these, has no zone and none is given, or is a ten-digit number, which may be seconds.
     """
     local = local_time(name, value)
     if local is None:
@@ -76,13 +71,7 @@ def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
 
 
 def check_calendar_time(name: str, value: int | None) -> None:
-    """Check a time, in ms, from which ages or days are counted: one from 1970 on that a calendar has; None is no time.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is another one.
-    """
+    """Check a time, in ms, from which ages or days are counted: from 1970 on, and one that a calendar has; or none."""
     if value is not None and not 0 <= value <= LATEST_TIME:
         raise InvalidOptionError(
             f"{shown_option(name)}: expected a time from 1970-01-01 to {iso_time(LATEST_TIME)}, as 0 to {LATEST_TIME} "
@@ -91,13 +80,7 @@ def check_calendar_time(name: str, value: int | None) -> None:
 
 
 def local_time(name: str, value: object) -> datetime | None:
-    """Return a time option as a ``datetime``, with or without a zone; None for a number of ms.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the value is text that is neither a number nor ISO 8601, or digits that look like a time, and are none.
-    """
+    """Return a time option as a ``datetime``, with or without a zone; None for a number of ms."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, date):
@@ -179,13 +162,7 @@ class LocalZone(tzinfo):
 
 
 def parse_zone(name: str, value: object) -> tzinfo:
-    """Return a time zone from a name, an offset in a form that Spark accepts, ``local``, or a ``tzinfo``.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is none of these, or the machine has no zone of that name.
-    """
+    """Return a time zone from a name, an offset in a form that Spark accepts, ``local``, or a ``tzinfo``."""
     if isinstance(value, tzinfo):
         return value
     if not isinstance(value, str):

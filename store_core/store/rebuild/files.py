@@ -298,13 +298,7 @@ class QueueWriter:
             self._gaps.expect(queue_offset)
 
     def finish(self) -> QueueReport:
-        """Close the completed files of the queue, and report what is in them.
-
-        Raises
-        ------
-        OSError
-            If the files could not be written.
-        """
+        """Close the completed files of the queue, and report what is in them."""
         if self._failed:
             raise OSError(errno.EIO, f"queue {self._topic}-{self._queue_id} could not be written", str(self._root))
         queue = self._queue
@@ -364,13 +358,7 @@ class IndexWriter:
         self._index.put_entries(entries.physical_offsets, entries.store_timestamps, rows, hashes, write_back=False)
 
     def finish(self) -> IndexReport:
-        """Close the completed files, and report what is in them.
-
-        Raises
-        ------
-        OSError
-            If the files could not be written.
-        """
+        """Close the completed files, and report what is in them."""
         self._index.flush()
         if self._index.failure is not None:
             raise self._index.failure

@@ -134,13 +134,7 @@ class IndexFilesJob:
 
     @staticmethod
     def run(task: _FileTask, /) -> IndexReport:
-        """Write one file.
-
-        Raises
-        ------
-        OSError
-            If it could not be written, or a run could not be read.
-        """
+        """Write one file."""
         keep_freed_memory()
         with RebuildAttempt(task.target_root) as attempt, RunReader() as reader:
             report = _write(attempt.root / INDEX_DIRECTORY / task.name, task.rules, task.entries, reader)

@@ -81,13 +81,6 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
         Compare with the queues and index below this directory, not with the store's.
     clock : Clock, optional
         Names the files of the index; by default the system's clock.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If the store has no log.
-    UnsafeSizeError
-        If there are more queues than `RebuildRules.max_queues`.
     """
     listing = Log.of(store)
     problems = tuple(error.problem for error in listing.problems)

@@ -83,11 +83,6 @@ class PlainQueue(NamedTuple):
         """Write the files of the queue into a new directory; nothing is synced.
 
         A queue that begins amid a file has filler units before its first, as in a broker.
-
-        Raises
-        ------
-        OSError
-            As the system reports.
         """
         file_system.add_directories(directory)
         per_file = units_per_file(rules.consume_queue_file_size)
@@ -111,11 +106,6 @@ class PlainQueue(NamedTuple):
         """Return whether a stored queue has these units, and no more that point at or after an offset of the log.
 
         False also if it is not known without comparing unit by unit: in a database, or with an extension.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the release would not load the queue.
         """
         if not stored.are_plain(topic):
             return False

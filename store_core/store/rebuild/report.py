@@ -391,11 +391,6 @@ def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_s
         Report on the log's contents.
     rules : RebuildRules
         Rules with the requested topics and queue id.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a topic is unknown, or no requested topic has the queue.
     """
     if rules.topics is None and rules.queue_id is None:
         return

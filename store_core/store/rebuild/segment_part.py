@@ -143,11 +143,6 @@ def split_segments(segments: Iterable[Segment], tasks: int) -> tuple[SegmentPart
 
     A cut is made where a record seems to start; reading the preceding part then proves whether one really does, see
     `merge_outcomes`. If none is near, as in an unwritten region, there is no cut.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If a segment is gone, or shorter than it was when it was listed.
     """
     listed = list(segments)
     size = max(sum(segment.size for segment in listed) // max(tasks, 1), _SMALLEST_PART)
@@ -251,11 +246,6 @@ def find_rebuilt_end(
         Physical offset up to which a log was read that a broker is writing: later bytes have been written since.
     is_checked : bool
         Whether the records that were read match their checksums.
-
-    Raises
-    ------
-    SegmentVanishedError
-        If a segment is gone.
     """
     if live_end is not None:
         return FoundEnd(live_end, segments[-1].path)

@@ -422,13 +422,7 @@ class SegmentUnits:
         self._buffer = PlainUnitBuffer(room) if rules.is_plain else UnitBuffer(room, is_whole=True)
 
     def add(self, batch: DispatchBatch) -> Iterator[QueuePiece]:
-        """Add a batch of records, and yield units whenever enough are collected.
-
-        Raises
-        ------
-        UnsafeSizeError
-            If there are more queues than allowed.
-        """
+        """Add a batch of records, and yield units whenever enough are collected."""
         assigned = assign_batch(batch, self._rules.queue_rules, self._numbers)
         self.refused_count += len(assigned.refused)
         self.refused += assigned.refused[: _REFUSED_KEPT - len(self.refused)]

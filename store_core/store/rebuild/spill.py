@@ -69,13 +69,7 @@ class RunReader:
         self._descriptors.clear()
 
     def read(self, run: Carried | SpilledRun) -> Carried | bytes:
-        """Return the bytes of a run in a file, or anything else unchanged.
-
-        Raises
-        ------
-        OSError
-            If a system call fails, or the file ends before the run does.
-        """
+        """Return the bytes of a run in a file, or anything else unchanged."""
         if not isinstance(run, SpilledRun):
             return run
         descriptor = self._descriptors.get(run.path)

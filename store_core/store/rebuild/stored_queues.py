@@ -129,13 +129,7 @@ class StoredQueues:
         return queues.database is not None or (is_light(topic) and queues.light_database is not None)
 
     def side(self, topic: str, queue_id: int, min_offset: int) -> Side:
-        """Return the units that point at or after an offset of the log; those of a batch queue count messages.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the release would not load the queue.
-        """
+        """Return the units that point at or after an offset of the log; those of a batch queue count messages."""
         sides = [Side(np.empty(0, np.int64), np.empty(0, COMPARED))]
         sides += [live(units, min_offset) for units in self.units(topic, queue_id)]
         side = Side(*(np.concatenate(columns) for columns in zip(*sides, strict=True)))

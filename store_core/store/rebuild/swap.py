@@ -99,15 +99,7 @@ class SwapError(StoreError):
 
 @contextmanager
 def locked_for_swap(root: Path, file_system: FileSystem) -> Iterator[RebuildSwap | None]:
-    """Hold a store's lock, so that no broker starts meanwhile; first finish an interrupted swap, and yield it.
-
-    Raises
-    ------
-    StoreLockedError
-        If a broker, or another writer, has the store open.
-    SwapError, OSError
-        As `RebuildSwap.resume`.
-    """
+    """Hold a store's lock, so that no broker starts meanwhile; first finish an interrupted swap, and yield it."""
     with StoreLock(root, file_system):
         yield RebuildSwap.resume(root, file_system)
 
@@ -168,15 +160,7 @@ class RebuildSwap:
         return self.kept if _contents(self.kept, file_system) else None
 
     def run(self, file_system: FileSystem) -> None:
-        """Swap.
-
-        Raises
-        ------
-        OSError
-            If a system call fails; `resume` continues from there.
-        SwapError
-            If a new directory is missing.
-        """
+        """Swap."""
         if any(file_system.status(self.root / place) is not None for place in self.places + self.removed):
             file_system.make_directories(self.kept)
             _write(self.kept / _MARK, b"", file_system)
@@ -195,12 +179,6 @@ class RebuildSwap:
         """Finish an interrupted swap and return it; None if there is none.
 
         If a new directory disappeared before it was moved into place, the old one is moved back.
-
-        Raises
-        ------
-        SwapError
-            If the journal can't be read, names directories that are not the store's, or neither the old nor the new
-            directory of a place exists.
         """
         if file_system.status(root / JOURNAL) is None:
             return None
@@ -241,13 +219,7 @@ class RebuildSwap:
         return cls(root, source, root / fields["kept"], places, removed)
 
     def move_all(self, file_system: FileSystem) -> None:
-        """Make the remaining moves of an existing journal, and remove it.
-
-        Raises
-        ------
-        SwapError
-            If there is no directory for a place.
-        """
+        """Make the remaining moves of an existing journal, and remove it."""
         for place in self.places:
             self._check(place, file_system)
         for place in self.places:
@@ -338,13 +310,7 @@ class OutputDirectory:
         self._file_system = file_system
 
     def claim(self, store: Path) -> None:
-        """Create the directory for files of a store, if it may be written to.
-
-        Raises
-        ------
-        UnsupportedStoreError
-            If it holds files that no rebuild made.
-        """
+        """Create the directory for files of a store, if it may be written to."""
         files, mark = self._file_system, self.path / _OUTPUT_MARK
         if files.names(self.path) and files.status(mark) is None:
             raise UnsupportedStoreError(

@@ -163,11 +163,6 @@ class StoreRecovery:
         ----------
         last_exit_ok : bool
             Whether no ``abort`` file was left.
-
-        Raises
-        ------
-        SegmentLayoutError, UnsupportedStoreError
-            If the release refuses to load the store; nothing is changed.
         """
         self._note(last_exit_ok=last_exit_ok, is_live=self.is_live)
         self._load(last_exit_ok=last_exit_ok)
@@ -201,11 +196,6 @@ class StoreRecovery:
 
         Releases 4.3 and 5.3 continue at the end of the log. In 5.3 with ``recheckReputOffsetFromCq``, and always in
         4.9, what the queues do not cover is dispatched first, and their first indexes are determined again.
-
-        Raises
-        ------
-        SegmentLayoutError
-            If the range to be dispatched has a hole.
         """
         log, features = self._log, self._rules.features
         rechecks = features.has_recheck_of_queues_cover and log.config.recheck_reput_offset_from_cq

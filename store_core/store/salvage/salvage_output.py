@@ -51,13 +51,7 @@ class SalvageFormat(Enum):
 
     @classmethod
     def of(cls, kind: str) -> Self:
-        """Return the format of a name.
-
-        Raises
-        ------
-        InvalidOptionError
-            If there is none.
-        """
+        """Return the format of a name."""
         try:
             return cls(kind)
         except ValueError as error:
@@ -100,13 +94,7 @@ class NewLog:
                 self._file.close()
 
     def append(self, piece: Path) -> None:
-        """Append the records of a file in which they follow one another.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a record does not fit into a segment.
-        """
+        """Append the records of a file in which they follow one another."""
         size = piece.stat().st_size
         if not size:
             return
@@ -199,13 +187,7 @@ class SalvageOutput(NewDirectory):
 
     @classmethod
     def of_format(cls, into: Path, kind: SalvageFormat, source: StorePaths) -> Self:
-        """Choose where a target is made.
-
-        Raises
-        ------
-        InvalidOptionError
-            As `places_beside`.
-        """
+        """Choose where a target is made."""
         return cls(*places_beside(into, "salvage", source), kind)
 
     def __enter__(self) -> Self:

@@ -308,13 +308,7 @@ _READ: Final = ReadOptions(columns=SALVAGED_COLUMNS, mode=ReadMode.PERMISSIVE, f
 
 
 def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str, ...]]:
-    """Return a part for each segment file, in log order, and notes.
-
-    Raises
-    ------
-    StoreError
-        As `store_core.snapshot.log.Log.of` raises.
-    """
+    """Return a part for each segment file, in log order, and notes."""
     segments = without_overlap(Log.of(paths, compressed="refused").segments)
     plan = plan_ranges(paths, _READ)
     is_live = any(map(is_lock_held, store_roots(paths)))

@@ -129,15 +129,6 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
     """Return a configuration with the sizes of a store's files, all of which then count as explicit.
 
     So a commit is refused if another job meanwhile created the store with different sizes.
-
-    Raises
-    ------
-    InvalidOptionError
-        If an explicit size differs, or the sizes of an index can't be determined.
-    SegmentLayoutError
-        If the files of a log have different sizes.
-    UnsupportedStoreError
-        If a segment of it is compressed: a store with one can't be opened.
     """
     _check_log(root, config, file_system)
     sized = with_sizes_of_files(root, config, file_system)
@@ -306,21 +297,7 @@ class SinkCommit:
     is_alive: Callable[[str], bool] | None = None
 
     def run(self, staged: Sequence[StagedFile]) -> CommitReport:
-        """Append, and delete what this job and dead jobs have staged.
-
-        Raises
-        ------
-        StoreLockedError
-            If a broker, or another job's commit, holds the store.
-        UnsupportedStoreError, InvalidOptionError
-            If no store can be at the path, or it is a store of another kind; see `check_root`.
-        AppendConflictError
-            If it is a batch of a stream that the store contradicts, see `CommitLedger.settle`.
-        StoreError
-            If the store can't be opened or the staged records are not as expected; nothing is appended.
-        OSError
-            If a system call fails, see `append_staged`.
-        """
+        """Append, and delete what this job and dead jobs have staged."""
         heal(self.root, self.file_system)
         check_root(self.root, self.config, self.file_system)
         if self.overwrite and self.file_system.status(self.root) is not None:
@@ -468,13 +445,7 @@ class SinkCommit:
 
 
 def check_lock(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
-    """Refuse a store whose log a broker or another writer has open; one may still open it later.
-
-    Raises
-    ------
-    StoreLockedError
-        If it is open.
-    """
+    """Refuse a store whose log a broker or another writer has open; one may still open it later."""
     for path in lock_of(root, config, file_system).paths:
         if file_system.status(path) is not None:
             StoreLock(path.parent, file_system).acquire().release()

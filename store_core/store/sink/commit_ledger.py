@@ -86,13 +86,7 @@ class CommitLedger:
         return self._directory / f"{hashlib.sha256(sender.encode()).hexdigest()[:_NAME_LENGTH]}.json"
 
     def entry(self, sender: str) -> LedgerEntry | None:
-        """Read the last append of a sender; None if there was none.
-
-        Raises
-        ------
-        CorruptRecordError
-            If the file is not an entry.
-        """
+        """Read the last append of a sender; None if there was none."""
         path = self.path_of(sender)
         if self._file_system.status(path) is None:
             return None
@@ -153,16 +147,6 @@ class CommitLedger:
         body_sum : int, optional
             What the entry would have. If it has another one, a warning says so: the rows are others, as of a checkpoint
             that went back, or of a query that is not deterministic.
-
-        Raises
-        ------
-        CorruptRecordError
-            If the entry can't be read.
-        UnsupportedStoreError
-            If it can no longer be determined.
-        AppendConflictError
-            If it is a batch of a stream, and a later one was made, or the same one of other rows: Spark plans anew what
-            a checkpoint that went back no longer has, so messages would be lost.
         """
         entry = self.entry(transaction.sender)
         if entry is None and transaction.is_batch and transaction.number:

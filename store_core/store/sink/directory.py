@@ -96,11 +96,6 @@ class SinkDirectory:
         """Return the directory that the driver has created for a job.
 
         A task never creates it: one that starts late would make it again after its job was aborted.
-
-        Raises
-        ------
-        StoreNotFoundError
-            If it does not exist.
         """
         directory = self.job_path(job)
         if self._file_system.status(directory) is None:

@@ -108,13 +108,7 @@ class UnseenRecords(Protocol):
         ...
 
     def discard(self) -> None:
-        """Restore the log as it was; also after `publish` failed.
-
-        Raises
-        ------
-        OSError
-            If a system call fails; the next recovery then may or may not find the records.
-        """
+        """Restore the log as it was; also after `publish` failed."""
         ...
 
 

@@ -160,14 +160,6 @@ def append_staged(  # noqa: PLR0913 -- the store, the records, how to append, an
         If false, step 7 is left to the next opening: the store keeps its ``abort`` file when it is closed.
     on_read : callable, optional
         Called by the reading thread with each file that was read completely; it may delete the file.
-
-    Raises
-    ------
-    StoreError
-        If the staged records are not as expected; nothing is appended.
-    OSError
-        If a system call fails; nothing is appended. If even that is uncertain, the store keeps its ``abort`` file when
-        it is closed, and the next recovery decides.
     """
     adoption = store.prepare_adoption()
     place = adoption.place

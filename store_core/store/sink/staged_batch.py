@@ -130,11 +130,6 @@ class StagedBatchWriter:
     ----------
     log_bytes : int
         Bytes of records so far.
-
-    Raises
-    ------
-    OSError
-        If a system call fails, here and in every method.
     """
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
@@ -228,13 +223,6 @@ def read_staged(staged: StagedFile) -> Iterator[StagedBatch]:
     ------
     StagedBatch
         Its bytes are writable and not shared.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If the file is gone.
-    CorruptRecordError
-        If it is not what its writer reported.
     """
     try:
         source = pa.memory_map(str(staged.path))

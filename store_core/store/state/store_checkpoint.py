@@ -121,11 +121,6 @@ class StoreCheckpoint:
 
         Steps: 1. open or create the file, and lengthen it to 4,096 bytes; 2. write the values, which lie in one sector;
         3. sync the file; 4. the first time, sync the directory. A crash leaves either the old or the new values.
-
-        Raises
-        ------
-        OSError
-            If a system call fails; the next flush tries again.
         """
         with self._lock:
             values = self._encoded()

@@ -37,11 +37,6 @@ def batch_ranges(
     ----------
     waypoints : Waypoints, optional
         Of a walk that began at `start`; they change where readers start to walk, and nothing else.
-
-    Raises
-    ------
-    SegmentLayoutError
-        If segments of the batch do not join, unless the options tolerate that.
     """
     segments = [
         each

@@ -82,13 +82,6 @@ class LogFollower:
         ----------
         at_end : bool
             Whether it begins at the log's end, if no time says otherwise.
-
-        Raises
-        ------
-        StoreNotFoundError
-            If there is no segment yet.
-        InvalidOptionError
-            If the log ends before the offset at which reading is to begin.
         """
 
         def find(log: LogSegments) -> LogPosition:
@@ -134,13 +127,7 @@ class LogFollower:
         return self._stop is not None
 
     def advance(self, start: LogPosition, limits: ReadLimits) -> LogPosition:
-        """Return where the batch ends that begins at a position; `start` itself if there is nothing new.
-
-        Raises
-        ------
-        DataLossError
-            If the log is not the one that `start` was taken in, unless the options tolerate that.
-        """
+        """Return where the batch ends that begins at a position; `start` itself if there is nothing new."""
 
         def find(log: LogSegments) -> LogPosition:
             resumed = self._resumed(log, start)
@@ -160,14 +147,7 @@ class LogFollower:
         return self._retried(count)
 
     def ranges(self, start: LogPosition, end: LogPosition) -> list[ReadRange]:
-        """Return what tasks read for a batch: the same whenever it is called, as long as the bytes are there.
-
-        Raises
-        ------
-        DataLossError
-            If the log is not the one that the positions were taken in, unless the options tolerate that: what is left
-            of the batch is then read.
-        """
+        """Return what tasks read for a batch: the same whenever it is called, as long as the bytes are there."""
 
         def plan(log: LogSegments) -> list[ReadRange]:
             found = self._continued(log, start), self._continued(log, end)

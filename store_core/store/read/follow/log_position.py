@@ -75,13 +75,7 @@ class RecordProof:
 
     @classmethod
     def from_json(cls, name: str, found: object) -> Self | None:
-        """Return what `as_json` made; None for None.
-
-        Raises
-        ------
-        InvalidOptionError
-            If it is something else.
-        """
+        """Return what `as_json` made; None for None."""
         if found is None:
             return None
         return cls(**{field: json_integer(name, found, key, _MOST[field]) for field, key in _JSON_NAMES.items()})
@@ -107,11 +101,6 @@ def json_integer(name: str, found: object, key: str, most: int = _LONG) -> int:
         The object, of any type.
     most : int
         The largest value that makes sense; the smallest is 0, and for times any negative one.
-
-    Raises
-    ------
-    InvalidOptionError
-        If it is not there, or not an integer in this range.
     """
     value = found.get(key) if _is_object(found) else None
     least = -_LONG if key == "storeTimestamp" else 0
@@ -177,11 +166,6 @@ class LogPosition:
             Where the record starts, in bytes from the segment's start.
         anchors : tuple of RecordProof
             As `anchor_records`.
-
-        Raises
-        ------
-        RecordVanishedError
-            If no sound record starts there.
         """
         last = RecordProof.of(view, last_start)
         if last is None:
@@ -215,13 +199,7 @@ class LogPosition:
 
     @classmethod
     def from_json(cls, found: object) -> Self:
-        """Return what `as_json` made, also from older checkpoints, which have one anchor.
-
-        Raises
-        ------
-        InvalidOptionError
-            If it is something else.
-        """
+        """Return what `as_json` made, also from older checkpoints, which have one anchor."""
         physical_offset = json_integer(_NAME, found, "physicalOffset")
         found = found if isinstance(found, dict) else {}
         segment = found.get("segment")

@@ -33,13 +33,7 @@ WALKED: Final = LookedUp(
 
 
 def look_up_position(question: Question, resources: ExitStack) -> LookedUp:
-    """Find the record at the physical offset that options name; one that no unit proves is walked to.
-
-    Raises
-    ------
-    CorruptDatabaseError, UnsupportedStoreError
-        As of `RocksdbReader.open`.
-    """
+    """Find the record at the physical offset that options name; one that no unit proves is walked to."""
     position = question.options.position or 0
     home = question.segment_at(position)
     picked = None if home is None else _proven(question, home, position, resources)

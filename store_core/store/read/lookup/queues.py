@@ -64,13 +64,7 @@ class QueuesBesideLog:
 
     @classmethod
     def open(cls, question: Question, resources: ExitStack) -> QueuesBesideLog | str:
-        """Open a store's queues, or say why they are not read.
-
-        Raises
-        ------
-        CorruptDatabaseError, UnsupportedStoreError
-            As of `RocksdbReader.open`.
-        """
+        """Open a store's queues, or say why they are not read."""
         queues = Queues(question.root)
         cost = 0 if queues.database is None else question.costs.per_database
         if cost > question.room:
