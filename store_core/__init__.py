@@ -43,9 +43,14 @@ if TYPE_CHECKING:
         UnsupportedStoreError,
     )
     from store_core.files.remote.storage import Moved
-    from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
     from store_core.format.filter.message_selector import MessageSelector
-    from store_core.format.message import Message, MessageExt
+    from store_core.format.message import (
+        AppendMessageResult,
+        AppendMessageStatus,
+        Message,
+        MessageExt,
+        PutMessageStatus,
+    )
     from store_core.format.record.decode import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.time_search import BoundaryType
     from store_core.snapshot.store import Store, StoreKind
@@ -54,7 +59,7 @@ if TYPE_CHECKING:
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put.bulk_append import AppendBatchResult
     from store_core.store.put.put_result import PutMessageResult
-    from store_core.store.query.get_result import GetMessageResult, GetMessageStatus, QueryMessageResult
+    from store_core.store.query.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
     from store_core.store.read.explain import explain
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.message_reader import read_range
@@ -132,15 +137,15 @@ __all__ = [
 
 _HOMES: Final = {
     "AppendBatchResult": "store_core.store.put.bulk_append",
-    "AppendMessageResult": "store_core.format.append_result",
-    "AppendMessageStatus": "store_core.format.append_result",
+    "AppendMessageResult": "store_core.format.message",
+    "AppendMessageStatus": "store_core.format.message",
     "BoundaryType": "store_core.queue.consume_queue.time_search",
     "BrokerConfig": "store_core.store.config.broker_config",
     "CorruptRecordError": "store_core.errors",
     "DefaultMessageStore": "store_core.store.message_store",
     "FilterError": "store_core.errors",
-    "GetMessageResult": "store_core.store.query.get_result",
-    "GetMessageStatus": "store_core.store.query.get_result",
+    "GetMessageResult": "store_core.store.query.get_message",
+    "GetMessageStatus": "store_core.store.query.get_message",
     "InnerMessage": "store_core.format.record.decode",
     "InvalidOptionError": "store_core.errors",
     "LostWorkerError": "store_core.errors",
@@ -150,8 +155,8 @@ _HOMES: Final = {
     "MessageStoreConfig": "store_core.store.config.message_store_config",
     "Moved": "store_core.files.remote.storage",
     "PutMessageResult": "store_core.store.put.put_result",
-    "PutMessageStatus": "store_core.format.append_result",
-    "QueryMessageResult": "store_core.store.query.get_result",
+    "PutMessageStatus": "store_core.format.message",
+    "QueryMessageResult": "store_core.store.query.get_message",
     "ReadExplanation": "store_core.store.read.lookup.explanation",
     "ReadMode": "store_core.store.read.option_values",
     "ReadOptions": "store_core.store.read.read_options",

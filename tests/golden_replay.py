@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.append_result import PutMessageStatus
-from store_core.format.message import Message
+from store_core.format.message import Message, PutMessageStatus
 from store_core.format.properties import PropertyMap
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog

@@ -11,7 +11,7 @@ from store_core.answers.exporting.export_report import EXPORT_SCHEMA
 from store_core.answers.exporting.proof_report import PROOF_SCHEMA
 from store_core.answers.info import InfoReport
 from store_core.answers.lag_report import LAG_SCHEMA
-from store_core.answers.life.replay_report import REPLAY_SCHEMA
+from store_core.answers.life.replay import REPLAY_SCHEMA
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
 from store_core.answers.recover_report import RECOVER_SCHEMA

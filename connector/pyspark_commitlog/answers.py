@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.lag_report import LagReport
-    from store_core.answers.life.replay_report import ReplayReport
+    from store_core.answers.life.replay import ReplayReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan

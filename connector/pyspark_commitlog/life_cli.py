@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from store_core.answers.life.replay_report import ReplayReport
+    from store_core.answers.life.replay import ReplayReport
 
 __all__ = ["replay"]
 

@@ -17,14 +17,12 @@ from store_core.answers.life.message_reads import (
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
 )
-from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
-from store_core.answers.life.replay_rows import WAITING_TOPICS
-from store_core.answers.life.replay_targets import TargetQueues, check_targets
+from store_core.answers.life.replay import WAITING_TOPICS, ReplayFacts, ReplayReport, TargetQueues, check_targets
 from store_core.answers.store_replay import check_read, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
-from store_core.format.near_name import did_you_mean
 from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     import os

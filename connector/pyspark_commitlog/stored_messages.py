@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
 from store_core.errors import InvalidOptionError
 from store_core.files.store_path import store_roots
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.stored_topics import hint_of, stored_topics

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.info import Info, InfoReport
     from store_core.answers.lag_report import LagReport
-    from store_core.answers.life.replay_report import ReplayReport
+    from store_core.answers.life.replay import ReplayReport
     from store_core.answers.log_diff import Diff, diff
     from store_core.answers.log_salvage import Salvage, SalvageReport, salvage
     from store_core.answers.message_trace import Trace, TraceReport, trace
@@ -127,7 +127,7 @@ _HOMES: Final = {
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
     "ReplayOptions": "store_core.answers.store_replay",
-    "ReplayReport": "store_core.answers.life.replay_report",
+    "ReplayReport": "store_core.answers.life.replay",
     "Retention": "store_core.answers.store_retention",
     "RetentionReport": "store_core.answers.store_retention",
     "SalvageReport": "store_core.answers.log_salvage",

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from store_core.answers.limits import TIME_WORDS
 from store_core.errors import InvalidOptionError
-from store_core.format.near_name import hint_of
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
+from store_core.format.words import hint_of
 from store_core.store.parts import InProcess
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import pyarrow as pa
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.text.message_column import with_message_column
+from store_core.answers.text.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.counted import agreeing, counted
+from store_core.format.words import agreeing, counted
 from store_core.store.diff.log_side import DiffBy
 
 if TYPE_CHECKING:

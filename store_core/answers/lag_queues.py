@@ -13,8 +13,8 @@ import numpy as np
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.format.near_name import did_you_mean
 from store_core.format.record.delayed import RETRY_PREFIX
+from store_core.format.words import did_you_mean
 from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
 from store_core.snapshot.queues import TopicFilter

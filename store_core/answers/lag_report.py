@@ -12,11 +12,11 @@ import pyarrow as pa
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.text.message_column import with_message_column
+from store_core.answers.text.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.counted import agreeing, counted
 from store_core.format.times import table_time
+from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -39,9 +39,9 @@ from store_core.broker.transaction_book import HALF_TOPIC, OP_COLUMNS, OP_TOPICS
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import agreeing, counted
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.times import table_time
+from store_core.format.words import agreeing, counted
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.word_kind import WordKind
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from store_core.answers.report_page import PageContent, report_page, report_part
-from store_core.answers.text.report_text import MOST_ROWS, report_text
-from store_core.answers.text.row_values import in_zone, rows_of, zoned
+from store_core.answers.text.text_table import MOST_ROWS, in_zone, report_text, rows_of, zoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,10 +16,8 @@ import pyarrow as pa
 
 from store_core import __version__
 from store_core.answers.report_plots import HeatMap, Strip, Tone
-from store_core.answers.text.report_text import filled_columns
-from store_core.answers.text.row_values import rows_of
 from store_core.answers.text.shown_text import BytesStyle, escape_text
-from store_core.answers.text.text_table import cell_of
+from store_core.answers.text.text_table import cell_of, filled_columns, rows_of
 from store_core.answers.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from store_core.format.counted import counted
+from store_core.format.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

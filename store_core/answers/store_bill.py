@@ -14,14 +14,23 @@ from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.scanning.group_table import COUNT, MAX, MIN, SUM, GroupTable
+from store_core.answers.scanning.group_table import (
+    COUNT,
+    MAX,
+    MIN,
+    OTHERS_DOC,
+    SUM,
+    TOP,
+    GroupTable,
+    top_rows,
+    uncertain_note,
+)
 from store_core.answers.scanning.message_scan import MessageScan
-from store_core.answers.scanning.top_rows import OTHERS_DOC, TOP, top_rows, uncertain_note
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import agreeing, counted
 from store_core.format.times import iso_day, utc_days
+from store_core.format.words import agreeing, counted
 from store_core.snapshot.config import TOPICS, Config
 
 if TYPE_CHECKING:

@@ -20,15 +20,14 @@ from store_core.answers.checking.judged_log import NOT_ASKED, JudgedLog, add_loa
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.answers.local_engine import local_engine
 from store_core.errors import CorruptRecordError, SegmentVanishedError
-from store_core.files.abort_file import ABORT_FILE
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
-from store_core.files.store_lock import is_lock_held
+from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import absolute_path_of, path_of
-from store_core.format.counted import counted
+from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log

@@ -24,18 +24,17 @@ from store_core.answers.life.message_reads import (
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.text.message_column import message_name, with_message_column
+from store_core.answers.text.text_table import message_name, with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transaction_book import with_ms
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.counted import agreeing, counted
-from store_core.format.near_name import did_you_mean, known_names
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.record.record_head import is_message_id, position_of_message_id
 from store_core.format.times import table_time
+from store_core.format.words import agreeing, counted, did_you_mean, known_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.exporting.after_end import export_notes
-from store_core.answers.exporting.export_job import ExportJob
+from store_core.answers.exporting.export_job import ExportJob, export_notes
 from store_core.answers.exporting.export_report import ExportFacts, ExportReport
 from store_core.answers.exporting.lake_proof import LakeProof
 from store_core.answers.local_engine import local_engine

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer `producers`: clocks, duplicates, order and sizes of what producers sent."""
+"""The answer `producers`: what a broker can't tell of producers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from store_core.answers.producer_keys import (
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.scanning.group_table import COUNT, MAX, MIN, GroupTable
-from store_core.answers.scanning.log_buckets import PRECISION, buckets_of, percentiles
+from store_core.answers.scanning.group_table import COUNT, MAX, MIN, TOP, GroupTable
 from store_core.answers.scanning.message_scan import MessageScan, ScanCounts, Scanned
-from store_core.answers.scanning.top_rows import TOP
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import agreeing, counted
+from store_core.format.words import agreeing, counted
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Self
+
+    import numpy.typing as npt
 
     from store_core.answers.report_plots import Plot
     from store_core.files.segment_source import Segment
@@ -47,8 +47,57 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
 
+__all__ = ["PRECISION", "Producers", "ProducersReport", "bucket_begin", "buckets_of", "percentiles", "producers"]
 
-__all__ = ["Producers", "ProducersReport", "producers"]
+PRECISION: Final = "exact up to 255, above that at most 0.8 % too near to 0"
+"""What is to be said of such a percentile."""
+
+_BITS: Final = 7
+_STEPS: Final = 1 << _BITS
+_LARGEST: Final = 1 << 52
+"""Numbers beyond it are counted as it: a float has all integers up to there."""
+
+
+def buckets_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Return the bucket of each number; buckets have the order of their numbers, and negative numbers negative ones."""
+    clipped = np.clip(values, -_LARGEST, _LARGEST)
+    sizes = np.abs(clipped)
+    shifts = np.maximum(np.frexp(sizes.astype(np.float64))[1].astype(np.int64) - _BITS - 1, 0)
+    return (np.sign(clipped) * (shifts * _STEPS + (sizes >> shifts))).astype(np.int32)
+
+
+def bucket_begin(bucket: int) -> int:
+    """Return the number of a bucket that is nearest to 0.
+
+    Examples
+    --------
+    >>> [bucket_begin(int(buckets_of(np.array([value]))[0])) for value in (0, -7, 255, 1001, -1001)]
+    [0, -7, 255, 1000, -1000]
+    """
+    size = abs(bucket)
+    shift = max(size // _STEPS - 1, 0)
+    begin = (size - shift * _STEPS) << shift
+    return -begin if bucket < 0 else begin
+
+
+def percentiles(
+    buckets: npt.NDArray[np.int32], counts: npt.NDArray[np.int64], wanted: Sequence[float]
+) -> tuple[int, ...]:
+    """Return percentiles by nearest rank; `PRECISION` says how good they are.
+
+    Parameters
+    ----------
+    buckets : numpy.ndarray
+        int32, shape (n,), n > 0.
+    counts : numpy.ndarray
+        int64, shape (n,): numbers in each bucket, 1 or more.
+    wanted : sequence of float
+        Between 0 and 100.
+    """
+    order = np.argsort(buckets)
+    sums = counts[order].cumsum()
+    ranks = np.ceil(np.array(wanted) / 100 * sums[-1]).clip(1)
+    return tuple(bucket_begin(int(each)) for each in buckets[order][np.searchsorted(sums, ranks)])
 
 
 @dataclass(frozen=True)

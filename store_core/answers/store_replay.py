@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from store_core.answers.life.replay_report import ReplayFacts, ReplayReport
-from store_core.answers.life.replay_rows import REPLAYED_COLUMNS, replayed_batch
-from store_core.answers.life.replay_targets import TargetQueues, check_targets, is_kept_by_broker
+from store_core.answers.life.replay import (
+    REPLAYED_COLUMNS,
+    ReplayFacts,
+    ReplayReport,
+    TargetQueues,
+    check_targets,
+    is_kept_by_broker,
+    replayed_batch,
+)
 from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock

@@ -25,8 +25,8 @@ from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_path import nothing_at, places_of
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import agreeing, counted
 from store_core.format.times import DAY_MS, iso_time, table_time
+from store_core.format.words import agreeing, counted
 from store_core.snapshot.log import first_store_timestamp, has_record
 from store_core.snapshot.queues import Queues
 from store_core.store.clean.disk_space import DiskLimits

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer `transactions`: which half messages are pending, and how the others ended."""
+"""The answer `transactions`: how transactions ended, and which did not."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ from store_core.broker.transaction_book import (
     with_ms,
 )
 from store_core.files.clock import SystemClock
+from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.counted import agreeing, counted
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.times import iso_time, table_time
+from store_core.format.words import agreeing, counted
+from store_core.snapshot.queues import QueueDoubtError, Queues
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -48,10 +50,61 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.snapshot.log import Log
+    from store_core.snapshot.units import Queue
     from store_core.store.parts import Engine
 
+__all__ = ["QueuedRecord", "Transactions", "TransactionsReport", "absent_records", "transactions"]
 
-__all__ = ["Transactions", "TransactionsReport", "transactions"]
+
+class QueuedRecord(NamedTuple):
+    """A record, and the place in a queue that it says it has."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+
+
+def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | None:
+    """Return the physical offsets of records to which their queues do not lead; None if there are no queue files.
+
+    What a crash or a running broker has not put into its queues yet is not absent: as long as the store is open, a
+    queue that ends before a record proves nothing.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root.
+    """
+    by_queue: dict[tuple[str, int], list[QueuedRecord]] = {}
+    for record in records:
+        by_queue.setdefault((record.topic, record.queue_id), []).append(record)
+    if not by_queue:
+        return set()
+    beside = Queues(root)
+    queues = {queue.name: queue for queue in beside.each() if queue.files} if beside.database is None else {}
+    if not queues:
+        return None
+    is_open = is_lock_held(root) or (root / ABORT_FILE).exists()
+    return {
+        offset for queue, wanted in by_queue.items() for offset in _absent(queues.get(queue), wanted, is_open=is_open)
+    }
+
+
+def _absent(queue: Queue | None, wanted: list[QueuedRecord], *, is_open: bool) -> Iterable[int]:
+    if queue is None:
+        return [] if is_open else [record.physical_offset for record in wanted]
+    missing = [record.physical_offset for record in wanted if not _leads_to(queue, record)]
+    last = max(queue.last().starts.tolist(), default=0) if is_open else 2**63 - 1
+    return [offset for offset in missing if offset < last]
+
+
+def _leads_to(queue: Queue, record: QueuedRecord) -> bool:
+    try:
+        unit = queue.unit_at(record.queue_offset)
+    except QueueDoubtError:
+        return False
+    return unit is not None and unit[0] == record.physical_offset
 
 
 @dataclass(frozen=True)
@@ -262,7 +315,7 @@ class _Judged:
 
     def _absent(self) -> set[int] | None:
         """Return the commits to which no queue leads."""
-        from store_core.answers.life.queue_presence import QueuedRecord, absent_records
+        from store_core.answers.store_transactions import QueuedRecord, absent_records
 
         names = QueuedRecord._fields
         commits = [row for row in self._settled if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import FilterError
-from store_core.format.filter.message_selector import TagSubscription
+from store_core.format.filter.message_selector import TagSubscription, record_properties
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import RETRY_TOPIC, PropertyParser
 from store_core.format.record.delayed import RETRY_PREFIX
-from store_core.format.record.record_properties import record_properties
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from store_core.broker.config_file import write_config
 from store_core.broker.pull_checks import PullMessageResponse, PullSysFlag, ResponseCode
 from store_core.format.message import Message
 from store_core.format.properties import DELAY, KEYS, TAGS, PropertyMap
-from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
+from store_core.store.query.get_message import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

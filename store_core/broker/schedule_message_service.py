@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from store_core.errors import CorruptRecordError
 from store_core.files.clock import SystemClock
 from store_core.files.service_thread import ServiceThread
-from store_core.format.append_result import PutMessageStatus
-from store_core.format.message import Message
+from store_core.format.message import Message, PutMessageStatus
 from store_core.format.properties import (
     DELAY,
     REAL_QID,

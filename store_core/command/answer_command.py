@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from store_core.answers.answer import Kind, Option, options_of
-from store_core.command.choices import NearChoice
-from store_core.command.examples import examples
+from store_core.command.arguments import NearChoice, examples, with_config, with_log, with_storage
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.command.storage_arguments import with_config, with_log, with_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.answers.answer import Answer
+    from store_core.command.arguments import Store
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
-    from store_core.command.storage_arguments import Store
 
 __all__ = ["command_of"]
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.examples import examples
+from store_core.command.arguments import LOG_HELP, examples
 from store_core.command.exit_code import ExitCode
-from store_core.command.output.report_file import check_report, words_beside, write_json
+from store_core.command.output.new_file import check_report, words_beside, write_json
 from store_core.command.spark import connector, is_on_spark, with_spark
-from store_core.command.storage_arguments import LOG_HELP
 from store_core.command.surroundings import Surroundings
 from store_core.errors import InvalidOptionError, StoreError
 

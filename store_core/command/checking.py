@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.command.examples import examples
+from store_core.command.arguments import examples, with_config
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
-from store_core.command.storage_arguments import with_config
 
 if TYPE_CHECKING:
+    from store_core.command.arguments import Store
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
-    from store_core.command.storage_arguments import Store
 
 __all__ = ["check"]
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from store_core.command.examples import examples
+from store_core.command.arguments import examples, with_storage
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.command.storage_arguments import with_storage
 from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
+    from store_core.command.arguments import Store
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
-    from store_core.command.storage_arguments import Store
 
 __all__ = ["lag"]
 

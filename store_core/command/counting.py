@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.scanning.group_table import COUNT, SUM, GroupTable
-from store_core.command.examples import examples
+from store_core.command.arguments import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import CORRUPT_RECORD, column_named, resolve_columns
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.command.examples import examples
+from store_core.command.arguments import examples, with_storage
 from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.command.storage_arguments import with_storage
 
 if TYPE_CHECKING:
+    from store_core.command.arguments import Store
     from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
-    from store_core.command.storage_arguments import Store
 
 __all__ = ["export"]
 

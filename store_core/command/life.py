@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from store_core.command.examples import examples
+from store_core.command.arguments import examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.read_arguments import with_replayed_options
 from store_core.command.report_output import with_report

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.choices import NearChoice
-from store_core.command.examples import examples
+from store_core.command.arguments import NearChoice, examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options

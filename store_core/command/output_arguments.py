@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.answers.text.shown_text import BytesStyle
-from store_core.command.choices import NearChoice
+from store_core.command.arguments import NearChoice
 from store_core.command.surroundings import Surroundings, shown_zone
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, failu
 from store_core.command.notices import say
 from store_core.command.standard_output import let_output_go
 from store_core.errors import TolerableError
-from store_core.format.near_name import hint_of
+from store_core.format.words import hint_of
 
 __all__ = ["program"]
 

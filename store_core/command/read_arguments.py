@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.command.arguments import joined
 from store_core.command.exit_code import ExitCode
 from store_core.command.notices import warnings_shown
-from store_core.command.storage_arguments import joined
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.views.view_names import ALWAYS, OWN_OPTIONS
 

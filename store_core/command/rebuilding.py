@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.choices import NearChoice
-from store_core.command.examples import examples
+from store_core.command.arguments import LOG_HELP, NearChoice, examples
 from store_core.command.exit_code import ExitCode
-from store_core.command.output.report_file import STANDARD_OUTPUT, check_report, words_beside, write_json
+from store_core.command.output.new_file import STANDARD_OUTPUT, check_report, words_beside, write_json
 from store_core.command.report_output import shown_engine, with_processes, with_release
 from store_core.command.spark import connector, is_on_spark
-from store_core.command.storage_arguments import LOG_HELP
 from store_core.command.surroundings import Surroundings
 from store_core.errors import InvalidOptionError
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from store_core.answers.limits import MOST_MESSAGES, ONLY_DRY, RELEASE_CHOICES
-from store_core.command.examples import examples
+from store_core.command.arguments import LOG_HELP, examples
 from store_core.command.notices import warnings_shown
 from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
-from store_core.command.storage_arguments import LOG_HELP
 from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:

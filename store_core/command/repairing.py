@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from store_core.command.examples import examples
+from store_core.command.arguments import LOG_HELP, examples
 from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
-from store_core.command.storage_arguments import LOG_HELP
 
 if TYPE_CHECKING:
     from store_core.command.exit_code import ExitCode

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.answers.text.shown_text import escape_json
-from store_core.answers.text.terminal_line import clear_line
-from store_core.command.choices import NearChoice
+from store_core.answers.text.shown_text import clear_line, escape_json
+from store_core.command.arguments import NearChoice
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new
 from store_core.command.spark import is_on_spark, spark_engine, with_spark
@@ -112,7 +111,7 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
 def shown_engine(processes: int) -> Iterator[Engine]:
     """Provide the engine of a command; one of this machine shows on a terminal how many parts are done."""
     from store_core.answers.local_engine import local_engine
-    from store_core.command.parts_progress import PartsProgress
+    from store_core.command.notices import PartsProgress
 
     context = click.get_current_context()
     around, name = Surroundings.of(context), context.info_name or ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that print what is beside the messages: ls, topics and view."""
+"""The commands that list: segments, topics, views, columns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.choices import NearChoice
-from store_core.command.examples import examples
+from store_core.command.arguments import NearChoice, examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.notices import say
 from store_core.command.output_arguments import with_output
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from store_core.command.output.output import Output
     from store_core.files.store_path import StorePaths
 
-__all__ = ["ls", "topics", "view"]
+__all__ = ["ls", "schema", "topics", "view"]
 
 _FOR_PEOPLE: Final = {
     "segments": ("segment", "data_end", "messages", "first_store_timestamp", "stop_reason"),
@@ -99,3 +98,31 @@ def _print(stores: StorePaths, name: str, read: Mapping[str, Any], output: Outpu
             writer.write(batch)
             rows += batch.num_rows
     return ExitCode.USAGE if not rows and is_nowhere(stores, read) else ExitCode.DONE
+
+
+@click.command(
+    epilog=examples(
+        "commitlog schema",
+        "commitlog schema --format jsonl",
+    ),
+)
+@with_output()
+def schema(output: Output) -> ExitCode:
+    """List the columns that --columns takes, with their Arrow types."""
+    import pyarrow as pa
+
+    from store_core.format.columns import COLUMNS
+
+    table = pa.table(
+        {
+            "column": [column.name for column in COLUMNS],
+            "type": [str(column.type) for column in COLUMNS],
+            "null": [column.nullable for column in COLUMNS],
+            "default": [column.default for column in COLUMNS],
+            "meaning": [column.doc.replace("`", "") for column in COLUMNS],
+        }
+    )
+    with output.writer(table.schema) as writer:
+        for batch in table.to_batches():
+            writer.write(batch)
+    return ExitCode.DONE

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.service_thread import ServiceThread
-from store_core.format.append_result import PutMessageStatus
+from store_core.format.message import PutMessageStatus
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.files.segment_file import SegmentFile, offset_of
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
 from store_core.format.layout import BLANK_SIZE, head_dtype
+from store_core.format.message import AppendMessageResult, AppendMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
-from store_core.format.counted import agreeing, counted
+from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock that keeps a broker and this package from writing to the same store at once."""
+"""Who holds a store: its lock, and the file that says that it was not closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import struct
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import StoreLockedError
-from store_core.files.configured_root import roots_to_lock
+from store_core.files.file_system import write_all
+from store_core.files.log_place import roots_to_lock
+from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,7 +20,66 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["LOCK_FILE", "StoreLock", "is_lock_held"]
+__all__ = ["ABORT_FILE", "LOCK_FILE", "AbortFile", "StoreLock", "is_lock_held"]
+
+ABORT_FILE: Final = "abort"
+"""Name below the store root (RocketMQ: ``StorePathConfigHelper.getAbortFile``)."""
+
+_SHOWN_BYTES: Final = 4096
+
+
+class AbortFile:
+    """``abort`` exists while a store is open for writing, and after a crash (``DefaultMessageStore.createTempFile``).
+
+    ========  ===================================  =========================================================
+    release   ``abort``                            ``abort.bak``
+    ========  ===================================  =========================================================
+    4.3, 4.9  empty                                none
+    5.3       the process id, in decimal digits    what ``abort`` held before: nothing, or a dead process's id
+    ========  ===================================  =========================================================
+
+    ``abort.bak`` is never deleted, and does not indicate a crash.
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem) -> None:
+        self.path = root / ABORT_FILE
+        self.backup_path = root / f"{ABORT_FILE}.bak"
+        self._file_system = file_system
+
+    @property
+    def exists(self) -> bool:
+        """Whether the last exit was abnormal, if read before `create`."""
+        return self._file_system.status(self.path) is not None
+
+    def create(self, process_id: int, release: str = DEFAULT_RELEASE) -> None:
+        """Create the file, durably; the last step of opening a store.
+
+        Steps: 1. create it empty if it does not exist; 2. sync the directory, so that a crash is detected from here on;
+        3. release 5.3: copy what it held to ``abort.bak``; 4. release 5.3: write the process id.
+        """
+        self._file_system.make_directories(self.path.parent)
+        file = self._file_system.open(self.path, create=True)
+        self._file_system.sync_directory(self.path.parent)
+        if rules_of(release).notes_process_in_abort_file:
+            before = file.read(_SHOWN_BYTES, 0)
+            file.close()
+            self._write(self.backup_path, before)
+            self._write(self.path, str(process_id).encode())
+        else:
+            file.close()
+
+    def _write(self, path: Path, content: bytes) -> None:
+        file = self._file_system.open(path, create=True)
+        file.truncate(len(content))
+        write_all(file, memoryview(content), 0)
+        file.sync()
+        file.close()
+
+    def remove(self) -> None:
+        """Delete the file, durably; the last step of a clean shutdown, after everything is flushed and dispatched."""
+        self._file_system.remove(self.path)
+        self._file_system.sync_directory(self.path.parent)
+
 
 LOCK_FILE: Final = "lock"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getLockFile``)."""

@@ -14,9 +14,9 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import access_error
 from store_core.files.archive_listing import is_archive
-from store_core.files.configured_root import ConfiguredRoot, log_directories
 from store_core.files.dledger_log import dledger_logs, root_of_member
 from store_core.files.file_system import OsFileSystem
+from store_core.files.log_place import ConfiguredRoot, log_directories
 from store_core.files.remote.storage import NO_SETTINGS, parse_url
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import NAME_RULE

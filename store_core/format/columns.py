@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError
 from store_core.format.layout import MESSAGE_HEAD
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

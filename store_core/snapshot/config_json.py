@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.near_name import without_controls
+from store_core.format.words import without_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,7 +18,6 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
-from store_core.files.configured_root import ConfiguredRoot, log_directories
 from store_core.files.dledger_log import (
     MEMBER_DATA,
     MEMBER_PREFIX,
@@ -31,6 +30,7 @@ from store_core.files.dledger_log import (
 )
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import segments_in, single_file
+from store_core.files.log_place import ConfiguredRoot, log_directories
 from store_core.files.other_file import refuse_other_file
 from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_names import archive_error, compressed_error, twin_note

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import is_archive
-from store_core.files.configured_root import log_directories
 from store_core.files.dledger_log import dledger_logs
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import single_file
+from store_core.files.log_place import log_directories
 from store_core.files.remote.storage import StorageSettings
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.files.store_lock import is_lock_held

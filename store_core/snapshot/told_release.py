@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 
 from store_core.errors import StoreError
-from store_core.files.abort_file import ABORT_FILE
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.store_lock import ABORT_FILE
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype

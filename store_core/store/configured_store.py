@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import MEMBER_PREFIX, data_directory, dledger_logs
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.log_place import ConfiguredRoot
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import start_offset_of
 from store_core.files.segment_paths import SegmentPaths

@@ -11,8 +11,7 @@ from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.dispatcher import Dispatcher
 from store_core.store.dispatch.reput import FlushCheckpointService, FlushConsumeQueueService, ReputMessageService
-from store_core.store.recovery.index_gap import complete_index
-from store_core.store.recovery.store_recovery import StoreRecovery
+from store_core.store.recovery.store_recovery import StoreRecovery, complete_index
 from store_core.store.state.store_stats import RunningFlag
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message store: opening, putting, reading and closing, through one class."""
+"""A message store that is opened to be written."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from store_core.files.clock import SystemClock
-from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.file_system import OsFileSystem
+from store_core.files.log_place import ConfiguredRoot
 from store_core.files.store_kind import StoreUse
 from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.store.checked_config import check_is_store, check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.dispatch.reput import LogAdoption
-from store_core.store.log_cut import LogCut
 from store_core.store.memory import keep_freed_memory
 from store_core.store.put.put_checks import default_hooks
 from store_core.store.put.put_result import as_future
 from store_core.store.put.put_service import PutService
 from store_core.store.query.store_reading import StoreQueues, StoreReading
-from store_core.store.store_life import StoreLife, dry_run
-from store_core.store.store_setup import StoreSetup
+from store_core.store.store_life import StoreLife, StoreSetup, dry_run
 
 if TYPE_CHECKING:
     import os
@@ -37,13 +36,49 @@ if TYPE_CHECKING:
     from store_core.format.columnar.encoded_batch import EncodedBatch
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message, MessageExt
+    from store_core.store.derived import DerivedStructures
     from store_core.store.dispatch.dispatcher import FilterBitMap
     from store_core.store.put.bulk_append import AppendBatchResult
+    from store_core.store.put.commit_log import CommitLog
     from store_core.store.put.put_result import PutMessageResult, ReplicaService
-    from store_core.store.query.get_result import GetMessageResult, QueryMessageResult
+    from store_core.store.query.get_message import GetMessageResult, QueryMessageResult
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["DefaultMessageStore"]
+__all__ = ["DefaultMessageStore", "LogCut"]
+
+
+class LogCut:
+    """Truncates the log of an open store and what is derived from it."""
+
+    def __init__(self, commit_log: CommitLog, derived: DerivedStructures) -> None:
+        self._commit_log = commit_log
+        self._derived = derived
+
+    def truncate_dirty_files(self, offset: int) -> None:
+        """Truncate log and queues at an offset while dispatching is paused, and dispatch from there on."""
+        if offset < self._commit_log.max_offset:
+            reput = self._derived.reput
+            with reput.paused():
+                self._derived.recovery.truncate(offset)
+                reput.reput_from_offset = min(reput.reput_from_offset, offset)
+
+    def truncate_files(self, offset: int) -> bool:
+        """Truncate if a record begins at the offset; else return False."""
+        if offset < self._commit_log.max_offset and not self._is_aligned(offset):
+            return False
+        self.truncate_dirty_files(offset)
+        return True
+
+    def _is_aligned(self, offset: int) -> bool:
+        queue = self._commit_log.mapped_file_queue
+        file = queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
+        view = file.select(0) if file is not None else None
+        if view is None:
+            return True
+        position, rules = offset % queue.file_size, self._derived.rules
+        return check_message_and_return_size(
+            view, position, len(view), rules, check_crc=True, read_body=True
+        ).is_success
 
 
 class DefaultMessageStore:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

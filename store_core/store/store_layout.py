@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.files.configured_root import log_directories
 from store_core.files.file_system import names_in
-from store_core.files.log_place import ChosenPaths, LogPlace, lock_places
+from store_core.files.log_place import ChosenPaths, LogPlace, lock_places, log_directories
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_lock import StoreLock

@@ -6,29 +6,29 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreError
-from store_core.files.abort_file import AbortFile
 from store_core.files.access import explained_access
 from store_core.files.allocate import AllocateMappedFileService
-from store_core.files.clock import WaitlessClock
+from store_core.files.clock import SystemClock, WaitlessClock
+from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import TransientStorePool
 from store_core.files.overlay_file_system import OverlayFileSystem
-from store_core.files.store_lock import is_lock_held
+from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_parts import CONSUME_QUEUE
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.checked_config import checked_config
 from store_core.store.clean.disk_space import DiskSpace
 from store_core.store.clean.services import CleanServices
+from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.derived import DerivedStructures
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.put.log_flusher import uses_pool
 from store_core.store.recovery.recovery_report import RecoveryReport
 from store_core.store.state.store_checkpoint import StoreCheckpoint
 from store_core.store.store_layout import lock_of, log_paths, log_place
-from store_core.store.store_setup import StoreSetup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,54 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.overlay_file_system import FileChange
     from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.dispatch.dispatcher import FilterBitMap
+    from store_core.store.put.put_result import ReplicaService
 
-__all__ = ["StoreCondition", "StoreLife", "StoreServices", "disk_space", "dry_run"]
+__all__ = ["StoreCondition", "StoreLife", "StoreServices", "StoreSetup", "disk_space", "dry_run"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSetup:
+    """The arguments of `DefaultMessageStore.open`, which explains them, with their defaults in place.
+
+    Attributes
+    ----------
+    path : Path
+        The store's root.
+    config : MessageStoreConfig
+        Checked against the existing files.
+    is_read_only : bool
+    broker : BrokerConfig
+    broker_hooks : bool
+    batch_topics : frozenset of str
+    replicas : ReplicaService, optional
+    clock : Clock
+    file_system : FileSystem
+    cleans : bool
+    filter_bit_map : FilterBitMap, optional
+    """
+
+    path: Path
+    config: MessageStoreConfig
+    is_read_only: bool = False
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    broker_hooks: bool = True
+    batch_topics: frozenset[str] = frozenset()
+    replicas: ReplicaService | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    file_system: FileSystem = field(default_factory=OsFileSystem)
+    cleans: bool = False
+    filter_bit_map: FilterBitMap | None = None
+
+    def is_batch_topic(self, topic: str) -> bool:
+        """Whether a topic has the attribute ``queue.type=BatchCQ``."""
+        return topic in self.batch_topics
+
+    @property
+    def notifies(self) -> bool:
+        """Whether listeners are notified of messages (``ReputMessageService.doReput``); in 4.x not on a slave."""
+        config = self.config
+        return self.broker.long_polling_enable and (config.features.notifies_on_slave or config.broker_role != "SLAVE")
 
 
 class StoreServices:

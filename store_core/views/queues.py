@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
 from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.configured_root import log_directories
 from store_core.files.dledger_log import dledger_logs
 from store_core.files.file_system import OsFileSystem
+from store_core.files.log_place import log_directories
 from store_core.files.remote.url_path import remote_file_of
 from store_core.files.store_kind import StoreUse
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text

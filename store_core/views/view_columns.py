@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import MAP_TYPE, TIMESTAMP_TYPE, Column, arrow_schema
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 from store_core.views.view_names import ALWAYS, OWN_OPTIONS
 
 __all__ = ["MESSAGES", "VIEWS", "View", "find_view", "is_messages"]

@@ -23,7 +23,7 @@ from store_core.format.record.framing import Framing, follow_frames
 from store_core.format.record.record_head import format_host, is_message_id, position_of_message_id
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
-from store_core.queue.units.unit_codec import consecutive_units, unpack_units
+from store_core.queue.units.unit_rows import consecutive_units, unpack_units
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from tests.dledger_logs import DLedgerLog
 from tests.fuzz.mutation import mutate_bytes, mutate_text, telling_number

@@ -21,7 +21,7 @@ from typing import Final
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.answers import CheckOptions, check
 from store_core.answers.verdict import Verdict
-from store_core.format.append_result import PutMessageStatus
+from store_core.format.message import PutMessageStatus
 from tests.load.usage import Usage, growth
 
 __all__ = ["Load", "peaks", "run_load"]

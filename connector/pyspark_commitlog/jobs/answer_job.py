@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.command import add_version, run_command
 from store_core.command.exit_code import ExitCode, exit_code_help
-from store_core.command.output.report_file import check_report, words_beside, write_json, write_text
+from store_core.command.output.new_file import check_report, words_beside, write_json, write_text
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[Spark
 
 def _locate(given: argparse.Namespace) -> None:
     """Replace the store by a path that knows the settings of ``--storage``, and where ``--config`` says the log is."""
-    from store_core.files.configured_root import notes_of  # noqa: PLC0415 -- as below
+    from store_core.files.log_place import notes_of  # noqa: PLC0415 -- as below
     from store_core.store.read.store_at import store_at  # noqa: PLC0415 -- usage errors need not wait for numpy
 
     given.store = store_at(given.store, getattr(given, "storage", None), given.config, given.store_path_commit_log)

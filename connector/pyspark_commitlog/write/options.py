@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar,
 from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import parse_host
-from store_core.format.near_name import hint_of
 from store_core.format.record.encode import pack_host
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint, rules_of, shown_releases
+from store_core.format.words import hint_of
 from store_core.store.configured_store import config_of
 from store_core.store.option import Option, unknown_option
 

@@ -12,7 +12,7 @@ from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

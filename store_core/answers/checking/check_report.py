@@ -15,9 +15,9 @@ from store_core.answers.checking.finding import FindingKind
 from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
-from store_core.answers.text.message_column import message_name
+from store_core.answers.text.text_table import message_name
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import counted
+from store_core.format.words import counted
 from store_core.store.read.ranges import Check, Coverage
 
 if TYPE_CHECKING:

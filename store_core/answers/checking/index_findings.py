@@ -12,9 +12,9 @@ import numpy as np
 
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.format.counted import agreeing, counted
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
+from store_core.format.words import agreeing, counted
 from store_core.queue.index.index_format import time_diff
 from store_core.snapshot.log import Log
 from store_core.store.rebuild.compare import UnitVerdict

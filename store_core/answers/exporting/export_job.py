@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of an export: ranges of the log, which become staged files."""
+"""The parts of an export, and what comes after its end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import numpy as np
 import pyarrow.compute as pc
 
 from store_core.answers.scanning.message_scan import ScanCounts, told_apart
+from store_core.errors import SegmentVanishedError
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import is_lock_held
+from store_core.files.store_path import store_roots
+from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import find_end
 from store_core.store.export.export_ledger import SegmentTotals
 from store_core.store.export.lake_files import PartitionWriters
+from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.message_reader import read_range
 
 if TYPE_CHECKING:
@@ -22,11 +28,48 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.file_system import FileSystem
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
     from store_core.store.export.lake_files import LakeFile
+    from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["ExportJob", "Exported", "totals_of"]
+__all__ = ["ExportJob", "Exported", "export_notes", "totals_of"]
+
+
+def export_notes(store: StorePaths, begin: int, end: LogPosition) -> tuple[str, ...]:
+    """Return notes about segments that are missing since an offset, and about bytes after the end of an export.
+
+    If a segment vanishes meanwhile, those that are known by then are returned: the next export tells.
+    """
+    notes: tuple[str, ...] = ()
+    try:
+        segments = LogSegments.of(store, compressed=True).segments
+        notes = _on_gaps(segments, begin, end.physical_offset)
+        return notes + _on_tails(store, segments, end)
+    except SegmentVanishedError:
+        return notes
+
+
+def _on_gaps(segments: Sequence[Segment], begin: int, end: int) -> tuple[str, ...]:
+    """Return notes about the segments that are missing between two offsets: their messages can't be exported."""
+    between = [each for each in segments if each.end_offset >= begin and each.start_offset <= end]
+    return tuple(problem.problem for problem in Log(tuple(between)).problems)
+
+
+def _on_tails(store: StorePaths, segments: Sequence[Segment], end: LogPosition) -> tuple[str, ...]:
+    """Return notes about bytes after an export's end that are not a record.
+
+    There are none while a broker has the store open, since it may be writing a record there, nor if the log ends
+    elsewhere by now.
+    """
+    if any(is_lock_held(root) for root in store_roots(store)):
+        return ()
+    found = find_end(segments, place_in=end.place_in)
+    if found.end_offset != end.physical_offset:
+        return ()
+    return tuple(f"the log ends at offset {found.end_offset}: {tail}; no newer record follows" for tail in found.tails)
 
 
 @dataclass(frozen=True, slots=True)

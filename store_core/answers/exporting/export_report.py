@@ -12,7 +12,7 @@ from store_core.answers.report import Report
 from store_core.answers.report_plots import Bar, Bars, Tone
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
-from store_core.format.counted import counted
+from store_core.format.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,10 +21,10 @@ from store_core.answers.report import Report
 from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
-from store_core.files.abort_file import ABORT_FILE
 from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.files.store_lock import ABORT_FILE
 from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, INDEX_DIRECTORY
-from store_core.format.counted import agreeing, counted
+from store_core.format.words import agreeing, counted
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
 from store_core.store.rebuild.files import QUEUE_KINDS
 

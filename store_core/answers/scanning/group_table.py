@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Totals of rows in groups, in bounded memory: added batch by batch, and merged part by part."""
+"""Totals by groups, in bounded memory, and their largest rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
-__all__ = ["COUNT", "MAX", "MIN", "MOST_GROUPS", "SUM", "GroupTable"]
+__all__ = ["COUNT", "MAX", "MIN", "MOST_GROUPS", "OTHERS_DOC", "SUM", "TOP", "GroupTable", "top_rows", "uncertain_note"]
 
 COUNT: Final = "count"
 """How many rows a group has; no column of the rows has it."""
@@ -171,3 +171,45 @@ def _cut(text: str | None) -> str | None:
     if text is None or len(text) <= _LONGEST_KEY:
         return text
     return f"{text[:_CUT_KEY]}... ({len(text)} characters, CRC-32 {crc32(text.encode()):08x})"
+
+
+TOP: Final = 50
+"""Rows of a table by default."""
+
+OTHERS_DOC: Final = "null; in the last row, how many more groups it has the totals of (at least, if some were left out)"
+"""Meaning of the column `others` in a report."""
+
+
+def top_rows(groups: GroupTable, most: int, totals: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the largest groups, and a row with the totals of all others, if there are any.
+
+    Parameters
+    ----------
+    most : int
+        Groups that have a row of their own.
+    totals : sequence of str
+        Columns that are summed for the others.
+    """
+    table = groups.table()
+    rows: list[dict[str, Any]] = table.slice(0, most).to_pylist()
+    rest = table.slice(most)
+    if not rest.num_rows and not groups.left_out:
+        return rows
+    summed = {name: (pc.sum(rest[name]).as_py() or 0) + groups.left_out.get(name, 0) for name in totals}
+    return [*rows, {**summed, "others": rest.num_rows}]
+
+
+def uncertain_note(groups: GroupTable, what: str) -> tuple[str, ...]:
+    """Return what an operator should know of groups that were left out, in words; nothing if there are none.
+
+    Parameters
+    ----------
+    groups : GroupTable
+        Its first total is in bytes.
+    what : str
+        What the groups are, in the plural.
+    """
+    if not groups.left_out:
+        return ()
+    said = f"each that is listed may have up to {groups.uncertain:,} bytes more than it says"
+    return (f"there are more {what} than are counted one by one: the smallest are among the others, and {said}",)

@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text from a store made safe for a terminal, and bytes as text."""
+"""Text from stores, made safe for terminals, and lines of one."""
 
 from __future__ import annotations
 
 import base64
+import os
+import shutil
 import unicodedata
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["BytesStyle", "escape_json", "escape_text", "plain_text", "text_of", "text_width"]
+if TYPE_CHECKING:
+    from typing import TextIO
+
+__all__ = [
+    "BytesStyle",
+    "TerminalLine",
+    "clear_line",
+    "escape_json",
+    "escape_text",
+    "plain_text",
+    "text_of",
+    "text_width",
+]
 
 _SPACES: Final = "Zs"
 """Unicode's category of spaces. Those of East Asian text are as safe as our own, though not `str.isprintable`."""
@@ -110,3 +124,47 @@ def _character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
+
+
+_shown_lines: list[TerminalLine] = []
+"""Those that are on the terminal now: at most one, except in tests."""
+
+
+def clear_line() -> None:
+    """Clear what is shown now, so that something else can be written to the same terminal."""
+    for line in tuple(_shown_lines):
+        line.close()
+
+
+class TerminalLine:
+    """A line of text on a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = 0
+
+    def show(self, text: str) -> None:
+        """Write a line in place of the last one, cut to the width of the terminal."""
+        if self not in _shown_lines:
+            _shown_lines.append(self)
+        self._write(text[: self._columns() - 1])
+
+    def close(self) -> None:
+        """Clear the line; one that is shown again is as new."""
+        if self in _shown_lines:
+            _shown_lines.remove(self)
+        if self._shown:
+            self._write("")
+            self._write("")
+
+    def _columns(self) -> int:
+        """Return the columns of this terminal, which standard output need not be; a longer line can't be cleared."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or shutil.get_terminal_size().columns
+        except (OSError, ValueError):  # no terminal, as in a test
+            return shutil.get_terminal_size().columns
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"\r{text}{' ' * (self._shown - len(text))}" if text or self._shown else "\r")
+        self._stream.flush()
+        self._shown = len(text)

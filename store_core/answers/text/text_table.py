@@ -1,22 +1,133 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows for people: a table that fits the terminal, and one row as a list of its fields."""
+"""Rows and reports as text."""
 
 from __future__ import annotations
 
+import io
 import re
-from typing import TYPE_CHECKING, Final, TextIO
+import textwrap
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TextIO, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from store_core.answers.text.row_values import rows_of, slices_of
 from store_core.answers.text.shown_text import BytesStyle, escape_text, text_of, text_width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import tzinfo
 
-    from store_core.answers.text.row_values import Value
+__all__ = [
+    "MOST_ROWS",
+    "FieldsWriter",
+    "TableWriter",
+    "Value",
+    "cell_of",
+    "filled_columns",
+    "in_zone",
+    "message_name",
+    "report_text",
+    "rows_of",
+    "slices_of",
+    "with_message_column",
+    "zoned",
+]
 
-__all__ = ["FieldsWriter", "TableWriter", "cell_of"]
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+Value: TypeAlias = "int | float | str | bytes | bool | list[object] | dict[object, object] | None"
+"""A value of a row: times are ISO 8601 text, maps are dictionaries."""
+
+_ROWS_AT_ONCE: Final = 256
+"""Rows that are turned into Python values at once, so that the first of them are printed early."""
+
+_MILLISECOND: Final = 1000
+_TIME: Final = re.compile(r"(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+
+
+def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split a batch into pieces of few rows. Copies no data."""
+    for begin in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        yield batch.slice(begin, _ROWS_AT_ONCE)
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Value, ...]]:
+    """Return the rows of a batch as tuples of values."""
+    return zip(*(_values(column) for column in batch.columns), strict=True)
+
+
+def in_zone(text: str, zone: tzinfo | None) -> str:
+    """Return a text with its times, which are in UTC, as those of a zone; None leaves them.
+
+    Examples
+    --------
+    >>> from datetime import timedelta, timezone
+    >>> in_zone("from 2023-11-14T22:13:20.500Z on", timezone(timedelta(hours=8)))
+    'from 2023-11-15T06:13:20.500+08:00 on'
+    """
+    return text if zone is None else _TIME.sub(lambda found: _moved(found[0], zone), text)
+
+
+def _moved(text: str, zone: tzinfo) -> str:
+    try:
+        moved = datetime.fromisoformat(text).astimezone(zone).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):  # no such time in Python, or in this zone
+        return text
+    return moved.replace("+00:00", "Z")
+
+
+def zoned(rows: Rows, zone: tzinfo | None) -> Rows:
+    """Return a table or batch whose times are text in a zone; None leaves them."""
+    if zone is None:
+        return rows
+    for at, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            column = rows.column(at)
+            times = _times(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+            texts = [None if each is None else in_zone(str(each), zone) for each in times]
+            rows = rows.set_column(at, field.name, pa.array(texts, pa.string()))
+    return rows
+
+
+def _values(column: pa.Array) -> list[Value]:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return _times(column)
+    if pa.types.is_map(kind):
+        return [None if value is None else dict(value) for value in column.to_pylist()]
+    return list(column.to_pylist())
+
+
+def _times(column: pa.Array) -> list[Value]:
+    """Return times as text; a store can hold times that Python's own ``datetime`` can't."""
+    micros = column.cast(pa.timestamp("us")).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    times = (micros // _MILLISECOND).astype("datetime64[ms]")
+    texts = np.datetime_as_string(times, timezone="UTC").tolist()
+    is_null = column.is_null().to_pylist()
+    return [None if absent else text for text, absent in zip(texts, is_null, strict=True)]
+
+
+_PARTS: Final = ("topic", "queue_id", "queue_offset")
+
+
+def message_name(topic: str | None, queue_id: int | None, queue_offset: int | None) -> str | None:
+    """Return the name of a message, or as much of it as is known; None without a topic.
+
+    Examples
+    --------
+    >>> message_name("orders", 1, 42), message_name("orders", 1, None)
+    ('orders/1/42', 'orders/1')
+    """
+    known = [str(part) for part in (queue_id, queue_offset) if part is not None]
+    return None if topic is None else "/".join([topic, *known])
+
+
+def with_message_column(table: pa.Table) -> pa.Table:
+    """Return a table with one column ``message`` in place of topic, queue and queue offset."""
+    parts = (table[name].to_pylist() for name in _PARTS)
+    names = pa.array([message_name(*each) for each in zip(*parts, strict=True)], pa.string())
+    return table.set_column(table.column_names.index(_PARTS[0]), "message", names).drop_columns(list(_PARTS[1:]))
+
 
 _GAP: Final = "  "
 _CUT: Final = "…"
@@ -235,3 +346,48 @@ def _cut(text: str, width: int) -> str:
         end += 1
     kept = text[:end]
     return (kept if text[end : end + 1].isspace() else _NUMBER_BEGUN.sub("", kept)) + _CUT
+
+
+MOST_ROWS: Final = 20
+"""Rows of a table that a report shows by default."""
+
+_INDENT: Final = "  "
+_USUAL_WIDTH: Final = 80
+"""Columns at which sentences are wrapped that go to no terminal."""
+
+
+def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]], width: int | None) -> str:
+    """Return lines, then tables.
+
+    Parameters
+    ----------
+    tables : iterable of (str, pyarrow.Table, int)
+        Heading, rows to show, and how many there are in all. One without rows is left out.
+    width : int or None
+        Columns of the terminal, see `TableWriter`; None if tables are not to be cut, as in a pipe.
+    """
+    parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
+    for heading, table, count in tables:
+        if table.num_rows:
+            parts += ["", f"{heading}:", *_table_lines(table, count, width)]
+    return "\n".join(parts)
+
+
+def filled_columns(table: pa.Table) -> pa.Table:
+    """Return a table without the columns that have nothing."""
+    return table.select([name for name in table.column_names if table[name].null_count < table.num_rows])
+
+
+def _wrapped(line: str, width: int) -> str:
+    return textwrap.fill(line, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
+
+
+def _table_lines(table: pa.Table, count: int, width: int | None) -> Iterator[str]:
+    """Yield the rows of a table, and how many more there are."""
+    shown = filled_columns(table)
+    stream = io.StringIO()
+    writer = TableWriter(shown.schema, stream, width=width)
+    writer.write(shown.combine_chunks().to_batches()[0])
+    yield from stream.getvalue().splitlines()
+    if count > shown.num_rows:
+        yield f"... and {count - shown.num_rows:,} more, which the JSON has"

@@ -16,9 +16,8 @@ import click
 import pyarrow as pa
 from pyarrow import parquet
 
-from store_core.answers.text.row_values import rows_of, slices_of, zoned
 from store_core.answers.text.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
-from store_core.answers.text.text_table import FieldsWriter, TableWriter
+from store_core.answers.text.text_table import FieldsWriter, TableWriter, rows_of, slices_of, zoned
 from store_core.command.output.new_file import check_new, new_file
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from store_core.answers.text.row_values import Value
+    from store_core.answers.text.text_table import Value
 
 __all__ = ["ArrowWriter", "CsvWriter", "JsonLinesWriter", "Output", "ParquetWriter", "RowWriter"]
 

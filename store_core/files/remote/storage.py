@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
-from store_core.format.near_name import did_you_mean
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

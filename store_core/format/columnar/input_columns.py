@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.arrow_slices import fixed_array
 from store_core.format.message import Message
-from store_core.format.near_name import did_you_mean
 from store_core.format.properties import KEY_SEPARATOR
+from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,10 +10,9 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
 from store_core.format.crc32 import crc32
 from store_core.format.layout import field_position, head_dtype
-from store_core.format.message import CRC_MASK
+from store_core.format.message import CRC_MASK, AppendMessageResult, AppendMessageStatus
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, property_crc_digits
 from store_core.format.record.record_head import message_id
 from store_core.format.segment_room import blank_head, has_room

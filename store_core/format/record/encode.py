@@ -17,9 +17,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
 from store_core.format.layout import HOST_V4, HOST_V6, MESSAGE_HEAD, MIN_HEAD_SIZE, MagicCode, head_size
-from store_core.format.message import body_crc
+from store_core.format.message import AppendMessageStatus, PutMessageStatus, body_crc
 from store_core.format.properties import (
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from store_core.errors import InvalidOptionError
-from store_core.format.near_name import hint_of
 from store_core.format.releases.release_rules import ReleaseRules
+from store_core.format.words import hint_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

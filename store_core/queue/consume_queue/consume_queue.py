@@ -11,7 +11,7 @@ import numpy as np
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue import consume_queue_bounds as bounds
-from store_core.queue.consume_queue.queue_extension import is_ext_address
+from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
 from store_core.queue.consume_queue.time_search import BoundaryType, TimeSearch
 from store_core.queue.units.consume_queue_unit import (
     CQ_STORE_UNIT_SIZE,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.format.releases.release_rules import ReleaseRules
-    from store_core.queue.consume_queue.queue_extension import QueueExtension
+    from store_core.queue.consume_queue.consume_queue_ext import QueueExtension
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.consume_queue_unit import UnitArray

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS
+from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, units_of, whole_file
 
 if TYPE_CHECKING:

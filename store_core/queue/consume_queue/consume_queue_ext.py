@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extension of a consume queue: files for store times and filter bit maps, which don't fit into 20-byte units."""
+"""Extension units of a queue."""
 
 from __future__ import annotations
 
 import logging
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.layout import CONSUME_QUEUE_EXT_UNIT, unit_dtype
-from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS, is_ext_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +27,64 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXT_UNIT_DTYPE",
+    "LAST_EXT_ADDRESS",
     "MAX_EXT_UNIT_SIZE",
     "ConsumeQueueExt",
     "CqExtUnit",
+    "QueueExtension",
     "address_of",
+    "is_ext_address",
     "offset_of_address",
 ]
+
+LAST_EXT_ADDRESS: Final = -(2**31) - 1
+"""The largest tags code that is an address: every hash is larger, and so is every time after 1969."""
+
+
+def is_ext_address(tags_code: int) -> bool:
+    """Return whether a unit's tags code is an address in the extension (RocketMQ: ``ConsumeQueueExt.isExtAddr``).
+
+    >>> is_ext_address(-(2**63)), is_ext_address(-(2**31))
+    (True, False)
+    """
+    return tags_code <= LAST_EXT_ADDRESS
+
+
+class QueueExtension(Protocol):
+    """`ConsumeQueueExt` of `consume_queue_ext` as its queue uses it; addresses are tags codes."""
+
+    def load(self) -> tuple[str, ...]:
+        """Load the existing files, and return what an operator should know."""
+        ...
+
+    def recover(self) -> object:
+        """Find the end of the units."""
+        ...
+
+    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int | None:
+        """Append a unit and return its address; None if that failed."""
+        ...
+
+    def truncate_by_min_address(self, address: int) -> object:
+        """Delete the files that end before a unit; do nothing if `address` is not an address."""
+        ...
+
+    def truncate_by_max_address(self, address: int) -> object:
+        """End after a unit; do nothing if `address` is not an address."""
+        ...
+
+    def flush(self, least_pages: int) -> bool:
+        """Flush units to disk; True if nothing changed."""
+        ...
+
+    def destroy(self) -> None:
+        """Delete all files."""
+        ...
+
+    def close(self) -> None:
+        """Release all files."""
+        ...
+
 
 _LOG: Final = logging.getLogger("store_core")
 

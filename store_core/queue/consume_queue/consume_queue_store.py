@@ -16,8 +16,7 @@ from store_core.queue.dispatch.dispatch_batch import QueueNumbering
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_SEAL, coverages, stored_units
 from store_core.queue.units.queue_assignment import RefusedUnit, assign, assign_batch
-from store_core.queue.units.unit_buffer import UnitBuffer
-from store_core.queue.units.unit_rows import UnitRows
+from store_core.queue.units.unit_rows import UnitBuffer, UnitRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and checking configuration values, from a broker's file into the fields of a frozen dataclass."""
+"""Values of a broker's configuration: parsing and checks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,60 @@ from typing import TYPE_CHECKING, Final, get_args, get_type_hints
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.access import kind_of_file
 from store_core.files.store_parts import path_exists
-from store_core.format.near_name import hint_of
-from store_core.store.config.properties_file import parse_properties_file
+from store_core.format.words import hint_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from _typeshed import DataclassInstance
 
-__all__ = ["check_fields", "load_fields", "snake_case"]
+__all__ = ["check_fields", "load_fields", "parse_properties_file", "snake_case"]
+
+_BLANKS: Final = " \t\f"
+_ENTRY: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties_file(data: bytes) -> dict[str, str]:
+    r"""Parse a properties file as ``java.util.Properties.load`` does; for a repeated key the last value wins.
+
+    Values keep trailing blanks, as in Java. The encoding is ISO 8859-1, with ``\uXXXX`` for other characters.
+
+    Examples
+    --------
+    >>> parse_properties_file(b"# a broker\nflushDiskType = SYNC_FLUSH\ndeleteWhen:04;\\\n  05\n")
+    {'flushDiskType': 'SYNC_FLUSH', 'deleteWhen': '04;05'}
+    """
+    entries = (_ENTRY.fullmatch(line) for line in _logical_lines(data.decode("latin-1")))
+    return {_unescape(entry[1]): _unescape(entry[2]) for entry in entries if entry is not None}
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Join lines that end in an odd number of backslashes with the next; drop blank lines and comments."""
+    joined = ""
+    for line in re.split(r"\r\n|\r|\n", text):
+        stripped = line.lstrip(_BLANKS)
+        if not joined and (not stripped or stripped[0] in "#!"):
+            continue
+        joined += stripped
+        if (len(joined) - len(joined.rstrip("\\"))) % 2:
+            joined = joined[:-1]
+            continue
+        yield joined
+        joined = ""
+    if joined:
+        yield joined
+
+
+def _unescape(text: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[1:], 16)) if len(code) > 1 else _CONTROLS.get(code, code)
+
+    return _ESCAPE.sub(replaced, text)
+
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _BOOLEANS: Final = {"true": True, "false": False}

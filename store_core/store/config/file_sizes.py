@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configured size of one kind of file, inferred by one vote per file and one per distance between file names."""
+"""Sizes of files, as the configuration says or the files show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.file_system import names_in
+from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from store_core.queue.queue_path import QueueRules
+from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
+from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.snapshot.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = ["FileSizes"]
+__all__ = ["DerivedSizes", "FileSizes"]
 
 _QUEUES_LOOKED_AT: Final = 200
 """Maximum queues whose files are examined: all have the same size."""
@@ -94,3 +99,58 @@ def _files_in(directories: Iterable[Path], file_system: FileSystem) -> Iterator[
             status = file_system.status(directory / name) if name.isdecimal() else None
             if status is not None and not status.is_directory and status.size:
                 yield int(name), directory / name, status.size
+
+
+_DEFAULTS: Final = QueueRules()
+"""RocketMQ's own sizes, which most stores have."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSizes:
+    """Configured file sizes; None if they can't be inferred.
+
+    Attributes
+    ----------
+    consume_queue_file_size, ext_file_size, batch_consume_queue_file_size : int or None
+        Bytes.
+    batch_topics : frozenset of str
+        Topics with batch queues.
+    has_ext, has_light : bool
+        Whether there is a queue extension, and a light queue.
+    """
+
+    consume_queue_file_size: int | None = None
+    ext_file_size: int | None = None
+    batch_consume_queue_file_size: int | None = None
+    max_hash_slot_num: int | None = None
+    max_index_num: int | None = None
+    batch_topics: frozenset[str] = frozenset()
+    has_ext: bool = False
+    has_light: bool = False
+
+    @classmethod
+    def find(cls, root: Path, file_system: FileSystem | None = None) -> DerivedSizes:
+        """Infer sizes from the files of a store, examining a few of each kind."""
+        files = file_system or OsFileSystem()
+        usual = _DEFAULTS.max_hash_slot_num, _DEFAULTS.max_index_num
+        index = Index(root, files).sizes(usual)
+        return cls(
+            _usual(root / CONSUME_QUEUE, files, CQ_STORE_UNIT_SIZE),
+            _usual(root / CONSUME_QUEUE_EXT, files, CQ_STORE_UNIT_SIZE),
+            _usual(root / BATCH_CONSUME_QUEUE, files, BATCH_UNIT_SIZE),
+            index.slots if index is not None else None,
+            index.entries if index is not None else None,
+            frozenset(_directories(root / BATCH_CONSUME_QUEUE, files)),
+            any(True for _ in queues_in(root / CONSUME_QUEUE_EXT, files)),
+            any(name.startswith("%LMQ%") for name in _directories(root / CONSUME_QUEUE, files)),
+        )
+
+
+def _usual(directory: Path, file_system: FileSystem, unit_size: int) -> int | None:
+    sizes = FileSizes.of_queues(directory, file_system, unit_size)
+    return sizes.usual if sizes is not None else None
+
+
+def _directories(directory: Path, file_system: FileSystem) -> list[str]:
+    found = ((name, file_system.status(directory / name)) for name in names_in(directory, file_system))
+    return [name for name, status in found if status is not None and status.is_directory]

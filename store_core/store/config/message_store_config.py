@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.files.log_place import ChosenPaths
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.near_name import did_you_mean, without_controls
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
+from store_core.format.words import did_you_mean, without_controls
 from store_core.queue.queue_path import QueueRules
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.config_values import check_fields, load_fields, snake_case

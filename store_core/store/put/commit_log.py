@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.open_files import MAX_OPEN_SEGMENTS
-from store_core.format.append_result import PutMessageStatus
 from store_core.format.columnar.encode_batch import encode_batch
+from store_core.format.message import PutMessageStatus
 from store_core.format.record.encode import Refusal
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.put.bulk_append import AppendBatchResult, fits

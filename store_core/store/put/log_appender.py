@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.record.append import do_append
 from store_core.store.put.bulk_append import append_records, join_results
 from store_core.store.put.put_result import PutMessageResult

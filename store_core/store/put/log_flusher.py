@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.format.append_result import PutMessageStatus
+    from store_core.format.message import PutMessageStatus
     from store_core.store.config.message_store_config import MessageStoreConfig
 
 __all__ = ["LogFlusher"]

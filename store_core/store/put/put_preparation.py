@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.properties import DELAY, INNER_BASE, INNER_NUM, PROPERTY_CRC, WAIT, PropertyMap
 from store_core.format.record.decode import decode_items
 from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic, with_properties

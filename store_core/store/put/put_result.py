@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from store_core.format.append_result import PutMessageStatus
+from store_core.format.message import PutMessageStatus
 
 if TYPE_CHECKING:
-    from store_core.format.append_result import AppendMessageResult
+    from store_core.format.message import AppendMessageResult
     from store_core.store.config.broker_config import BrokerConfig
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.put.bulk_append import AppendBatchResult

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
-from store_core.format.append_result import PutMessageStatus
-from store_core.format.message import Message
+from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.put.bulk_append import AppendBatchResult
 from store_core.store.put.put_checks import PutChecks

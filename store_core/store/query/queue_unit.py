@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
 from store_core.format.record.record_head import read_frame, store_timestamp
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue.queue_extension import is_ext_address
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,7 @@ from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.store.memory import physical_memory
-from store_core.store.query.get_message import MessageGetter
-from store_core.store.query.get_result import GetMessageStatus, QueryMessageResult
+from store_core.store.query.get_message import GetMessageStatus, MessageGetter, QueryMessageResult
 from store_core.store.query.queue_unit import LogLookup, queue_units
 
 if TYPE_CHECKING:
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.derived import DerivedStructures
     from store_core.store.put.queue_offsets import QueueOffsets
-    from store_core.store.query.get_result import GetMessageResult
+    from store_core.store.query.get_message import GetMessageResult
     from store_core.store.query.queue_unit import QueueUnit
-    from store_core.store.store_life import StoreServices
-    from store_core.store.store_setup import StoreSetup
+    from store_core.store.store_life import StoreServices, StoreSetup
 
 __all__ = ["MessageLookup", "StoreQueues", "StoreReading"]
 

@@ -21,9 +21,8 @@ from store_core.format.record.scan import StopReason
 from store_core.format.segment_view import SegmentView
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
-from store_core.store.read.chunk_rows import WAYS_ON, ChunkRows, pieces_of
+from store_core.store.read.chunk_rows import NO_BYTES, WAYS_ON, ChunkRows, ReadChunk, SegmentWindow, pieces_of
 from store_core.store.read.pick_windows import PickWindows
-from store_core.store.read.read_chunk import NO_BYTES, ReadChunk, SegmentWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.files.remote.storage import StorageSettings
 from store_core.format.columns import resolve_columns
-from store_core.format.near_name import hint_of
 from store_core.format.record.record_head import is_message_id
 from store_core.format.releases.release import RELEASES, release_hint
+from store_core.format.words import hint_of
 from store_core.store.read.option_checks import listed, parse_integer, refuse_list, refuse_value, shown_option
 from store_core.store.read.store_time import parse_zone, store_time
 

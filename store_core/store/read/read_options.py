@@ -12,11 +12,11 @@ from store_core.files.remote.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_path import located
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
-from store_core.format.near_name import did_you_mean
 from store_core.format.properties import PropertyParser
 from store_core.format.record.record_head import position_of_message_id
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.times import iso_time
+from store_core.format.words import did_you_mean
 from store_core.store.configured_store import configured_paths
 from store_core.store.read.option_checks import check_filter, check_filter_type, check_order, shown_option
 from store_core.store.read.option_table import READ_OPTIONS

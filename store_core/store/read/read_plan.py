@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import LEFT_OUT, SegmentVanishedError
-from store_core.files.configured_root import ConfiguredRoot
 from store_core.files.dledger_log import root_of_member
+from store_core.files.log_place import ConfiguredRoot
 from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_source import open_ahead, size_on_disk
 from store_core.files.store_lock import LOCK_FILE, is_lock_held

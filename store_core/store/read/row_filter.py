@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.format.columnar.arrow_slices import fixed_array, numbers, texts, true_mask
-from store_core.format.counted import counted
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import failure_of
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.format.words import counted
 from store_core.store.read.option_values import checked_text
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from store_core.errors import StoreError
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_path import located, store_roots
 from store_core.format.columnar.arrow_slices import texts
-from store_core.format.near_name import did_you_mean, known_names
+from store_core.format.words import did_you_mean, known_names
 from store_core.snapshot.config import Config
 from store_core.snapshot.queues import Queues, TopicFilter
 

@@ -21,7 +21,7 @@ from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.index.index_pieces import unpack_entries
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path, refusal_of
-from store_core.queue.units.unit_codec import unpack_units
+from store_core.queue.units.unit_rows import unpack_units
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory

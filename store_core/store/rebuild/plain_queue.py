@@ -14,7 +14,7 @@ from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, pre_blank, units_per_file
 from store_core.queue.units.queue_assignment import index_limit
-from store_core.queue.units.unit_codec import consecutive_units
+from store_core.queue.units.unit_rows import consecutive_units
 from store_core.store.rebuild.compare import QueueJudgement, digest_of
 from store_core.store.rebuild.files import QueueReport
 from store_core.store.rebuild.stored_queues import live, plain_columns

@@ -8,16 +8,15 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.counted import counted
 from store_core.format.times import iso_time
+from store_core.format.words import counted
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.snapshot.log_end import FoundEnd
 from store_core.snapshot.queues import Queues
 from store_core.store.read.ranges import Check, Coverage
 from store_core.store.read.stored_topics import hint_of, stored_topics
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
-from store_core.store.rebuild.inferred_kinds import NO_LIGHT_RECORDS, LightRecords
-from store_core.store.rebuild.segment_part import read_end
+from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, read_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

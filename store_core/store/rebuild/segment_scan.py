@@ -25,13 +25,10 @@ from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatc
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.index.index_pieces import IndexEntries, pack_entries
 from store_core.queue.units.queue_assignment import assign_batch
-from store_core.queue.units.unit_buffer import PlainUnitBuffer, UnitBuffer
-from store_core.queue.units.unit_codec import PackedUnits, pack_whole
-from store_core.queue.units.unit_rows import UnitRows
+from store_core.queue.units.unit_rows import PackedUnits, PlainUnitBuffer, UnitBuffer, UnitRows, pack_whole
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES
-from store_core.store.rebuild.inferred_kinds import ToldKinds
 from store_core.store.rebuild.lost_ranges import LostRanges
-from store_core.store.rebuild.segment_part import SegmentOutcome
+from store_core.store.rebuild.segment_part import SegmentOutcome, ToldKinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -388,7 +385,7 @@ _UNWANTED: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class QueuePiece:
-    """Consecutive units of a queue, `packed` as `store_core.queue.units.unit_codec` defines."""
+    """Consecutive units of a queue, `packed` as `store_core.queue.units.unit_rows` defines."""
 
     topic: str
     queue_id: int

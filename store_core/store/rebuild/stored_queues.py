@@ -12,8 +12,7 @@ import numpy as np
 from store_core.errors import SegmentLayoutError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue.queue_extension import LAST_EXT_ADDRESS
+from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import CONSUME_QUEUE_EXT, queue_path
 from store_core.snapshot.file_queues import FileQueue

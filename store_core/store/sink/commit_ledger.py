@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import AppendConflictError, CorruptRecordError, UnsupportedStoreError
 from store_core.files.file_system import write_all
-from store_core.format.counted import counted
 from store_core.format.crc32 import crc32
+from store_core.format.words import counted
 from store_core.store.sink.staged_append import Appended
 
 if TYPE_CHECKING:

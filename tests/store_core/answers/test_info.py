@@ -35,20 +35,21 @@ def told(store: object) -> dict[str, Any]:
 
 @pytest.mark.golden
 def test_offsets_times_and_counts_are_those_of_a_scan(golden_store: UnpackedStore) -> None:
-    if golden_store.golden.is_torn:
-        pytest.skip("the answers are those after recovery")
     found = told(golden_store.root)
     rows = golden_store.expected()
     queued = [row for row in rows if row["transaction_type"] not in ("PREPARED_TYPE", "ROLLBACK_TYPE")]
     last = rows[-1]
 
     assert rows[0]["physical_offset"] >= found["log_begin"]
-    assert last["physical_offset"] + last["store_size"] == found["log_end"]
     assert iso_time(rows[0]["store_timestamp"]) == found["first_time"]
+    is_torn = golden_store.golden.is_torn
+    assert found["state"] == ("crashed" if is_torn or "crash" in golden_store.golden.scenario else "closed")
+    if is_torn:
+        return  # the rows are those after the recovery, which ends the log earlier
+    assert last["physical_offset"] + last["store_size"] == found["log_end"]
     assert found["last_time"] in {iso_time(row["store_timestamp"]) for row in rows[-30:]}
     assert found["messages"] is not None
     assert found["messages"] <= sum(int(row["properties"].get("INNER_NUM") or 1) for row in queued)
-    assert found["state"] == ("crashed" if "crash" in golden_store.golden.scenario else "closed")
 
 
 def test_a_store_is_described_with_its_largest_topics_and_its_groups(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from store_core.format.message import Message
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.query.get_result import GetMessageResult, GetMessageStatus
+from store_core.store.query.get_message import GetMessageResult, GetMessageStatus
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock
 

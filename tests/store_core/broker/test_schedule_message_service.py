@@ -15,9 +15,8 @@ from store_core.broker.consumer_offset import DelayOffsetTable
 from store_core.broker.schedule_message_service import ScheduleMessageService, message_time_up
 from store_core.errors import CorruptRecordError
 from store_core.files.clock import SystemClock
-from store_core.format.append_result import PutMessageStatus
 from store_core.format.layout import field_position, head_dtype
-from store_core.format.message import Message
+from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.decode import decode_message
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.config.message_store_config import MessageStoreConfig

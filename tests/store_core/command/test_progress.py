@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.command.notices import say
-from store_core.command.parts_progress import PartsProgress
+from store_core.command.notices import PartsProgress, say
 from store_core.command.surroundings import Surroundings
 from store_core.store.parts import PartsDone, Step
 from tests.builders import LogBuilder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.abort_file import AbortFile
+from store_core.files.store_lock import AbortFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from store_core.files.flush import (
 from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 
 if TYPE_CHECKING:
     from pathlib import Path

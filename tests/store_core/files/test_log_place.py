@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import InvalidOptionError
-from store_core.files.configured_root import ConfiguredRoot, log_directories, roots_to_lock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.log_place import LogPlace, lock_places
+from store_core.files.log_place import ConfiguredRoot, LogPlace, lock_places, log_directories, roots_to_lock
 from store_core.files.segment_paths import SegmentPaths
 
 if TYPE_CHECKING:

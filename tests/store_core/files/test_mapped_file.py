@@ -11,7 +11,7 @@ import pytest
 from store_core.errors import SegmentLayoutError
 from store_core.files.mapped_file import RECORD_SEAL, MappedFile, TransientStorePool
 from store_core.files.segment_file import file_name_of, offset_of
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+from store_core.format.message import AppendMessageResult, AppendMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from store_core.files.mapped_file import MappedFile, TransientStorePool
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus
+from store_core.format.message import AppendMessageResult, AppendMessageStatus
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 

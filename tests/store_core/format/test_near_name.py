@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from store_core.format.near_name import did_you_mean, known_names
+from store_core.format.words import did_you_mean, known_names
 
 
 def test_the_nearest_name_is_asked_for_whatever_its_case() -> None:

@@ -34,7 +34,7 @@ from store_core.answers.verdict import Verdict
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.format.append_result import PutMessageStatus
+from store_core.format.message import PutMessageStatus
 from store_core.store.parts import InProcess
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.sink.commit import SinkCommit

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from store_core.queue.consume_queue.queue_extension import QueueExtension
+    from store_core.queue.consume_queue.consume_queue_ext import QueueExtension
 
 __all__ = ["FILE_SIZE", "RELEASES", "UNITS", "QueueMaker", "Unit", "put_all", "records", "state_of", "write_files"]
 

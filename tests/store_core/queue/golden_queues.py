@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.consume_queue.queue_extension import is_ext_address
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock

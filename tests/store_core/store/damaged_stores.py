@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core import MessageStoreConfig
 from store_core.errors import StoreError
-from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import AbortFile
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.record_head import read_frame
 from store_core.format.releases.release import RELEASE_RULES

@@ -24,8 +24,8 @@ from store_core import (
 )
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.format.counted import counted
 from store_core.format.record.scan import StopReason
+from store_core.format.words import counted
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.state.store_stats import RunningFlag
 from tests.store_core.fakes import FaultyFileSystem

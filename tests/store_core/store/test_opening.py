@@ -13,10 +13,10 @@ from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, re
 from store_core.answers import CheckOptions, check
 from store_core.answers.rebuild import rebuild_consume_queue
 from store_core.answers.verdict import Verdict
-from store_core.files.abort_file import AbortFile
 from store_core.files.file_system import OpenFile, OsFileSystem
-from store_core.format.append_result import PutMessageStatus
+from store_core.files.store_lock import AbortFile
 from store_core.format.columnar.lockstep import chain
+from store_core.format.message import PutMessageStatus
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.index.index_service import IndexService

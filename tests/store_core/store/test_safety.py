@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.files.clock import SystemClock
-from store_core.format.append_result import PutMessageStatus
+from store_core.format.message import PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.put.log_flusher import uses_pool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from store_core import DefaultMessageStore
 
 if TYPE_CHECKING:
-    from store_core.store.store_setup import StoreSetup
+    from store_core.store.store_life import StoreSetup
 
 __all__ = ["UnattendedStore"]
 

@@ -17,7 +17,7 @@ from store_core.files.remote.remote_bytes import NEAR
 from store_core.files.remote.storage import NOTHING, Moved
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import size_on_disk
-from store_core.format.counted import agreeing, counted
+from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing how a read finds its records: at a position, by the index, by the queues, or by a scan.
+"""Which way a look-up goes, and positions, which need none.
 
 A look-up trusts what a broker trusts, and its reader verifies every record that it returns. So on a store on which
 `commitlog check` has no finding the rows are those of a scan; on any other store each row is right, and where one is
@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.segment_source import open_ahead
@@ -19,11 +19,14 @@ from store_core.files.store_kind import has_queues
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Place
+from store_core.format.record.framing import check_frame
+from store_core.format.record.record_head import head_reader
+from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.log_end import segment_end
+from store_core.snapshot.queues import QueueDoubtError, Queues
 from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
-from store_core.store.read.lookup.index import index_refusal, look_up_index
-from store_core.store.read.lookup.looked_up import LookedUp, OpenedSegments, Question, Unsuitable
-from store_core.store.read.lookup.positions import WALKED, look_up_position
+from store_core.store.read.lookup.index import index_refusal, last_entry_record, look_up_index
+from store_core.store.read.lookup.looked_up import LookedUp, OpenedSegments, Proven, Question, Unsuitable, one_pick
 from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
 
 if TYPE_CHECKING:
@@ -34,10 +37,61 @@ if TYPE_CHECKING:
     from store_core.format.columnar.chain import Chain
     from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.lookup.looked_up import LookUpCosts
+    from store_core.store.read.picks import Picks
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["LookUp"]
+__all__ = ["WALKED", "LookUp", "look_up_position"]
+
+_read_place: Final = head_reader("queue_id", "queue_offset")
+
+_PROVEN: Final = "the position is given, and the queue that the record names has a unit for it"
+WALKED: Final = LookedUp(
+    "position",
+    "the position is given; its segment is walked to it, because no unit of a queue proves the record",
+    None,
+)
+"""Nothing is known of the record."""
+
+
+def look_up_position(question: Question, resources: ExitStack) -> LookedUp:
+    """Find the record at the physical offset that options name; one that no unit proves is walked to."""
+    position = question.options.position or 0
+    home = question.segment_at(position)
+    picked = None if home is None else _proven(question, home, position, resources)
+    if home is None or picked is None:
+        return WALKED
+    furthest = Proven(home, position, position + int(picked.sizes[0]))
+    if home is question.segments[-1]:
+        known = last_entry_record(question)
+        furthest = known if known is not None and known.start > position else furthest
+    return LookedUp("position", _PROVEN, picked, ((position, position + 1),), furthest=furthest, units=1)
+
+
+def _proven(question: Question, segment: Segment, position: int, resources: ExitStack) -> Picks | None:
+    """Return the sound record at a position if the queue that it names has a unit that points back to it."""
+    at, framing = position - segment.start_offset, segment.framing
+    if at < framing.lead:
+        return None
+    with question.opened.opened(segment) as pages:
+        segment.view(pages).load_frame(at - framing.lead)
+        check = check_frame(pages.raw.data, at - framing.lead, segment.start_offset, framing)
+        if check.spans is None:
+            return None
+        queue_id, queue_offset = _read_place(pages.raw.data, at)
+        name = pages.raw[check.spans.topic_start : check.spans.topic_stop].tobytes()
+    topic, size = name.decode("utf-8", "surrogateescape"), check.size - framing.lead
+    if refusal_of(topic, queue_id) is not None or queue_offset < 0:
+        return None
+    queues = resources.enter_context(Queues(question.root))
+    if queues.database is not None and question.costs.per_database > question.room:
+        return None
+    try:
+        queue = queues.get(topic, queue_id)
+        found = None if queue is None else queue.unit_at(queue_offset)
+    except (QueueDoubtError, FileNotFoundError):
+        return None
+    return one_pick(position, size, (topic, queue_id), queue_offset) if found == (position, size) else None
 
 
 class LookUp:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.abort_file import ABORT_FILE
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.segment_source import open_picks
-from store_core.files.store_lock import is_lock_held
+from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.record.framing import Framing, check_frame
 from store_core.format.releases.release import DEFAULT_RELEASE

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers.scanning.log_buckets import bucket_begin, buckets_of, percentiles
+from store_core.answers.store_producers import bucket_begin, buckets_of, percentiles
 
 numbers = st.one_of(st.integers(-300, 300), st.integers(-(1 << 40), 1 << 40), st.integers(-(1 << 63), (1 << 63) - 1))
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from store_core.errors import InvalidOptionError
-from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
-from store_core.format.message import Message
+from store_core.format.message import AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.record.append import EncodedRecords, do_append
 from store_core.format.record.decode import client_batch, decode_items
 from store_core.format.record.encode import EncodeRules, Refusal, encode_members, encode_message, pack_host

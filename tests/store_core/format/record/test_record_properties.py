@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError
+from store_core.format.filter.message_selector import _checked_span, _plain_span, record_properties
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
-from store_core.format.record.record_properties import _checked_span, _plain_span, record_properties
 from store_core.format.record.scan import check_record
 from tests import strategies
 

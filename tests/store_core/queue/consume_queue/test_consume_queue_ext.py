@@ -18,9 +18,9 @@ from store_core.queue.consume_queue.consume_queue_ext import (
     ConsumeQueueExt,
     CqExtUnit,
     address_of,
+    is_ext_address,
     offset_of_address,
 )
-from store_core.queue.consume_queue.queue_extension import is_ext_address
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 

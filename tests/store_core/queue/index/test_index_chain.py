@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.queue.index import index_chain
-from store_core.queue.index.index_chain import IndexQuery, walk_chain
+from store_core.queue.index import index_file
+from store_core.queue.index.index_file import IndexQuery, walk_chain
 from store_core.queue.index.index_format import INDEX_DTYPE, IndexHeader, IndexSlots, build_entries
 
 _BEGIN: Final = 1_700_000_000_000
@@ -42,8 +42,8 @@ def _by_the_rules(query: IndexQuery, first: int, entries: list[Entry]) -> list[i
 def _walk(query: IndexQuery, first: int, entries: list[Entry], *, short: int, window: int) -> list[int]:
     data = np.array(entries, INDEX_DTYPE).tobytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_chain, "_SHORT_CHAIN", short)
-        patch.setattr(index_chain, "_WINDOW", window)
+        patch.setattr(index_file, "_SHORT_CHAIN", short)
+        patch.setattr(index_file, "_WINDOW", window)
         return walk_chain(query, first, lambda index, count: data[index * 20 : (index + count) * 20])
 
 

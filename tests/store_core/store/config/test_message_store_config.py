@@ -13,8 +13,8 @@ import pytest
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.config.config_values import parse_properties_file
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.config.properties_file import parse_properties_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

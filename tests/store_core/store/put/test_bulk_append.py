@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
-from store_core.format.append_result import PutMessageStatus
-from store_core.format.message import Message
+from store_core.format.message import Message, PutMessageStatus
 from store_core.store.put import commit_log
 from tests.store_core.store.logs import FILE_SIZE, Log, messages_of
 

@@ -13,7 +13,7 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
-from store_core.format.append_result import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.put.log_appender import PutMessageReentrantLock, PutMessageSpinLock, make_put_message_lock
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

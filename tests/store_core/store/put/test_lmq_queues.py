@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.format.append_result import AppendMessageStatus, PutMessageStatus
+from store_core.format.message import AppendMessageStatus, PutMessageStatus
 from store_core.format.record.decode import client_batch
 from tests.store_core.store.logs import FILE_SIZE, Log, message
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.format.append_result import PutMessageStatus
-from store_core.format.message import Message
+from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.put.put_checks import PutChecks, default_hooks
 from store_core.store.put.put_service import PutService

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.queue_path import QueueRules, queue_path
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, stored_units
-from store_core.queue.units.unit_codec import PackedUnits, unpack_units
+from store_core.queue.units.unit_rows import PackedUnits, unpack_units
 from store_core.store.rebuild.compare import LogBounds, judge_queue
 from store_core.store.rebuild.files import QueueReport, QueueWriter
 from store_core.store.rebuild.options import RebuildRules

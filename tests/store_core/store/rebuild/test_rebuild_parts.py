@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.units.unit_buffer import PlainUnitBuffer, UnitBuffer
-from store_core.queue.units.unit_codec import PackedUnits, pack_whole, unpack_units
-from store_core.queue.units.unit_rows import UnitRows
-from store_core.store.config.derived_sizes import DerivedSizes
+from store_core.queue.units.unit_rows import (
+    PackedUnits,
+    PlainUnitBuffer,
+    UnitBuffer,
+    UnitRows,
+    pack_whole,
+    unpack_units,
+)
+from store_core.store.config.file_sizes import DerivedSizes
 from store_core.store.rebuild.files import UnitGaps
 from store_core.store.rebuild.swap import update_checkpoint
 from store_core.store.state.store_checkpoint import StoreCheckpoint

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.unit_codec import unpack_units
+from store_core.queue.units.unit_rows import unpack_units
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.segment_part import SegmentPart, merge_outcomes, split_segments

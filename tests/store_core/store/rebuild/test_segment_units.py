@@ -15,7 +15,7 @@ from store_core.format.releases.release import rules_of
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.unit_codec import unpack_units
+from store_core.queue.units.unit_rows import unpack_units
 from store_core.store.rebuild.files import QueueReport, QueueWriter
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.segment_scan import QueuePiece, SegmentUnits

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of commands about whole stores that say where a store is: its storage, and its log."""
+"""What arguments of commands share: choices, examples, settings of storages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,47 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from store_core.command.notices import say, warnings_shown
+from store_core.format.words import hint_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from store_core.command.exit_code import ExitCode
 
     Store: TypeAlias = "str | os.PathLike[str]"
 
-__all__ = ["LOG_HELP", "joined", "with_config", "with_log", "with_storage"]
+__all__ = ["LOG_HELP", "NearChoice", "examples", "joined", "with_config", "with_log", "with_storage"]
+
+
+class NearChoice(click.Choice[str]):
+    """Some names; the nearest is suggested for one that is none of them.
+
+    Parameters
+    ----------
+    hint : callable
+        What else is said of a wrong one, in place of the nearest.
+    """
+
+    def __init__(self, names: Iterable[str], hint: Callable[[str], str] | None = None) -> None:
+        super().__init__(list(names), case_sensitive=False)
+        self._hint = hint
+
+    def get_invalid_choice_message(self, value: object, ctx: click.Context | None) -> str:
+        """Return what is said of a value that is none of them."""
+        hint = hint_of(value, self.choices) if self._hint is None else self._hint(str(value))
+        text = f"{super().get_invalid_choice_message(value, ctx).rstrip('.')}{hint}"
+        return text if text.endswith("?") else f"{text}."
+
+
+_AS_IT_IS: Final = "\b"
+"""Tells click not to fill the paragraph."""
+
+
+def examples(*lines: str) -> str:
+    """Return the paragraph of examples for a command's help, one command line each."""
+    return "\n".join([_AS_IT_IS, "Examples:", *(f"  {line}" for line in lines)])
+
 
 _STORES: Final = ("store", "a", "b")
 """Arguments that are stores."""
@@ -54,7 +85,7 @@ def _with_places(
         store_path_commit_log: str | None,
         **given: Any,  # noqa: ANN401 -- the command's own
     ) -> ExitCode:
-        from store_core.files.configured_root import notes_of
+        from store_core.files.log_place import notes_of
         from store_core.store.read.store_at import store_at
 
         with warnings_shown():

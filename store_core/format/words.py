@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suggestions of known names for one that is unknown."""
+"""Words for people: counts with their nouns, and the nearest name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,30 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["did_you_mean", "hint_of", "known_names", "without_controls"]
+__all__ = ["agreeing", "counted", "did_you_mean", "hint_of", "known_names", "without_controls"]
+
+
+def counted(count: int, what: str) -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "range"), counted(2000, "range")
+    ('1 range', '2,000 ranges')
+    """
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def agreeing(count: int, one: str, many: str) -> str:
+    """Return the words that go with a count: those for one, or those for any other.
+
+    Examples
+    --------
+    >>> agreeing(1, "is", "are"), agreeing(0, "is", "are")
+    ('is', 'are')
+    """
+    return one if count == 1 else many
+
 
 _MOST_SHOWN: Final = 5
 
