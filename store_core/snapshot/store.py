@@ -357,6 +357,34 @@ class Store:
 
         return view_at_end(self, name, columns, options)
 
+    def sql(self, query: str) -> pa.RecordBatchReader:
+        """Ask in SQL, by DuckDB: the tables are ``messages`` and the views.
+
+        Parameters
+        ----------
+        query : str
+
+        Raises
+        ------
+        StoreError
+            As of `store_core.sql`.
+        """
+        from store_core.views.sql import rows_of  # noqa: PLC0415 -- see the import contract
+
+        return rows_of(query, self.view)
+
+    def scan(self, view: str = "messages") -> pa.dataset.Dataset:
+        """Return a view as a dataset of Arrow, from which DuckDB and Polars read the columns and rows that they need.
+
+        Parameters
+        ----------
+        view : str
+            Such as ``"topics"``; those of `read_view`.
+        """
+        from store_core.views.sql import ViewDataset  # noqa: PLC0415 -- see the import contract
+
+        return ViewDataset(self.view, view)
+
 
 _UNKNOWN: Final = -1
 """In place of where a store ended that was not asked for it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
@@ -21,12 +22,14 @@ from store_core.views.view_columns import MESSAGES, find_view, is_messages
 from store_core.views.view_names import VIEW_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from store_core.files.store_path import StorePaths
 
-__all__ = ["ViewDataset", "options_of", "sql"]
+    ViewReader = Callable[..., pa.RecordBatchReader]
+
+__all__ = ["ViewDataset", "options_of", "rows_of", "sql"]
 
 _ROWS: Final = 16_384
 _SETTINGS: Final = {"autoinstall_known_extensions": "false", "python_enable_replacements": "false"}
@@ -53,6 +56,7 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
         In the language of DuckDB. The tables are ``messages`` and the views, such as ``consumequeue``, ``topics`` and
         ``consumer_offsets``. Only the columns that it names are decoded; conditions on topic, queue, store time, ids
         and positions narrow what is read.
+    path : path or sequence of paths
     **options
         Options that every view takes: `release`, `storage`, `config`, `store_path_commit_log`, `fail_on_data_loss`.
 
@@ -61,12 +65,23 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
     pyarrow.RecordBatchReader
         Times are in UTC.
 
+    Raises
+    ------
+    StoreError
+        If the store can't be read, or the query is wrong. What only reading finds is raised by the batch that reaches
+        it.
+
     Examples
     --------
     >>> sql("SELECT topic, count(*) FROM messages GROUP BY topic", store).read_all()  # doctest: +SKIP
     """
+    return rows_of(query, partial(read_view, path, **options))
+
+
+def rows_of(query: str, read: ViewReader) -> pa.RecordBatchReader:
+    """Return the rows of a query whose tables are read by a function; see `sql`."""
     duckdb = _duckdb()
-    tables = {name: ViewDataset(path, name, **options) for name in (MESSAGES, *VIEW_NAMES)}
+    tables = {name: ViewDataset(read, name) for name in (MESSAGES, *VIEW_NAMES)}
     connection = duckdb.connect(config=_SETTINGS)
     connection.execute("SET TimeZone = 'UTC'")
     for name, table in tables.items():
@@ -110,21 +125,13 @@ def _duckdb() -> ModuleType:
 
 
 class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
-    """A view of a store, of which an engine reads what it needs.
+    """A view of a store, of which an engine reads what it needs; who reads it is `read_view`, or `Store.view`."""
 
-    Parameters
-    ----------
-    view : str
-        ``"messages"``, or one of the others of `read_view`.
-    **options
-        As of `read_view`.
-    """
-
-    def __init__(self, path: StorePaths, view: str = "messages", **options: Any) -> None:  # noqa: ANN401 -- as there
+    def __init__(self, read: ViewReader, view: str) -> None:
         columns = COLUMNS if is_messages(view) else find_view(view).columns
         shown = [column for column in columns if column.name != CORRUPT_RECORD]
         super().__init__(pa.schema([pa.field(column.name, column.type) for column in shown]).empty_table())
-        self._path, self._view, self._options = path, view, options
+        self._read, self._view = read, view
         self.failure: BaseException | None = None
         """What reading raised: engines pass on only its text."""
 
@@ -146,9 +153,9 @@ class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no t
         narrowed = options_of(condition, self._view)
         try:
             try:
-                return read_view(self._path, self._view, columns=columns, **{**narrowed, **self._options})
+                return self._read(self._view, columns=columns, **narrowed)
             except InvalidOptionError:  # such as an id that none can be: then no row has it
-                return read_view(self._path, self._view, columns=columns, **self._options)
+                return self._read(self._view, columns=columns)
         except BaseException as error:
             self.failure = error
             raise

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.sample import orders_store
-from store_core import read_messages, read_view
+from store_core import Store, read_messages, read_view
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD
 from store_core.views.sql import ViewDataset, options_of, sql
@@ -193,3 +193,15 @@ def test_options_reach_the_reader(tmp_path: Path) -> None:
     log_end = log.records[2].physical_offset
 
     assert [{"n": 2}] == sql("SELECT count(*) n FROM messages", tmp_path, ending_offsets=log_end).read_all().to_pylist()
+
+
+def test_a_store_is_asked_and_given_to_an_engine(store: Path) -> None:
+    opened = Store(store)
+    query = "SELECT count(*) AS found FROM messages WHERE topic = 'orders'"
+    messages = opened.scan()
+    found = duckdb.sql(query)
+
+    assert [{"found": 2539}] == opened.sql(query).read_all().to_pylist()
+    assert found is not None
+    assert [(2539,)] == found.fetchall()
+    assert messages.schema.names == NAMES
