@@ -62,11 +62,13 @@ class KeyFile:
     slots, most_entries : int
         ``maxHashSlotNum`` and ``maxIndexNum``; 0 if they are not known.
     stop : int
-        Number after the last entry: by the header, and within the file.
+        Number after the last entry: by the header, within the file, and before `end`.
+    end : int or None
+        Physical offset at which the log ends for whoever asks: entries of records after it are none.
     """
 
-    def __init__(self, path: Path, file_system: FileSystem = _FILES) -> None:
-        self.path = path
+    def __init__(self, path: Path, file_system: FileSystem = _FILES, end: int | None = None) -> None:
+        self.path, self.end = path, end
         self._remote = remote_file_of(path)
         self._file_system = file_system
         self.size = self._file.size()
@@ -95,6 +97,12 @@ class KeyFile:
         """Set the counts of slots and entries, and return the file."""
         self.slots, self.most_entries = slots, most_entries
         self.stop = min(self.header.index_count, most_entries)
+        while self.end is not None and self.stop > 1 and self.header.end_physical_offset >= self.end:
+            first = max(self.stop - _FEW, 1)
+            is_before = self.entries(first, self.stop)["physical_offset"] < self.end  # entries follow the log's order
+            self.stop = first + int(np.count_nonzero(is_before))
+            if is_before.any():
+                break
         return self
 
     def sized_by_contents(self, expected: tuple[int, int], *, is_full: bool) -> KeyFile:
@@ -189,7 +197,7 @@ class KeyFile:
             found = int(entry["key_hash"])
             if found < 0 or found % self.slots != slot:
                 raise BrokenChainError(f"entry {number} is of another slot than the one that leads to it")
-            if found == key_hash:
+            if found == key_hash and (self.end is None or entry["physical_offset"] < self.end):
                 yield int(entry["physical_offset"])
             before, number = number, int(entry["previous_index"])
         raise BrokenChainError(f"a slot leads to more than {_MOST_LINKS} entries")
@@ -253,11 +261,17 @@ class Index:
     ----------
     root : Path
         The store's root, or the URL of one (`UrlPath`).
+    end : int, optional
+        Physical offset at which the log ends for whoever asks.
     """
 
-    def __init__(self, root: Path, file_system: FileSystem = _FILES) -> None:
+    def __init__(self, root: Path, file_system: FileSystem = _FILES, end: int | None = None) -> None:
         self.directory = root / INDEX_DIRECTORY
         self._file_system = file_system
+        self._end = end
+
+    def _file(self, path: Path) -> KeyFile:
+        return KeyFile(path, self._file_system, self._end)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -272,13 +286,13 @@ class Index:
     def last(self) -> KeyFile | None:
         """Return the newest file, of unknown counts; None if there is none."""
         paths = self.paths
-        return KeyFile(paths[-1], self._file_system) if paths else None
+        return self._file(paths[-1]) if paths else None
 
     def newest_used(self) -> KeyFile | None:
         """Return the newest file that has entries; None if there is none, or its chains do not show its counts."""
         paths = self.paths
         for path in reversed(paths):
-            file = KeyFile(path, self._file_system)
+            file = self._file(path)
             if not file.is_empty:
                 file.sized_by_contents(_USUAL, is_full=path != paths[-1])
                 return file if file.slots else None
@@ -300,7 +314,7 @@ class Index:
             if not path.is_file():
                 continue
             try:
-                file = KeyFile(path, self._file_system)
+                file = self._file(path)
             except FileNotFoundError:
                 continue
             if trusts_size and file.size == _USUAL_SIZE and file.header.index_count <= _USUAL[1]:
@@ -330,7 +344,7 @@ class Index:
         """
         size, found = index_file_size(rules), list[KeyFile]()
         for path in self._loaded_paths():
-            file = KeyFile(path, self._file_system)
+            file = self._file(path)
             if file.size in (0, size):
                 found.append(file.sized(rules.max_hash_slot_num, rules.max_index_num))
         used = [file for file in found if file.stop > 1]
@@ -359,4 +373,4 @@ class Index:
             return False
         if not path.name.isdecimal() or status.size < INDEX_HEADER_SIZE:
             return True
-        return KeyFile(path, self._file_system).header.index_count > 1
+        return self._file(path).header.index_count > 1

@@ -64,7 +64,7 @@ class Store:
 
     Opening one costs nothing: each part is read when it is asked for, and then stays as it was. What a broker writes
     meanwhile is not seen, so that no two parts contradict each other: of a store that is being written, what groups
-    have committed is read first, then `end`, where the log ends; queues, views and messages end there, too. `refresh`
+    have committed is read first, then `end`, where the log ends; queues, index, views and messages end there. `refresh`
     goes on to what there is now, as another `Store` of the same path does. Everything read by it can be used in any
     thread or process: a store can be pickled.
 
@@ -284,7 +284,7 @@ class Store:
     @cached_property
     def index(self) -> Index:
         """The key index."""
-        return Index(self.root)
+        return Index(self.root, end=self.end)
 
     @cached_property
     def config(self) -> Config:

@@ -13,6 +13,7 @@ import pytest
 import store_core
 from store_core import DefaultMessageStore, Message, Store, StoreKind, StoreNotFoundError, UnsupportedStoreError
 from store_core.errors import InvalidOptionError
+from store_core.format.java import hash_code, positive_hash
 from tests.golden_stores import golden_stores, stores_of_kind, unpack
 from tests.viewed_store import make_viewed_store, write_config
 
@@ -179,6 +180,22 @@ def test_a_store_that_is_written_ends_at_one_moment(live: DefaultMessageStore, r
     store.refresh()
     assert 95 == store.messages(columns="topic").read_all().num_rows
     assert 35 == store.queues["orders", 0].bounds.max_offset
+
+
+def test_the_index_of_a_store_that_is_written_ends_where_its_log_does(live: DefaultMessageStore, root: Path) -> None:
+    live.put_message(Message("orders", b"before", properties={"KEYS": "k-1"}, queue_id=0))
+    live.dispatch_now()
+    store, newer = Store(root), Store(root)
+    assert store.end is not None
+    for number in range(3):
+        live.put_message(Message("orders", b"later", properties={"KEYS": f"k-{number}"}, queue_id=0))
+    live.dispatch_now()
+
+    key = positive_hash(hash_code("orders#k-1"))
+    files, grown = ([file for file in each.index.files() if file.slots] for each in (store, newer))
+    assert sum(file.stop for file in files) + 3 == sum(file.stop for file in grown)
+    assert [1, 2] == [sum(len([*file.chain(key)]) for file in each) for each in (files, grown)]
+    assert all((entries["physical_offset"] < store.end).all() for file in files for _, entries in file.windows())
 
 
 @pytest.mark.usefixtures("live")
