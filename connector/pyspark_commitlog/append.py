@@ -151,7 +151,7 @@ class AppendSource:
         return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
-        from pyspark_commitlog.write.writer import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
+        from pyspark_commitlog.write.undelivered import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
 
         given = {**zone_of(spark, self.read_options), **self.read_options}
         check_asked_for(self.path, given)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
-from pyspark_commitlog.write.writer import undelivered
+from pyspark_commitlog.write.undelivered import undelivered
 from store_core.answers.life.message_reads import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,

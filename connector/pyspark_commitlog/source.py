@@ -159,7 +159,7 @@ class CommitLogDataSource(DataSource):
             As `writer`.
         """
         from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
-        from pyspark_commitlog.write.writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
+        from pyspark_commitlog.write.stream_writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
 
         require_pyspark()
         return CommitLogStreamWriter(plan_stream(WriteOptions.from_spark(self.options), schema, overwrite=overwrite))

@@ -179,7 +179,7 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
     are no UTF-8, which only a path or a topic may have: that is wrong usage.
     """
     if _is_of_spark(error):
-        end: tuple[ExitCode, str] = import_module("pyspark_commitlog.lake_tables").end_of(error)
+        end: tuple[ExitCode, str] = import_module("pyspark_commitlog.spark_errors").end_of(error)
         return end
     is_deliberate = isinstance(error, StoreError | OSError)
     if not is_deliberate or isinstance(error.__cause__, UnicodeEncodeError):

@@ -51,7 +51,7 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
     _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
     _Entry(_MESSAGES, "sql", "sql", "ask in SQL for messages, queues, offsets and more"),
-    _Entry(_MESSAGES, "schema", "schema", "list the columns of a message"),
+    _Entry(_MESSAGES, "schema", "views", "list the columns of a message"),
     _Entry(_STORE, "info", "info:Info", "say what a store is, at once, and what to ask next"),
     _Entry(_STORE, "ls", "views", "list the segments of the log"),
     _Entry(_STORE, "topics", "views", "list topics and queues"),

@@ -34,7 +34,7 @@ def main() -> None:
     )
     options = {f"storage.{name}": value for name, _, value in (each.partition("=") for each in settings)}
     from pyspark_commitlog.answers import check  # noqa: PLC0415 -- Spark has to be there
-    from pyspark_commitlog.lake_tables import quoted_error, spark_words  # noqa: PLC0415
+    from pyspark_commitlog.spark_errors import quoted_error, spark_words  # noqa: PLC0415
 
     try:
         frame = spark.read.format("commitlog").options(**options).load(path)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.append import zone_of
-from pyspark_commitlog.lake_tables import end_of
+from pyspark_commitlog.spark_errors import end_of
 from store_core import DefaultMessageStore
 from store_core.format.times import iso_time
 from tests.builders import LogBuilder

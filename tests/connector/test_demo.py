@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog import demo
-from pyspark_commitlog.lake_tables import end_of
 from pyspark_commitlog.sample import orders_store
+from pyspark_commitlog.spark_errors import end_of
 from store_core import read_messages
 from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder

@@ -11,20 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812 -- its usual name
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
-
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.write.row_encoder import RowEncoder
 from pyspark_commitlog.write.schema import check_columns
-from store_core.answers.life.replay import OF_DELIVERY, OF_RECORD, WAITING_TOPICS
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.access import check_writable, explained_access, naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.process_stat import ProcessStat
-from store_core.format.properties import REAL_TOPIC
-from store_core.format.record.delayed import OF_WAITING
 from store_core.format.times import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, owner_text, with_sizes_of
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
@@ -49,40 +42,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QUERY_ID",
-    "CommitLogStreamWriter",
     "CommitLogWriter",
     "DataSourceArrowWriter",
     "StagedPartition",
     "StagingTask",
     "WriterCommitMessage",
     "commit_partitions",
-    "copied",
     "discard_partitions",
     "driver_process",
-    "plan_stream",
     "plan_write",
     "staged_partitions",
-    "undelivered",
 ]
 
 try:
     from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 except ModuleNotFoundError:
     DataSourceArrowWriter = WriterCommitMessage = object  # type: ignore[misc,assignment]  # no Spark asks for them
-
-
-def copied(frame: DataFrame) -> DataFrame:
-    """Return messages as `store_core.answers.life.replay.copied_batch` does."""
-    real = F.when(F.col("topic").isin(*WAITING_TOPICS), F.col("properties")[REAL_TOPIC])
-    queue_id = F.when(real.isNull(), F.col("queue_id"))
-    named = frame.withColumns({"topic": F.coalesce(real, "topic"), "queue_id": queue_id})
-    return undelivered(named, OF_WAITING)
-
-
-def undelivered(frame: DataFrame, left_out: tuple[str, ...] = OF_DELIVERY) -> DataFrame:
-    """Return messages as `store_core.answers.life.replay.undelivered` does; the writer drops checksums itself."""
-    kept = F.map_filter("properties", lambda name, _: ~name.isin(*left_out))
-    return frame.withColumns({"properties": kept, "sys_flag": F.col("sys_flag").bitwiseAND(F.lit(~OF_RECORD))})
 
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -371,52 +346,3 @@ def _sink_commit(options: WriteOptions, job: str) -> SinkCommit:
         rebuild=options.rebuild,
         staging=options.staging,
     )
-
-
-def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
-    """Check a streaming write before any task runs."""
-    if overwrite or options.overwrite_store:
-        raise InvalidOptionError("a stream is appended: use outputMode('append'), without option overwriteStore")
-    if options.dry_run:
-        raise InvalidOptionError("option dryRun is for df.write: a stream that appends nothing is of no use")
-    if options.commit_id is not None:
-        raise InvalidOptionError(
-            "option commitId is for df.write; a stream is known by its query's id and batch number"
-        )
-    return replace(plan_write(options, schema, overwrite=False), is_stream=True)
-
-
-class CommitLogStreamWriter(DataSourceStreamArrowWriter):
-    """Appends each batch of a streaming query: all of its rows, once.
-
-    Spark makes one for the tasks of each batch and another one for its commit, so what the commit needs to know comes
-    with the messages of the tasks. That includes the query's id: a batch that was committed before a restart is
-    recognised by id and number, see `store_core.store.sink.commit_ledger`.
-    """
-
-    def __init__(self, task: StagingTask) -> None:
-        self._task = task
-
-    @without_traceback
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage the rows of a partition. Called in every task, again when it is retried."""
-        return self._task.run(iterator)
-
-    @without_traceback
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """Append what all tasks of a batch have staged. Called once for each batch, and again after a restart."""
-        staged = staged_partitions(messages)
-        if not staged:
-            return
-        query_id = staged[0].query_id
-        if query_id is None:
-            raise StoreError(
-                "Spark did not report which streaming query this is, so a repeated batch can't be recognised"
-            )
-        commit_partitions(self._task.options, staged[0].job, messages, Transaction(query_id, batchId, is_batch=True))
-
-    @without_traceback
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """Delete what has been staged. Called when a task or the commit of a batch has failed."""
-        del batchId
-        discard_partitions(self._task.options, messages)
