@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.export.export_ledger import LakeFormat
+    from store_core.store.export.lake_table import LakeFormat
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
 

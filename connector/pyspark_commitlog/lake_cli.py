@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.jobs.answer_job import add_storage, run_in_session, store_parser
-from store_core.store.export.export_ledger import LAKE_FORMATS
+from store_core.store.export.lake_table import LAKE_FORMATS
 
 if TYPE_CHECKING:
     import argparse

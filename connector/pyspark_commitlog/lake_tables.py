@@ -18,8 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812 -- its usual name
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.spark_errors import spark_words
 from store_core.errors import CorruptRecordError, InvalidOptionError, UnsupportedStoreError
-from store_core.store.export.export_ledger import LAKE_FORMATS, SegmentTotals, totals_by_segment
 from store_core.store.export.lake_files import LAKE_SCHEMA, NO_DAY_NAME
+from store_core.store.export.lake_table import LAKE_FORMATS
+from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from store_core.store.export.export_ledger import LakeTable, TableCommit
+    from store_core.store.export.lake_table import LakeTable, TableCommit
 
 __all__ = ["lake_table"]
 
@@ -63,7 +64,7 @@ def lake_table(spark: SparkSession, kind: str, into: Path, table: str | None) ->
     Parameters
     ----------
     kind : str
-        One of `store_core.store.export.export_ledger.LAKE_FORMATS`.
+        One of `store_core.store.export.lake_table.LAKE_FORMATS`.
     into : Path
         The directory of the ledger; a table of Delta is there, too.
     table : str or None

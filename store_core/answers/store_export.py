@@ -24,7 +24,8 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import store_roots
 from store_core.store.configured_store import configured_paths
-from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger, totals_by_segment
+from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
+from store_core.store.export.segment_totals import totals_by_segment
 from store_core.store.read.follow.continuity import find_continuation
 from store_core.store.read.follow.log_follower import LogFollower
 from store_core.store.read.follow.log_segments import LogSegments
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.files.file_system import FileSystem
     from store_core.files.store_path import StorePaths
-    from store_core.store.export.export_ledger import LakeTable
+    from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine, ProgressSink
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.ranges import ReadRange

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from store_core.store.export.export_ledger import LakeFormat
+    from store_core.store.export.lake_table import LakeFormat
     from tests.connector.stores import WrittenStore
 
 pytestmark = pytest.mark.spark

@@ -16,8 +16,8 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import store_roots
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end
-from store_core.store.export.export_ledger import SegmentTotals
 from store_core.store.export.lake_files import PartitionWriters
+from store_core.store.export.segment_totals import SegmentTotals
 from store_core.store.read.follow.log_segments import LogSegments
 from store_core.store.read.message_reader import read_range
 

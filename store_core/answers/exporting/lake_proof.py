@@ -22,7 +22,8 @@ from store_core.files.remote.storage import NO_SETTINGS
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
 from store_core.snapshot.log import Log
-from store_core.store.export.export_ledger import ExportLedger, SegmentTotals, totals_by_segment
+from store_core.store.export.export_ledger import ExportLedger
+from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import OffsetBound
 from store_core.store.read.ranges import ReadRange
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
-    from store_core.store.export.export_ledger import ExportEntry, LakeTable
+    from store_core.store.export.export_ledger import ExportEntry
+    from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine
     from store_core.store.read.read_options import ReadOptions
 

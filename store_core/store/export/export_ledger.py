@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger of an export: its table, its totals, its steps.
+"""The ledger of an export: its entries, and its steps.
 
 An export becomes visible in these steps, each on disk before the next one begins:
 
@@ -21,180 +21,28 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, TypeAlias
-
-import numpy as np
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import CorruptRecordError, StoreError
 from store_core.files.file_system import write_all
 from store_core.store.export.lake_files import LakeFile
+from store_core.store.export.lake_table import LakeTable, TableCommit, TableRows
+from store_core.store.export.segment_totals import SegmentTotals
 from store_core.store.read.follow.log_position import LogPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
-
-    import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem
 
 __all__ = [
-    "LAKE_FORMATS",
     "LEDGER",
     "STAGED",
     "ExportEntry",
     "ExportLedger",
-    "LakeFormat",
-    "LakeTable",
-    "SegmentTotals",
-    "TableCommit",
-    "TableRows",
-    "totals_by_segment",
 ]
-
-LakeFormat: TypeAlias = Literal["parquet", "iceberg", "delta"]
-LAKE_FORMATS: Final[tuple[LakeFormat, ...]] = ("parquet", "iceberg", "delta")
-"""What exports can be; the last two are tables, which a session of Spark writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRows:
-    """Rows of a commit: a staged file, and the columns that it lacks.
-
-    Attributes
-    ----------
-    path : Path
-        A Parquet file with the columns `store_core.store.export.lake_files.LAKE_SCHEMA`.
-    topic, day : str
-        The day in UTC, as ``2023-11-14``.
-    """
-
-    path: Path
-    topic: str
-    day: str
-
-
-@dataclass(frozen=True, slots=True)
-class TableCommit:
-    """An export as a table gets it.
-
-    Attributes
-    ----------
-    ledger : str
-        Names the ledger: SHA-256 of its first entry.
-    number : int
-        Of the export in that ledger.
-    begin, end : int
-        Physical offsets of its messages.
-    """
-
-    ledger: str
-    number: int
-    begin: int
-    end: int
-    rows: tuple[TableRows, ...]
-
-
-class LakeTable(Protocol):
-    """A table whose appends are atomic, and which tells whether it has one already."""
-
-    @property
-    def name(self) -> str:
-        """Format and name, as the ledger has them."""
-        ...
-
-    def open(self, *, is_new: bool) -> None:
-        """Make the table if it is not there.
-
-        Parameters
-        ----------
-        is_new : bool
-            Whether nothing was exported to it yet.
-        """
-        ...
-
-    def append(self, commit: TableCommit) -> None:
-        """Append the rows of a commit at once, unless the table has it already."""
-        ...
-
-    def totals(self, starts: Sequence[int]) -> Iterable[SegmentTotals]:
-        """Return the totals of all rows by segment, of which the starts are given; before the first one is -1."""
-        ...
-
-
-_WORD: Final = 1 << 64
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentTotals:
-    """Count and sums, in any order of the messages.
-
-    Attributes
-    ----------
-    segment : int
-        Physical offset at which the segment begins.
-    messages, bytes : int
-        Messages, and bytes of their records.
-    crc_total : int
-        Sum of the checksums of the bodies.
-    place_total : int
-        Sum of ``(checksum + 1) * physical offset``, modulo 2**64: another message in the same place changes it, as
-        does one that is there twice in the place of another.
-    """
-
-    segment: int
-    messages: int = 0
-    bytes: int = 0
-    crc_total: int = 0
-    place_total: int = 0
-
-    def __add__(self, other: SegmentTotals) -> SegmentTotals:
-        return SegmentTotals(
-            self.segment,
-            self.messages + other.messages,
-            self.bytes + other.bytes,
-            (self.crc_total + other.crc_total) % _WORD,
-            (self.place_total + other.place_total) % _WORD,
-        )
-
-    @classmethod
-    def of(
-        cls,
-        segment: int,
-        places: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        crcs: npt.NDArray[np.int64],
-    ) -> Self:
-        """Return the totals of messages.
-
-        Parameters
-        ----------
-        places, sizes, crcs : numpy.ndarray
-            int64, shape (n,): physical offset, record size and body checksum of each message.
-        """
-        checks = crcs.astype(np.uint64)
-        mixed = (checks + np.uint64(1)) * places.astype(np.uint64)
-        return cls(segment, places.size, int(sizes.sum()), int(checks.sum()), int(mixed.sum(dtype=np.uint64)))
-
-    def as_json(self) -> dict[str, int]:
-        """Return the totals by name."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, int]) -> Self:
-        """Return what `as_json` made."""
-        if not all(isinstance(value, int) for value in found.values()):
-            raise TypeError("expected integers")
-        return cls(**found)
-
-
-def totals_by_segment(parts: Iterable[SegmentTotals]) -> dict[int, SegmentTotals]:
-    """Add up totals of each segment, in the order of the log."""
-    found: dict[int, SegmentTotals] = {}
-    for each in parts:
-        found[each.segment] = found[each.segment] + each if each.segment in found else each
-    return dict(sorted(found.items()))
 
 
 LEDGER: Final = "_ledger"

@@ -17,7 +17,8 @@ from store_core.answers.local_engine import local_engine
 from store_core.answers.store_export import export_by, prove_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError
-from store_core.store.export.export_ledger import ExportLedger, SegmentTotals
+from store_core.store.export.export_ledger import ExportLedger
+from store_core.store.export.segment_totals import SegmentTotals
 from tests.builders import LogBuilder
 from tests.store_core.answers.test_store_export import fill
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.files.file_system import FileSystem
-    from store_core.store.export.export_ledger import TableCommit
+    from store_core.store.export.lake_table import TableCommit
 
 
 class TableInMemory:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an export needs of a table that keeps its own history, such as those of Delta and Iceberg."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from store_core.store.export.segment_totals import SegmentTotals
+
+__all__ = ["LAKE_FORMATS", "LakeFormat", "LakeTable", "TableCommit", "TableRows"]
+
+LakeFormat: TypeAlias = Literal["parquet", "iceberg", "delta"]
+LAKE_FORMATS: Final[tuple[LakeFormat, ...]] = ("parquet", "iceberg", "delta")
+"""What exports can be; the last two are tables, which a session of Spark writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Rows of a commit: a staged file, and the columns that it lacks.
+
+    Attributes
+    ----------
+    path : Path
+        A Parquet file with the columns `store_core.store.export.lake_files.LAKE_SCHEMA`.
+    topic, day : str
+        The day in UTC, as ``2023-11-14``.
+    """
+
+    path: Path
+    topic: str
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """An export as a table gets it.
+
+    Attributes
+    ----------
+    ledger : str
+        Names the ledger: SHA-256 of its first entry.
+    number : int
+        Of the export in that ledger.
+    begin, end : int
+        Physical offsets of its messages.
+    """
+
+    ledger: str
+    number: int
+    begin: int
+    end: int
+    rows: tuple[TableRows, ...]
+
+
+class LakeTable(Protocol):
+    """A table whose appends are atomic, and which tells whether it has one already."""
+
+    @property
+    def name(self) -> str:
+        """Format and name, as the ledger has them."""
+        ...
+
+    def open(self, *, is_new: bool) -> None:
+        """Make the table if it is not there.
+
+        Parameters
+        ----------
+        is_new : bool
+            Whether nothing was exported to it yet.
+
+        Raises
+        ------
+        StoreError
+            If the session can't write such tables, or a new one has rows.
+        """
+        ...
+
+    def append(self, commit: TableCommit) -> None:
+        """Append the rows of a commit at once, unless the table has it already."""
+        ...
+
+    def totals(self, starts: Sequence[int]) -> Iterable[SegmentTotals]:
+        """Return the totals of all rows by segment, of which the starts are given; before the first one is -1."""
+        ...
