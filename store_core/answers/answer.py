@@ -337,7 +337,7 @@ def processes(count: int, on_progress: ProgressSink | None = None) -> LocalEngin
     """
     if count == 1:
         return InProcess(on_progress)
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
 
     return ProcessPool(count, on_progress)
 

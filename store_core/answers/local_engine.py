@@ -20,6 +20,6 @@ def local_engine(processes: int, on_progress: ProgressSink | None = None) -> Abs
     """Return the engine that runs parts in this process alone, or in several."""
     if processes == 1:
         return nullcontext(InProcess(on_progress))
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
 
     return ProcessPool(processes, on_progress)

@@ -19,8 +19,9 @@ from store_core.answers.report_plots import Strip, Tone, lanes_of
 from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
-from store_core.store.salvage.salvage_output import SalvageFormat
-from store_core.store.salvage.segment_salvage import FoundBy, PropertyCrc, Tile, TileKind
+from store_core.store.salvage.grades import FoundBy, PropertyCrc
+from store_core.store.salvage.salvage_format import SalvageFormat
+from store_core.store.salvage.tile import Tile, TileKind
 
 if TYPE_CHECKING:
     import os

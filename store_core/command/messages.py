@@ -12,10 +12,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
 from store_core.command.surroundings import Surroundings
-from store_core.errors import InvalidOptionError, StoreNotFoundError
-from store_core.store.read.follow.log_follower import LogFollower
-from store_core.store.read.follow.read_limits import NO_LIMITS
-from store_core.store.read.message_reader import read_range
+from store_core.errors import StoreNotFoundError
 from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
@@ -24,39 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.command.output.output import Output
-    from store_core.files.clock import Clock
-    from store_core.files.store_path import StorePaths
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["Follower", "cat", "get", "head", "tail"]
-
-
-class Follower:
-    """Follows a log from where it ends when this is made."""
-
-    def __init__(self, paths: StorePaths, options: ReadOptions, clock: Clock) -> None:
-        times = (options.ending_timestamp, options.as_of)
-        if times != (None, None) or options.end.physical is not None or options.end.queues:
-            names = "ending_offsets, ending_timestamp and as_of"
-            raise InvalidOptionError(f"a log is followed without an end: leave out {names}")
-        self._log = LogFollower(paths, options)
-        self._options = options
-        self._clock = clock
-        self._at = self._log.initial(at_end=True)
-
-    @property
-    def physical_offset(self) -> int:
-        """Physical offset up to which the log has been read."""
-        return self._at.physical_offset
-
-    def batches(self, seconds: float) -> Iterator[pa.RecordBatch]:
-        """Yield what was appended, forever, with a pause of `seconds` before each look."""
-        while True:
-            self._clock.sleep(seconds)
-            end = self._log.advance(self._at, NO_LIMITS)
-            for part in self._log.ranges(self._at, end):
-                yield from read_range(part, self._options)
-            self._at = end
+__all__ = ["cat", "get", "head", "tail"]
 
 
 _FOR_PEOPLE: Final = ("store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys", "body")
@@ -125,7 +92,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
     output: Output,
 ) -> ExitCode:
     """Print the last messages of a log, and with --follow those that a broker writes to it from now on."""
-    from store_core.command.messages import Follower
+    from store_core.command.follower import Follower
     from store_core.format.columns import arrow_schema
     from store_core.store.read.one_message import last_rows
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TextIO
 
 import click
-import pyarrow as pa
-from pyarrow import parquet
 
 from store_core.answers.text.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
 from store_core.answers.text.text_table import FieldsWriter, TableWriter, rows_of, slices_of, zoned
@@ -25,9 +23,11 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    import pyarrow as pa
+
     from store_core.answers.text.text_table import Value
 
-__all__ = ["ArrowWriter", "CsvWriter", "JsonLinesWriter", "Output", "ParquetWriter", "RowWriter"]
+__all__ = ["CsvWriter", "JsonLinesWriter", "Output", "RowWriter"]
 
 
 class RowWriter(Protocol):
@@ -40,53 +40,6 @@ class RowWriter(Protocol):
     def close(self) -> None:
         """Write what ends the format."""
         ...
-
-
-_GROUP_BYTES: Final = 64 << 20
-"""Bytes of rows that are collected for a row group of Parquet, so that memory is bounded and groups are not tiny."""
-
-
-class ArrowWriter:
-    """Writes an IPC stream, which `pyarrow.ipc.open_stream` and most tools with Arrow read."""
-
-    def __init__(self, schema: pa.Schema, stream: BinaryIO) -> None:
-        self._writer = pa.ipc.new_stream(stream, schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch."""
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        """Write the end of the stream."""
-        self._writer.close()
-
-
-class ParquetWriter:
-    """Writes a Parquet file, compressed by Zstandard."""
-
-    def __init__(self, schema: pa.Schema, stream: BinaryIO) -> None:
-        self._schema = schema
-        self._writer = parquet.ParquetWriter(stream, schema, compression="zstd")
-        self._collected: list[pa.RecordBatch] = []
-        self._bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch; many together become a row group."""
-        self._collected.append(batch)
-        self._bytes += batch.nbytes
-        if self._bytes >= _GROUP_BYTES:
-            self._put_group()
-
-    def close(self) -> None:
-        """Write the last row group and the footer."""
-        self._put_group()
-        self._writer.close()
-
-    def _put_group(self) -> None:
-        if self._collected:
-            table = pa.Table.from_batches(self._collected, self._schema)
-            self._writer.write_table(table, row_group_size=table.num_rows)
-            self._collected, self._bytes = [], 0
 
 
 class JsonLinesWriter:
@@ -235,7 +188,7 @@ class Output:
             writer.close()
 
     def _binary_writer(self, schema: pa.Schema, stream: BinaryIO) -> RowWriter:
-        from store_core.command.output.output import ArrowWriter, ParquetWriter
+        from store_core.command.output.arrow_files import ArrowWriter, ParquetWriter
 
         return ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
 

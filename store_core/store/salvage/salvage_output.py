@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from enum import Enum
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store_core.errors import InvalidOptionError
 from store_core.files.access import naming
 from store_core.files.segment_source import Segment, open_ahead
 from store_core.files.store_parts import COMMIT_LOG
@@ -27,7 +25,9 @@ from store_core.format.columns import arrow_schema
 from store_core.format.segment_room import blank_head, fill_segments
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
-from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS, PropertyCrc, property_crcs
+from store_core.store.salvage.grades import PropertyCrc, property_crcs
+from store_core.store.salvage.salvage_format import SalvageFormat
+from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,23 +40,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.salvage.segment_salvage import Salvaged
 
-__all__ = ["PIECES", "SALVAGED_SCHEMA", "NewLog", "SalvageFormat", "SalvageOutput", "write_piece"]
-
-
-class SalvageFormat(Enum):
-    """What the records become: a store with a new log, or Parquet files with a row per message."""
-
-    STORE = "store"
-    PARQUET = "parquet"
-
-    @classmethod
-    def of(cls, kind: str) -> Self:
-        """Return the format of a name."""
-        try:
-            return cls(kind)
-        except ValueError as error:
-            names = " or ".join(repr(each.value) for each in cls)
-            raise InvalidOptionError(f"kind: expected {names}, found {kind!r}") from error
+__all__ = ["PIECES", "SALVAGED_SCHEMA", "NewLog", "SalvageOutput", "write_piece"]
 
 
 _ROWS: Final = 1 << 14

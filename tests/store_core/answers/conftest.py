@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.store.parts import ProcessPool
+from store_core.store.process_pool import ProcessPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

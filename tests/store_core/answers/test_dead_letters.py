@@ -16,7 +16,7 @@ from tests.life_logs import LifeLog, message_id, write_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
 
 LIMITS = {"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16}}}
 

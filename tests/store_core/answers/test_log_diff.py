@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/crash", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/torn-garble", "5.3.3/tx"]

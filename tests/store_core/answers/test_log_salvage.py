@@ -21,7 +21,7 @@ from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record
 from store_core.store import new_directory
 from store_core.store.parts import InProcess
-from store_core.store.salvage.salvage_output import SalvageFormat
+from store_core.store.salvage.salvage_format import SalvageFormat
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
 from tests.store_core.files.store_kinds import every_file
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/ipv6", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/v2topic"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 

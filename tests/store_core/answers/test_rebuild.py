@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 SIZES: dict[str, Any] = {"release": "5.3", "consume_queue_file_size": 800, "hash_slot_num": 100, "index_num": 400}

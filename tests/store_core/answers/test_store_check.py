@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.checking.check_report import CheckReport
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 

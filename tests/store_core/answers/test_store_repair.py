@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers import RepairReport
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
     from tests.store_core.answers.planting import Expected, Fault
 

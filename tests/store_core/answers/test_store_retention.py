@@ -23,7 +23,7 @@ from tests.viewed_store import SEGMENT_SIZE, make_viewed_store, write_config
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.store.parts import ProcessPool
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 NOW = 1_800_000_000_000

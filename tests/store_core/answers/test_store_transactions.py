@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.parts import Job, ProcessPool
+    from store_core.store.parts import Job
+    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 TX_STORES: Final = [store.name for store in golden_stores() if store.scenario in ("tx", "live")]

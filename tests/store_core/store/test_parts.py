@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import InvalidOptionError, LostWorkerError, StoreNotFoundError
-from store_core.store.parts import InProcess, PartsDone, ProcessPool, Step
+from store_core.store.parts import InProcess, PartsDone, Step
+from store_core.store.process_pool import ProcessPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -154,7 +155,7 @@ def test_whoever_wants_no_more_ends_the_processes() -> None:
 
 PROGRAM = """
 import os, signal, sys
-from store_core.store.parts import ProcessPool
+from store_core.store.process_pool import ProcessPool
 
 def work_on(owner):
     sys.stdout.write("works\\n")
