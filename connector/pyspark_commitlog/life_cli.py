@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.jobs.answer_job import add_release, run_in_session, store_parser
-from pyspark_commitlog.jobs.given_pairs import pairs_of
+from store_core.command.arguments import pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

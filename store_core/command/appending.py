@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.arguments import LOG_HELP, examples
+from store_core.command.arguments import LOG_HELP, examples, pairs_of
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_report, words_beside, write_json
 from store_core.command.spark import connector, is_on_spark, with_spark
@@ -16,7 +16,7 @@ from store_core.command.surroundings import Surroundings
 from store_core.errors import InvalidOptionError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 __all__ = ["append"]
 
@@ -62,7 +62,7 @@ def append(store: str, *, report: str | None, **given: Any) -> ExitCode:  # noqa
     those left out (badRows=skip), which are listed in STORE/commitlog-sink/refused. With 2 or more, nothing was
     appended unless the error says otherwise.
     """
-    read = _pairs("--read-option", given["read_option"])
+    read = pairs_of("--read-option", given["read_option"])
     writes = _write_options(given) | {"path": store}
     source = _source(given, read)
     check_report("--report", report)
@@ -106,17 +106,8 @@ def _write_options(given: Mapping[str, Any]) -> dict[str, str]:
         "preserveStoreTimestamp": "true" if given["keeps_times"] else None,
         "dryRun": "true" if given["dry_run"] else None,
     }
-    pairs = _pairs("--write-option", given["write_option"])
+    pairs = pairs_of("--write-option", given["write_option"])
     return pairs | {name: value for name, value in named.items() if value is not None}
-
-
-def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the values of an option by their names."""
-    pairs = [text.partition("=") for text in texts]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise InvalidOptionError(f"{name}: expected NAME=VALUE, found {key!r}")
-    return {key: value for key, _, value in pairs}
 
 
 def _in_words(report: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
-from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.file_system import OsFileSystem, is_directory, names_in
 from store_core.files.segment_source import open_pages
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.columnar.entries import EntryLog
@@ -56,7 +56,7 @@ def dledger_logs(root: Path, file_system: FileSystem) -> Iterator[Path]:
     except PermissionError:
         return
     members = (root / name / MEMBER_DATA for name in sorted(names) if name.startswith(MEMBER_PREFIX))
-    yield from (data for data in members if _is_directory(data, file_system))
+    yield from (data for data in members if is_directory(data, file_system))
 
 
 def data_directory(place: Path, file_system: FileSystem) -> Path | None:
@@ -68,7 +68,7 @@ def data_directory(place: Path, file_system: FileSystem) -> Path | None:
         A member's directory, the directory ``data`` in it, or a file there.
     """
     for data in (place / MEMBER_DATA, place, place.parent):
-        if data.name == MEMBER_DATA and data.parent.name.startswith(MEMBER_PREFIX) and _is_directory(data, file_system):
+        if data.name == MEMBER_DATA and data.parent.name.startswith(MEMBER_PREFIX) and is_directory(data, file_system):
             return data
     return None
 
@@ -122,7 +122,7 @@ def entry_log_of(data: Path, notes: list[str]) -> EntryLog:
 def dledger_error(root: Path, data: Path, file_system: FileSystem) -> UnsupportedStoreError:
     """Return the error that a DLedger store can't be used as asked."""
     log = root / COMMIT_LOG
-    if _is_directory(log, file_system):
+    if is_directory(log, file_system):
         meaning = f"{log} holds only what is older, and would be taken for the whole log"
         advice = f" The older records can be read alone: give the files in {log}, each by its own name."
     else:
@@ -144,8 +144,3 @@ def several_members_error(root: Path, logs: list[Path]) -> UnsupportedStoreError
         f"{root} holds the DLedger logs of {len(logs)} members, each a log of its own: expected one, found {members}. "
         f"Give the directory of one member"
     )
-
-
-def _is_directory(path: Path, file_system: FileSystem) -> bool:
-    status = file_system.status(path)
-    return status is not None and status.is_directory

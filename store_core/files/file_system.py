@@ -31,6 +31,7 @@ __all__ = [
     "OsOpenFile",
     "UnsyncedNames",
     "disk_bytes",
+    "is_directory",
     "name_file",
     "names_in",
     "not_a_file",
@@ -264,6 +265,12 @@ def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
         if taken <= 0:
             raise OSError(errno.EIO, f"write of {len(data) - done} bytes at {offset + done} took {taken}")
         done += taken
+
+
+def is_directory(path: Path, file_system: FileSystem) -> bool:
+    """Return whether a path is a directory, and is there."""
+    status = file_system.status(path)
+    return status is not None and status.is_directory
 
 
 def names_in(directory: Path, file_system: FileSystem) -> list[str]:

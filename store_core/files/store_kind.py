@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import UnsupportedStoreError
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.dledger_log import MEMBER_DATA, dledger_error, dledger_logs
-from store_core.files.file_system import names_in
+from store_core.files.file_system import is_directory, names_in
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, INDEX_DIRECTORY
 
@@ -136,7 +136,7 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     """
     for path, deepest in _names_of(place):
         for level, root in enumerate(path.parents[:deepest]):
-            is_directory_of_it = level == 0 and _is_directory(path, file_system)
+            is_directory_of_it = level == 0 and is_directory(path, file_system)
             for data in dledger_logs(root, file_system):
                 if is_directory_of_it or data.parent in (path, *path.parents):
                     raise dledger_error(root, data, file_system)
@@ -192,7 +192,7 @@ def _rocksdb_note(database: Path) -> str:
 def _is_rocksdb(directory: Path, file_system: FileSystem) -> bool:
     """Return whether a directory has a RocksDB's files; a topic may be named like one, but is a directory."""
     signs = (name for name in names_in(directory, file_system) if name == "CURRENT" or _MANIFEST.fullmatch(name))
-    return any(not _is_directory(directory / name, file_system) for name in signs)
+    return any(not is_directory(directory / name, file_system) for name in signs)
 
 
 def _has_queue_files(root: Path, file_system: FileSystem) -> bool:
@@ -245,8 +245,3 @@ def _holds_data(database: Path, file_system: FileSystem) -> bool:
     names = names_in(database, file_system) if _is_rocksdb(database, file_system) else []
     found = (file_system.status(database / name) for name in names if name.endswith((".sst", ".log")))
     return any(status is not None and status.size > 0 for status in found)
-
-
-def _is_directory(path: Path, file_system: FileSystem) -> bool:
-    status = file_system.status(path)
-    return status is not None and status.is_directory
