@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Self, cast
 
 import numpy as np
@@ -334,21 +333,24 @@ class _Check:
         store = self.plan.store
         is_open = self.is_live or (store / ABORT_FILE).exists()
         bounds = self._bounds(is_open=is_open)
+        log = Log.of(store)
         compared = self._compared(bounds)
         tally = Tally()
         rules = self.plan.rules.queue_rules
         index = Index(store).loaded(rules, is_open=is_open)
         is_partial, restart = self.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
         has_crashed = is_open and not self.is_live
-        judged = JudgedLog(compared, str(store), has_crashed, is_partial, self._holes(), restart)
+        judged = JudgedLog(
+            compared, str(store), has_crashed, is_partial, frozenset(begin for begin, _ in log.missing), restart
+        )
         judged.add_to(tally)
         if not compared.problems:
-            add_loading(store, rules.release, OsFileSystem(), tally)
+            add_loading(store, log, rules.release, OsFileSystem(), tally)
         config = ConfigFiles(store, rules.release)
-        self._add_unknown(compared, bounds, config.topics, tally, is_open=is_open)
-        self._add_index(index, judged, bounds, tally)
+        self._add_unknown(compared, bounds, _lost_bytes(log, compared), config.topics, tally, is_open=is_open)
+        self._add_index(index, judged, bounds, log, tally)
         if isinstance(self.options, CheckOptions):
-            self._add_beside(compared, bounds, index, config, tally, is_open=is_open)
+            self._add_beside(compared, bounds, index, log, config, tally, is_open=is_open)
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
         notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes)
         if isinstance(self.options, CheckOptions):
@@ -418,11 +420,6 @@ class _Check:
             return NOT_ASKED
         return dispatch_start(self.plan.store, self.options, self.plan.rules.queue_rules.batch_topics, self.clock)
 
-    def _holes(self) -> frozenset[int]:
-        """Return where segments end before the next one begins."""
-        segments = Log.of(self.plan.store).segments
-        return frozenset(first.end_offset for first, then in pairwise(segments) if first.end_offset < then.start_offset)
-
     def _reach(self, compared: RebuildReport, bounds: LogBounds, index: LoadedIndex, tally: Tally) -> LogReach | None:
         """Return how far the log reaches; None if there are signs of later records."""
         signs = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}
@@ -439,6 +436,7 @@ class _Check:
         compared: RebuildReport,
         bounds: LogBounds,
         index: LoadedIndex,
+        log: Log,
         config: ConfigFiles,
         tally: Tally,
         *,
@@ -449,21 +447,27 @@ class _Check:
         tally.add_all(config.findings)
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
         tally.add_all(config.impossible(ends, is_open=is_open))
-        stray = None if is_open else stray_timers(store, Log.of(store).segments, release)
+        stray = None if is_open else stray_timers(store, log.segments, release)
         if stray is not None:
             tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
         reach = self._reach(compared, bounds, index, tally)
         tally.add_all(checkpoint_findings(store, release, reach, is_open=is_open))
 
-    def _add_unknown(
-        self, compared: RebuildReport, bounds: LogBounds, topics: set[str], tally: Tally, *, is_open: bool
+    def _add_unknown(  # noqa: PLR0913 -- what was compared, and what is known
+        self,
+        compared: RebuildReport,
+        bounds: LogBounds,
+        lost: LostBytes,
+        topics: set[str],
+        tally: Tally,
+        *,
+        is_open: bool,
     ) -> None:
         """Add queues that have units, though the log has no record of them."""
         rules = self.plan.rules
         if not rules.has_queues:
             return
         nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules)
-        lost = self._lost(compared)
         known = {(queue.topic, queue.queue_id) for queue in compared.queues}
         logged = {topic for topic, _ in known} | topics
         with StoredQueues(self.plan.store, rules.queue_rules) as stored:
@@ -478,16 +482,16 @@ class _Check:
                         kind = FindingKind.QUEUE_UNREADABLE
                     tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
 
-    def _lost(self, compared: RebuildReport) -> LostBytes:
-        """Return what is lost of the log: damaged ranges, and missing segments."""
-        ranges = [lost[:2] for outcome in compared.outcomes for lost in outcome.lost]
-        segments = Log.of(self.plan.store).segments
-        return LostBytes(segments, [np.array(ranges, np.int64).tobytes()])
-
-    def _add_index(self, index: LoadedIndex, judged: JudgedLog, bounds: LogBounds, tally: Tally) -> None:
+    def _add_index(self, index: LoadedIndex, judged: JudgedLog, bounds: LogBounds, log: Log, tally: Tally) -> None:
         """Add what is wrong with the index, if the broker keeps one."""
         if not self.plan.rules.has_index:
             return
         end = judged.report.end_offset
-        checks = self.engine.run(ChainJob(index.files, self.plan.store, end, bounds.is_open))
-        IndexFindings(judged.report, index, checks, bounds, self.plan.store).add_to(tally)
+        checks = self.engine.run(ChainJob(index.files, log, end, bounds.is_open))
+        IndexFindings(judged.report, index, checks, bounds, self.plan.store, log).add_to(tally)
+
+
+def _lost_bytes(log: Log, compared: RebuildReport) -> LostBytes:
+    """Return what is lost of a log: damaged ranges, and missing segments."""
+    ranges = [lost[:2] for outcome in compared.outcomes for lost in outcome.lost]
+    return LostBytes(log.segments, [np.array(ranges, np.int64).tobytes()])

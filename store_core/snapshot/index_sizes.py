@@ -29,6 +29,9 @@ _USUAL: Final = (5_000_000, 20_000_000)
 """What RocketMQ makes unless it is told otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
 
 _USUAL_SIZE: Final = INDEX_HEADER_SIZE + _WORD.itemsize * _USUAL[0] + INDEX_DTYPE.itemsize * _USUAL[1]
+_PIECE: Final = 1 << 20
+"""Bytes of a file that are read at once."""
+
 _SAMPLE: Final = 64
 """How many entries suffice to confirm assumed counts."""
 
@@ -73,12 +76,23 @@ class IndexSizes(NamedTuple):
                     return cls(slots, entries, path)
             if is_far and size == _USUAL_SIZE:
                 return None  # rather than read all of it
-            words = np.frombuffer(file.map(size), _WORD)
+            words = _words_of(file, size)
         except FileNotFoundError:
             return None
         table, count = words[_HEADER_WORDS:], IndexHeader.from_bytes(words[:_HEADER_WORDS].tobytes()).index_count
         number = _entries_of(table, count, is_full=is_full)
         return None if number is None else cls(len(table) - _ENTRY_WORDS * number, number, path)
+
+
+def _words_of(file: OpenFile, size: int) -> npt.NDArray[np.int32]:
+    """Return all of a file, of which holes take no memory; what it has lost meanwhile is zeros."""
+    whole, at = np.zeros(size, np.uint8), 0
+    while at < size and (data := file.next_data(at)) is not None:
+        for begin in range(data[0], min(data[1], size), _PIECE):
+            read = np.frombuffer(file.read(min(_PIECE, data[1] - begin, size - begin), begin), np.uint8)
+            whole[begin : begin + len(read)] = read
+        at = data[1]
+    return whole.view(_WORD)
 
 
 def _is_likely(file: OpenFile, size: int, slots: int, number: int, *, is_far: bool) -> bool:

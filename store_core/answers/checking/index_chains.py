@@ -10,17 +10,16 @@ import numpy as np
 
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index.index_format import IndexSlots
-from store_core.snapshot.log import Log
 from store_core.store.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
     from store_core.queue.index.index_format import IndexHeader
     from store_core.snapshot.index import KeyFile
+    from store_core.snapshot.log import Log
 
     Longs = npt.NDArray[np.int64]
     Slots = npt.NDArray[np.int32]  # in stored byte order
@@ -99,8 +98,8 @@ class ChainJob:
 
     Attributes
     ----------
-    store : Path
-        The store's root.
+    log : Log
+        As it was listed before.
     log_end : int
         Physical offset where the log ends.
     is_open : bool
@@ -108,7 +107,7 @@ class ChainJob:
     """
 
     files: tuple[KeyFile, ...]
-    store: Path
+    log: Log
     log_end: int
     is_open: bool = False
 
@@ -148,8 +147,7 @@ class ChainJob:
 
     def _with_header(self, check: ChainCheck, header: IndexHeader, begin: int, end: int) -> ChainCheck:
         """Add how a header differs from its first and last entry, by the record of each if that can be read."""
-        times = Log.of(self.store)
-        problems = []
+        times, problems = self.log, []
         if header.begin_physical_offset != begin:
             problems.append(
                 f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"

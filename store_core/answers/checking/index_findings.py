@@ -16,7 +16,6 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index.index_format import time_diff
-from store_core.snapshot.log import Log
 from store_core.store.rebuild.compare import UnitVerdict
 from store_core.store.rebuild.index_compare import IndexDifference
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from store_core.answers.checking.finding import Tally
     from store_core.answers.checking.index_chains import ChainCheck
     from store_core.snapshot.index import LoadedIndex
+    from store_core.snapshot.log import Log
     from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 
@@ -54,6 +54,7 @@ class IndexFindings:
     checks: Sequence[ChainCheck]
     bounds: LogBounds
     store: Path
+    log: Log
 
     def add_to(self, tally: Tally) -> None:
         """Add all findings and notes."""
@@ -84,7 +85,7 @@ class IndexFindings:
             [each for each in found.first if each.kind == kind] for kind in ("missing", "extra", "hash")
         )
         extra += strays
-        judged = judge_entries(self.index, missing, [*extra, *wrong, *far], Log.of(self.store))
+        judged = judge_entries(self.index, missing, [*extra, *wrong, *far], self.log)
         left = [each for each in judged.left if each not in far]
         if left or judged.unput:
             tally.notes.append(_of_left(len(judged.left), len(judged.unput)))

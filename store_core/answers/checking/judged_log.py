@@ -15,7 +15,6 @@ from store_core.files.segment_listing import list_for_loading
 from store_core.files.store_kind import queue_database
 from store_core.format.record.scan import StopReason
 from store_core.queue.queue_path import CONSUME_QUEUE
-from store_core.snapshot.log import Log
 from store_core.store.configured_store import config_of
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.rebuild.compare import UnitVerdict
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
+    from store_core.snapshot.log import Log
     from store_core.store.rebuild.compare import QueueJudgement, UnitFinding
     from store_core.store.rebuild.files import QueueReport
     from store_core.store.rebuild.lost_ranges import LostRange
@@ -194,17 +194,8 @@ def _verdict(verdict: UnitVerdict) -> FindingKind:
     return FindingKind.QUEUE_UNREADABLE if verdict is UnitVerdict.UNREADABLE else FindingKind[f"UNIT_{verdict.name}"]
 
 
-def add_loading(store: Path, release: str, file_system: FileSystem, tally: Tally) -> None:
-    """Add why a release would not load a log, or which of its segments it would leave out.
-
-    Parameters
-    ----------
-    store : Path
-        The store's root.
-    tally : Tally
-        Also gets notes on what is passed over without harm.
-    """
-    log = Log.of(store)
+def add_loading(store: Path, log: Log, release: str, file_system: FileSystem, tally: Tally) -> None:
+    """Add why a release would not load a log, or which of its segments it would leave out; others are noted."""
     directories = log_directories(store)
     directory = ", ".join(map(str, directories))
     try:

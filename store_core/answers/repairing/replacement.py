@@ -16,6 +16,7 @@ from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_director
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.queue_path import queue_path
 from store_core.snapshot.index import Index, KeyFile
+from store_core.snapshot.log import Log
 from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.files import QUEUE_KINDS, QueueWriter
 from store_core.store.rebuild.passes import rebuild_by
@@ -142,7 +143,7 @@ class Replacement:
         counts = rules.queue_rules.max_hash_slot_num, rules.queue_rules.max_index_num
         files = tuple(KeyFile(path).sized(*counts) for path in Index(self._output).paths)
         log_end = self.checked.report.found.end_offset
-        for check in self.engine.run(ChainJob(files, self._store, log_end)):
+        for check in self.engine.run(ChainJob(files, Log.of(self._store), log_end)):
             if check.broken or check.problem or check.header:
                 yield f"{check.path}: {check.broken} broken links {check.problem} {check.header}"
 

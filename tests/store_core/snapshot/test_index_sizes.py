@@ -5,12 +5,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from store_core.files.file_system import OsOpenFile
 from store_core.snapshot.index import Index
 from tests.store_core.queue.index_builders import index_service, request, rules
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @given(
@@ -27,3 +32,19 @@ def test_one_geometry_is_found_whatever_the_sizes_and_keys(slots: int, entries: 
 
     assert found is not None
     assert (slots, entries) == (found.slots, found.entries)
+
+
+def test_a_file_is_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_service(tmp_path / "index", rules(7, 9))
+    for number in range(5):
+        index.build_index(request(number * 100, f"key{number}"))
+    index.close()
+
+    def refuse(*_: object) -> memoryview:
+        raise AssertionError("mapped")
+
+    monkeypatch.setattr(OsOpenFile, "map", refuse)
+    found = Index(tmp_path).sizes()
+
+    assert found is not None
+    assert (7, 9) == (found.slots, found.entries)
