@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Strip, Tone, lanes_of
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.text.text_table import with_message_column
+from store_core.answers.plots import Strip, Tone, lanes_of
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.words import agreeing, counted
@@ -20,7 +19,7 @@ from store_core.store.diff.log_side import DiffBy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
 
 __all__ = ["DiffFacts", "DiffReport"]
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.answer import Answer
-from store_core.answers.report import Report
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.text.shown_text import escape_text
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.shown_text import escape_text
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import kind_of_topic
 from store_core.errors import StoreError

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.text.text_table import with_message_column
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.times import table_time
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from store_core.answers.lag_queues import QueueLag
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
 
 __all__ = [
     "LAG_SCHEMA",

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.answer import Answer, function_of, opt
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Strip, Tone, lanes_of
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.plots import Strip, Tone, lanes_of
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 from store_core.store.salvage.grades import FoundBy, PropertyCrc
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.salvage.salvage_output import SalvageOutput

@@ -31,9 +31,8 @@ from store_core.answers.life.trace_steps import (
     note_of,
     outcome_of,
 )
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Strip, Tone, lanes_of
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.plots import Strip, Tone, lanes_of
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.broker.transaction_book import HALF_TOPIC, OP_COLUMNS, OP_TOPICS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.life.message_reads import MessageRead
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.parts import Engine

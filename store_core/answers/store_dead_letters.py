@@ -21,10 +21,9 @@ from store_core.answers.life.message_reads import (
     missing_line,
     read_of,
 )
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.text.text_table import message_name, with_message_column
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text_table import message_name, with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transaction_book import with_ms
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.parts import Engine

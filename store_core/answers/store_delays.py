@@ -25,9 +25,8 @@ from store_core.answers.life.delay_states import (
     timer_states,
 )
 from store_core.answers.life.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, HeatMap, HeatRow, Tone
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.parts import Engine

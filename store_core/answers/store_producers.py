@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt
+from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.producer_keys import (
     SEND_COLUMNS,
     KeyFindings,
@@ -25,9 +26,7 @@ from store_core.answers.producer_keys import (
     to_bytes,
     unique_findings,
 )
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.scanning.group_table import COUNT, MAX, MIN, TOP, GroupTable
 from store_core.answers.scanning.message_scan import MessageScan, ScanCounts, Scanned
 from store_core.answers.verdict import Verdict
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.properties import PropertyParser

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.answer import Answer, function_of, one_root, opt
+from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.redaction import REDACT_COLUMNS
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.scanning.message_scan import PART_BYTES
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
+    from store_core.answers.plots import Plot
     from store_core.answers.redaction import Redacted, Redaction, SearchedFile
-    from store_core.answers.report_plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange

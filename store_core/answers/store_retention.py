@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from store_core.answers.answer import Answer, Kind, function_of, opt, options_of, release_option
 from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, losses, pointing_files
 from store_core.answers.limits import MOST_DAYS, TIME_WORDS
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.clock import SystemClock
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.disk_forecast import Deletion, PointingFile
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
     from store_core.answers.retention_options import RetentionOptions
     from store_core.answers.store_lag import LagJob, LagPart, LagPartial
     from store_core.files.segment_source import Segment

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
 from store_core.answers.life.message_reads import ReadJob, read_of
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
-from store_core.answers.report_schema import ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.broker.transaction_book import (
     CHECK_MAX_TIME_TOPIC,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.life.message_reads import FoundRows
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
     from store_core.broker.transaction_book import Transaction
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from store_core.answers.text.shown_text import TerminalLine, clear_line, escape_text
+from store_core.answers.shown_text import TerminalLine, clear_line, escape_text
 from store_core.errors import LEFT_OUT
 from store_core.store.parts import Step
 

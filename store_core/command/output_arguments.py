@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.answers.text.shown_text import BytesStyle
+from store_core.answers.shown_text import BytesStyle
 from store_core.command.arguments import NearChoice
 from store_core.command.surroundings import Surroundings, shown_zone
 from store_core.format.words import did_you_mean

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.answers.text.shown_text import clear_line, escape_json
+from store_core.answers.shown_text import clear_line, escape_json
 from store_core.command.arguments import NearChoice
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_new, write_new

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from store_core.answers.text.shown_text import escape_text
+from store_core.answers.shown_text import escape_text
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:

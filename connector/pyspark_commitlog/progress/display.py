@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
-from store_core.answers.text.shown_text import TerminalLine
+from store_core.answers.shown_text import TerminalLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

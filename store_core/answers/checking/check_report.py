@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 import pyarrow as pa
 
 from store_core.answers.checking.finding import FindingKind
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Strip, Tone, lanes_of
-from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
-from store_core.answers.text.text_table import message_name
+from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.text_table import message_name
 from store_core.answers.verdict import Verdict
 from store_core.format.words import counted
 from store_core.store.read.ranges import Check, Coverage
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from store_core.answers.checking.finding import Tally
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
 
 __all__ = [
     "ASKED_FOR",

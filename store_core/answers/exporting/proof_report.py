@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.report import Report
-from store_core.answers.report_plots import Bar, Bars, Tone
-from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.answers.report_plots import Plot
+    from store_core.answers.plots import Plot
 
 __all__ = ["PROOF_SCHEMA", "ProofFacts", "ProofReport"]
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.message_reads import REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC
-from store_core.answers.report import Report
-from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic, send_refusal
 from store_core.errors import InvalidOptionError

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.checking.finding import FindingKind
-from store_core.answers.report import Report
-from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
 from store_core.files.config_paths import CONFIG_DIRECTORY

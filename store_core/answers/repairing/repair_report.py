@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.report import Report
-from store_core.answers.report_schema import Fact, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TextIO
 
 import click
 
-from store_core.answers.text.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
-from store_core.answers.text.text_table import FieldsWriter, TableWriter, rows_of, slices_of, zoned
+from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
+from store_core.answers.text_table import FieldsWriter, TableWriter, rows_of, slices_of, zoned
 from store_core.command.output.new_file import check_new, new_file
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.answers.text.text_table import Value
+    from store_core.answers.text_table import Value
 
 __all__ = ["CsvWriter", "JsonLinesWriter", "Output", "RowWriter"]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.answers import check, diff, salvage
-from store_core.answers.report_page import ROOT_CLASS, element, plot_markup, shown
-from store_core.answers.report_plots import Bar, Bars, Lane, Strip, Tone
+from store_core.answers.plots import ROOT_CLASS, Bar, Bars, Lane, Strip, Tone, element, plot_markup, shown
 from tests.builders import BODY_AT, LogBuilder
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ NOT_OF_THE_COMMAND: Final = (
     "store/recovery",
     "store/put",
     "command",
-    "answers/report_page",
+    "answers/plots",
     "store/read/option_table",
 )
 """What only `commitlog-rebuild-...` and writers say, the texts of the commands, style sheets, the table of options."""

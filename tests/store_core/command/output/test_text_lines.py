@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from store_core.answers.text.shown_text import BytesStyle
+from store_core.answers.shown_text import BytesStyle
 from store_core.command.output.output import CsvWriter, JsonLinesWriter
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers.text.shown_text import BytesStyle, text_width
-from store_core.answers.text.text_table import TableWriter, cell_of, rows_of
+from store_core.answers.shown_text import BytesStyle, text_width
+from store_core.answers.text_table import TableWriter, cell_of, rows_of
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
 
 

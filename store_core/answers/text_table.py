@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from store_core.answers.text.shown_text import BytesStyle, escape_text, text_of, text_width
+from store_core.answers.shown_text import BytesStyle, escape_text, text_of, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

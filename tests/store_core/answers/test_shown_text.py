@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers.text.shown_text import (
+from store_core.answers.shown_text import (
     BytesStyle,
     escape_json,
     escape_text,
