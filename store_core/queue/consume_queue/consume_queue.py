@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -42,105 +43,52 @@ if TYPE_CHECKING:
     from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.consume_queue_unit import UnitArray
 
-__all__ = ["ConsumeQueue", "QueueReader", "UnitRun", "delete_expired_files"]
-
-_SMALLEST_WINDOW: Final = 64
-_FIRST_WINDOW: Final = 4096
-_LARGEST_WINDOW: Final = 1 << 16
+__all__ = ["ConsumeQueue", "PutUnits", "QueueReader", "delete_expired_files"]
 
 
-class UnitRun:
-    """Columns of units and a current place in them.
+class PutUnits:
+    """Units to be put, in the order of their queues, and there in log order.
 
-    Each method looks at a window of the next units, which grows while all units of a window are treated alike, and
-    shrinks when they are not: the cost of a run is proportional to its length, however often the treatment changes.
-
-    Parameters
-    ----------
-    features : ReleaseRules
-        Decide how much of the log a unit covers.
+    A *run* of them ascends in both index and coverage of the log, so that what a queue skips of it is at its beginning.
+    Runs are found for all queues at once, which leaves little to do for each: a store of many has few units of each.
     """
 
-    def __init__(
-        self,
+    def __init__(self, units: UnitArray, queue_offset: npt.NDArray[np.int64], features: ReleaseRules) -> None:
+        self.units = units
+        self.bytes = units.view(np.uint8).data
+        self.queue_offset = queue_offset
+        self.covers = coverages(units, features)
+        self.largest_index = int(queue_offset.max(initial=0))
+        breaks = (queue_offset[1:] <= queue_offset[:-1]) | (self.covers[1:] <= self.covers[:-1])
+        self._starts: list[int] = (np.flatnonzero(breaks) + 1).tolist()
+
+    @classmethod
+    def of(
+        cls,
         physical_offset: npt.NDArray[np.int64],
         size: npt.NDArray[np.int64],
         tags_code: npt.NDArray[np.int64],
         queue_offset: npt.NDArray[np.int64],
         features: ReleaseRules,
-    ) -> None:
-        self._units = stored_units(physical_offset, size, tags_code)
-        self._queue_offsets = queue_offset
-        self._positions = queue_offset * CQ_STORE_UNIT_SIZE
-        self._covers = coverages(self._units, features)
-        self._at = 0
-        self._window = _FIRST_WINDOW
+    ) -> Self:
+        """Return the units of columns of one length."""
+        return cls(stored_units(physical_offset, size, tags_code), queue_offset, features)
 
-    @property
-    def remaining(self) -> int:
-        """How many units are left."""
-        return len(self._units) - self._at
+    def __len__(self) -> int:
+        """Count the units."""
+        return len(self.units)
 
-    def take_one(self) -> tuple[int, int, int, int]:
-        """Take the next unit: return its physical offset, size, tags code and queue offset."""
-        at = self._at
-        self._at += 1
-        physical_offset, size, tags_code = self._units[at].item()
-        return physical_offset, size, tags_code, int(self._queue_offsets[at])
+    def run_end(self, start: int, stop: int) -> int:
+        """Return where the run that holds a unit ends, at `stop` at the latest."""
+        place = bisect_right(self._starts, start)
+        return min(self._starts[place], stop) if place < len(self._starts) else stop
 
-    def skip_covered(self, max_physical_offset: int) -> int:
-        """Skip the next units whose records are already covered; return how many."""
-        count = self._count(self._covers[self._next] <= max_physical_offset)
-        self._at += count
-        return count
-
-    def skip_behind(self, end: int) -> bool:
-        """Skip the next units whose index lies before the end of the queue, `end` in bytes; return whether any did."""
-        positions = self._positions[self._next]
-        count = self._count((positions != 0) & (positions < end))
-        self._at += count
-        return count > 0
-
-    def count_appended(self, max_physical_offset: int, end: int, room: int) -> int:
-        """Count the next units that are appended one after the other, at most `room`.
-
-        The count goes on while each unit covers more than the one before, and has index 0, or one that is not before
-        the place where it is appended.
-        """
-        part = self._next
-        covers = self._covers[part]
-        positions = self._positions[part]
-        before = np.concatenate(([max_physical_offset], covers[:-1]))
-        places = end + np.arange(len(positions)) * CQ_STORE_UNIT_SIZE
-        return min(room, self._count((covers > before) & ((positions == 0) | (positions >= places))))
-
-    def count_misplaced(self, count: int, end: int) -> int:
-        """Count those of the next units whose index lies after the place where they are appended."""
-        places = end + np.arange(count) * CQ_STORE_UNIT_SIZE
-        return int(np.count_nonzero(self._positions[self._at : self._at + count] > places))
-
-    def units(self, count: int) -> UnitArray:
-        """Return the next units as they are stored."""
-        return self._units[self._at : self._at + count]
-
-    def advance(self, count: int) -> int:
-        """Skip units that were appended; return the physical offset up to which they cover the log."""
-        self._at += count
-        return int(self._covers[self._at - 1])
-
-    @property
-    def _next(self) -> slice:
-        return slice(self._at, self._at + self._window)
-
-    def _count(self, fates: npt.NDArray[np.bool_]) -> int:
-        """Count the leading trues, and adapt the next window to them."""
-        if fates.all():
-            self._window = min(2 * self._window, _LARGEST_WINDOW)
-            return len(fates)
-        count = int(fates.argmin())
-        if count:
-            self._window = max(self._window // 2, _SMALLEST_WINDOW)
-        return count
+    def count_misplaced(self, start: int, stop: int, index: int) -> int:
+        """Count the units of a run whose index lies after the place that they get, from `index` on."""
+        last = int(self.queue_offset[stop - 1])
+        if last - index == stop - 1 - start:  # in a run each index is at least one more than the one before it
+            return 0
+        return int(np.count_nonzero(self.queue_offset[start:stop] > index + np.arange(stop - start)))
 
 
 _LONG: Final = 8
@@ -435,10 +383,9 @@ class ConsumeQueue(QueueReader):
             return None
         return f"the queue is full: it ends at queue offset {self.max_offset_in_queue}, the largest there can be"
 
-    def surely_has_room(self, queue_offset: npt.NDArray[np.int64]) -> bool:
-        """Return whether units at these indexes can't fill the queue."""
-        end = max(self.max_offset_in_queue, int(queue_offset.max(initial=0)) + 1)
-        return end + len(queue_offset) <= self._index_limit
+    def surely_has_room(self, largest_index: int, count: int) -> bool:
+        """Return whether so many units, with indexes up to one, can't fill the queue."""
+        return max(self.max_offset_in_queue, largest_index + 1) + count <= self._index_limit
 
     def put_message_position_info(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
         """Append a unit, once (RocketMQ: ``ConsumeQueue.putMessagePositionInfo``).
@@ -567,35 +514,49 @@ class ConsumeQueue(QueueReader):
             physical_offset, size, tags_code, queue_offset = (
                 column[sound] for column in (physical_offset, size, tags_code, queue_offset)
             )
-        run = UnitRun(physical_offset, size, tags_code, queue_offset, self.rules.features)
-        while run.remaining:
-            if not self._put_some(run):
-                return False
-        return is_sound
+        units = PutUnits.of(physical_offset, size, tags_code, queue_offset, self.rules.features)
+        return self.put(units, 0, len(units)) and is_sound
 
-    def _put_some(self, run: UnitRun) -> bool:
-        """Put or skip the next units of a run that are treated alike; only one at a file's start or after an error."""
-        if run.skip_covered(self.max_physical_offset):
-            return True
+    def put(self, units: PutUnits, start: int, stop: int) -> bool:
+        """Append a range of units whose indexes are sound, as `put_units`."""
+        while start < stop:
+            done = self._put_some(units, start, units.run_end(start, stop))
+            if not done:
+                return False
+            start += done
+        return True
+
+    def _put_some(self, units: PutUnits, start: int, stop: int) -> int:
+        """Put or skip leading units of a run: one at a file's start or after an error; return how many, 0 on failure.
+
+        As indexes ascend, units that are appended at their place or behind it go on being so.
+        """
+        if units.covers[start] <= self.max_physical_offset:
+            return int(np.searchsorted(units.covers[start:stop], self.max_physical_offset, "right"))
         if self.max_offset_in_queue >= self._index_limit:
-            return False
+            return 0
         file = self.mapped_file_queue.last_mapped_file
         if file is None or file.is_full or not file.wrote_position or not self._can_write():
-            return self._put_with_retries(*run.take_one())
+            return self._put_one(units, start)
         end = file.file_from_offset + file.wrote_position
+        first = int(units.queue_offset[start])
+        if 0 < first * CQ_STORE_UNIT_SIZE < end:
+            return int(np.searchsorted(units.queue_offset[start:stop], -(-end // CQ_STORE_UNIT_SIZE)))
         room = (file.file_size - file.wrote_position) // CQ_STORE_UNIT_SIZE
-        count = run.count_appended(self.max_physical_offset, end, room)
-        if not count:
-            return run.skip_behind(end)
-        misplaced = run.count_misplaced(count, end)
+        count = min(stop - start, room) if first else 1  # index 0 is never compared, so it may lie before the end
+        stop = start + count
         try:
-            file.append(run.units(count).view(np.uint8).data, seal=UNIT_SEAL)
+            file.append(units.bytes[start * CQ_STORE_UNIT_SIZE : stop * CQ_STORE_UNIT_SIZE], seal=UNIT_SEAL)
         except OSError as error:
             _LOG.warning("queue %s-%d: %d records not indexed: %s", self.topic, self.queue_id, count, error)
-            return self._put_with_retries(*run.take_one())
-        self.max_physical_offset = run.advance(count)
-        self._note_misplaced(misplaced)
-        return True
+            return self._put_one(units, start)
+        self.max_physical_offset = int(units.covers[stop - 1])
+        self._note_misplaced(units.count_misplaced(start, stop, end // CQ_STORE_UNIT_SIZE))
+        return count
+
+    def _put_one(self, units: PutUnits, place: int) -> int:
+        physical_offset, size, tags_code = units.units[place].item()
+        return int(self._put_with_retries(physical_offset, size, tags_code, int(units.queue_offset[place])))
 
     # ---- truncating and closing
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering
 from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_SEAL, coverages, stored_units
 from store_core.queue.units.queue_assignment import RefusedUnit, assign, assign_batch
 from store_core.queue.units.unit_rows import UnitBuffer, UnitRows
 
@@ -26,12 +25,11 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.releases.release_rules import ReleaseRules
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.queue_assignment import AssignedUnit, BatchAssignment
 
-__all__ = ["ConsumeQueueStore", "UnitSequences"]
+__all__ = ["ConsumeQueueStore"]
 
 _LOG: Final = logging.getLogger("store_core")
 _REFUSED_KEPT: Final = 1000
@@ -40,59 +38,6 @@ _MOST_GATHERED: Final = 1 << 17
 
 _FILES_RECOVERED: Final = 3
 """How many of a queue's last files recovery reads."""
-
-
-class UnitSequences:
-    """The bytes of units of many queues, and which of them continue the one before.
-
-    The conditions between neighbours are checked for all queues at once, which leaves little to do for each: a store
-    of many queues has few units of each per batch.
-
-    Parameters
-    ----------
-    features : ReleaseRules
-        Decide how much of the log a unit covers.
-    """
-
-    def __init__(self, units: UnitRows, features: ReleaseRules) -> None:
-        stored = stored_units(units.physical_offset, units.size, units.tags_code)
-        self._bytes = stored.view(np.uint8).data
-        self._covers: npt.NDArray[np.int64] = coverages(stored, features)
-        self._queue_offset = units.queue_offset
-        breaks = (np.diff(units.queue_offset) != 1) | (self._covers[1:] <= self._covers[:-1])
-        # How many units before each don't continue the one before them.
-        self._breaks = np.concatenate(([0], np.cumsum(breaks))) if len(stored) else np.zeros(0, np.int64)
-
-    def append(self, queue: ConsumeQueue, start: int, stop: int) -> int:
-        """Append units to their queue, as `ConsumeQueue.put_units`, if all that takes is writing them.
-
-        Otherwise return 0. Conditions: their indexes are consecutive, and each covers more of the log than the one
-        before; the first one continues the queue's index and coverage; the queue's last file has units, and room for
-        one more.
-
-        Returns
-        -------
-        int
-            How many units were appended: as many as fit into the file. Also 0 if the system refuses to write.
-        """
-        file = queue.mapped_file_queue.last_mapped_file
-        if file is None or not file.wrote_position or self._breaks[start] != self._breaks[stop - 1]:
-            return 0
-        end = file.file_from_offset + file.wrote_position
-        if self._queue_offset[start] * CQ_STORE_UNIT_SIZE != end or self._covers[start] <= queue.max_physical_offset:
-            return 0
-        stop = min(stop, start + (file.file_size - file.wrote_position) // CQ_STORE_UNIT_SIZE)
-        if stop == start:
-            return 0
-        try:
-            file.append(self._bytes[start * CQ_STORE_UNIT_SIZE : stop * CQ_STORE_UNIT_SIZE], seal=UNIT_SEAL)
-        except OSError as error:
-            _LOG.warning(
-                "queue %s-%d: %d records not indexed yet: %s", queue.topic, queue.queue_id, stop - start, error
-            )
-            return 0
-        queue.max_physical_offset = int(self._covers[stop - 1])
-        return stop - start
 
 
 def _yes() -> bool:
@@ -349,21 +294,23 @@ class ConsumeQueueStore:
     def _put_ordered(self, units: UnitRows, queues: Sequence[tuple[str, int]]) -> None:
         """Put units ordered by queue; their codes are positions in `queues`."""
         is_put = ~units.is_light
-        runs = UnitSequences(units, self._rules.features)
+        stored = self._stored(units, units.tags_code)
         for code, start, stop in units.bounds():
             queue = self._table.find_or_create(*queues[code])
-            done = start + self._append_sequence(queue, runs, start, stop)
-            if done < stop:
-                is_put[done:stop] &= self._put_units(queue, units.slice(done, stop))
+            if isinstance(queue, ConsumeQueue) and queue.ext is None and self._has_room(queue, stored, start, stop):
+                is_put[start:stop] &= queue.put(stored, start, stop)
+            else:
+                is_put[start:stop] &= self._put_units(queue, units.slice(start, stop))
         if is_put.any():
             last = np.where(is_put, units.row, -1).argmax()
             self._on_put(int(units.store_timestamp[last]), int(units.physical_offset[last]))
 
-    def _append_sequence(self, queue: Queue, runs: UnitSequences, start: int, stop: int) -> int:
-        """Append units of a queue if they continue it without a gap; return how many were appended."""
-        if not isinstance(queue, ConsumeQueue) or queue.ext is not None or not self._can_write():
-            return 0
-        return runs.append(queue, start, stop)
+    def _stored(self, units: UnitRows, tags_code: npt.NDArray[np.int64]) -> PutUnits:
+        return PutUnits.of(units.physical_offset, units.size, tags_code, units.queue_offset, self._rules.features)
+
+    @staticmethod
+    def _has_room(queue: ConsumeQueue, units: PutUnits, start: int, stop: int) -> bool:
+        return queue.surely_has_room(units.largest_index, stop - start)
 
     def put_units(self, topic: str, queue_id: int, units: UnitRows) -> None:
         """Put units of one queue that were assigned elsewhere, in log order."""
@@ -376,7 +323,7 @@ class ConsumeQueueStore:
                 units.physical_offset, units.size, units.tags_code,
                 units.store_timestamp, units.message_base_offset, units.batch_size,
             )  # fmt: skip
-        if not queue.surely_has_room(units.queue_offset):
+        if not queue.surely_has_room(int(units.queue_offset.max(initial=0)), len(units.row)):
             return self._put_units_singly(queue, units)
         return self._put_into_simple(queue, units)
 
@@ -395,7 +342,7 @@ class ConsumeQueueStore:
         tags_code = units.tags_code
         if isinstance(queue.ext, ConsumeQueueExt) and self._can_write():
             tags_code = queue.ext.put_rows(units)
-        return queue.put_units(units.physical_offset, units.size, tags_code, units.queue_offset)
+        return queue.put(self._stored(units, tags_code), 0, len(units.row))
 
     # ---- truncating and closing
 

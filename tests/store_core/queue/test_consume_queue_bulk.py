@@ -7,14 +7,12 @@ import errno
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store_core.queue.consume_queue import consume_queue
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from tests.budgets import budget
 from tests.store_core.queue.consume_queues import RELEASES, UNITS, QueueMaker, Unit, put_all, records, state_of
@@ -74,13 +72,11 @@ def journeys(draw: st.DrawFn) -> list[Unit]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("window", [2, 4096])
 @budget(0.3)
 @given(journeys(), st.integers(1, 40))
 @example([*records(5), Unit(9000, 100, 0, 2), Unit(9100, 100, 0, 0), Unit(9200, 100, 0, 6)], 40)
-def test_bulk_equals_one_by_one(release: Release, window: int, units: list[Unit], pieces: int) -> None:
-    windows = patch.multiple(consume_queue, _FIRST_WINDOW=window, _SMALLEST_WINDOW=min(window, 64))
-    with tempfile.TemporaryDirectory() as directory, windows:
+def test_bulk_equals_one_by_one(release: Release, units: list[Unit], pieces: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
         plain, bulk = QueueMaker(Path(directory, "plain"), release), QueueMaker(Path(directory, "bulk"), release)
         queues = plain.new(), bulk.new()
         border = len(units) * pieces // 40
