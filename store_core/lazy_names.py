@@ -16,17 +16,10 @@ __all__ = ["lazy_names"]
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package whose names live in other modules.
 
-    Parameters
-    ----------
-    package
-        The package's ``__name__``.
-    homes
-        Name in the package -> the module that has it under the same name.
+    * `package`: The package's ``__name__``.
+    * `homes`: Name in the package -> the module that has it under the same name.
 
-    Returns
-    -------
-    Callable
-        Imports what a name stands for and keeps it in the package. Raises `AttributeError` for other names.
+    Returns: Imports what a name stands for and keeps it in the package. Raises `AttributeError` for other names.
     """
 
     def find(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for

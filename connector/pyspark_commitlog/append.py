@@ -91,28 +91,15 @@ _PATTERN: Final = re.compile(r"[*?\[{,\\]")
 
 @dataclass(frozen=True, slots=True)
 class AppendSource:
-    """Rows to append.
+    """Rows to append."""
 
-    Attributes
-    ----------
-    format : str
-        ``parquet``, ``json`` (one object per line), ``csv`` (with a header) or ``store``.
-    read_options : mapping
-        For the reader of the format.
-    to_topic : str or None
-        From a store: append them as new messages of this topic.
-    keeps_store_timestamp : bool
-        From a store: whether messages keep their store times, and so are the same records.
-    is_base64 : bool
-        From JSON and CSV: whether bodies are in base64.
-    """
-
-    format: SourceFormat
+    format: SourceFormat  # ``parquet``, ``json`` (one object per line), ``csv`` (with a header) or ``store``
     path: str
-    read_options: Mapping[str, str]
-    to_topic: str | None = None
+    read_options: Mapping[str, str]  # for the reader of the format
+    to_topic: str | None = None  # from a store: append them as new messages of this topic
     keeps_store_timestamp: bool = False
-    is_base64: bool = False
+    """From a store: whether messages keep their store times, and so are the same records."""
+    is_base64: bool = False  # from JSON and CSV: whether bodies are in base64
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -198,16 +185,11 @@ def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalRows:
-    """Rows to append, read in this process: those that Spark's own readers would return.
-
-    Attributes
-    ----------
-    batches : iterator of pyarrow.RecordBatch
-        Read as they are taken. In log order from a store, else in the order of the files' names.
-    """
+    """Rows to append, read in this process: those that Spark's own readers would return."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    """Read as they are taken. In log order from a store, else in the order of the files' names."""
 
     @classmethod
     def of(cls, source: AppendSource) -> Self:

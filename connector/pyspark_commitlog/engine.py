@@ -33,17 +33,11 @@ _ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
 class SparkEngine:
     """Runs each part of a job as a Spark task, in one step or two; the shuffle carries pieces between the two.
 
-    Parameters
-    ----------
-    what : str
-        What needs the session, for errors.
+    * `what`: What needs the session, for errors.
 
-    Attributes
-    ----------
-    slots : int
-        How many parts run at once.
-    is_one_machine : bool
-        Whether all parts run on this machine: False with ``local-cluster``, whose executors are treated as remote.
+    * `slots`: How many parts run at once.
+    * `is_one_machine`: Whether all parts run on this machine: False with ``local-cluster``, whose executors are treated
+      as remote.
     """
 
     keeps_pieces = False

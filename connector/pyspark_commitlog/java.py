@@ -77,10 +77,7 @@ def quiet_start(told: tuple[str, ...] = ()) -> Iterator[None]:
     ``SPARK_SUBMIT_OPTS``, or with a log4j file in ``SPARK_CONF_DIR`` or in the ``conf`` of ``SPARK_HOME`` nothing
     changes. Everything else that Java writes to stderr is passed on, except for the lines listed here.
 
-    Parameters
-    ----------
-    told : tuple of str
-        Lines that have been printed already.
+    * `told`: Lines that have been printed already.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield  # spark-submit has started Java

@@ -61,14 +61,9 @@ _OF_OTHER_SPARK: Final = re.compile(
 def lake_table(spark: SparkSession, kind: str, into: Path, table: str | None) -> LakeTable | None:
     """Return the table that exports of a format go to; None for Parquet, which has no table.
 
-    Parameters
-    ----------
-    kind : str
-        One of `store_core.store.export.lake_table.LAKE_FORMATS`.
-    into : Path
-        The directory of the ledger; a table of Delta is there, too.
-    table : str or None
-        Name of a table of Iceberg, with its catalog.
+    * `kind`: One of `store_core.store.export.lake_table.LAKE_FORMATS`.
+    * `into`: The directory of the ledger; a table of Delta is there, too.
+    * `table`: Name of a table of Iceberg, with its catalog.
     """
     if kind not in LAKE_FORMATS:
         raise InvalidOptionError(f"format: expected {', '.join(LAKE_FORMATS)}, found {kind!r}")

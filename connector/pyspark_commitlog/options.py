@@ -31,21 +31,11 @@ _OF_STREAMS: Final = {
 
 
 class GivenOptions(NamedTuple):
-    """The options of one DataFrame, known by name and not parsed yet.
+    """The options of one DataFrame, known by name and not parsed yet."""
 
-    Attributes
-    ----------
-    view : str
-        As given.
-    paths : tuple of str
-        What to read, in the order given.
-    texts : dict of str to str
-        The arguments of `ReadOptions.parse`, or of `ViewOptions.parse`.
-    """
-
-    view: str
-    paths: tuple[str, ...]
-    texts: dict[str, str]
+    view: str  # as given
+    paths: tuple[str, ...]  # what to read, in the order given
+    texts: dict[str, str]  # the arguments of `ReadOptions.parse`, or of `ViewOptions.parse`
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -61,33 +51,18 @@ class GivenOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitLogOptions:
-    """The parsed options of one DataFrame; can be pickled.
+    """The parsed options of one DataFrame; can be pickled."""
 
-    Attributes
-    ----------
-    paths : tuple of str
-        What to read, in the order given.
-    read : ReadOptions
-        Where times have no zone, the range covers all zones.
-    columns : tuple of str or None
-        Canonical names from option ``columns``; None without it.
-    times : SessionTimes or None
-        What tasks use to narrow `read`, if times have no zone.
-    """
-
-    paths: tuple[str, ...]
-    read: ReadOptions
-    columns: tuple[str, ...] | None
-    times: SessionTimes | None = None
+    paths: tuple[str, ...]  # what to read, in the order given
+    read: ReadOptions  # where times have no zone, the range covers all zones
+    columns: tuple[str, ...] | None  # canonical names from option ``columns``; None without it
+    times: SessionTimes | None = None  # what tasks use to narrow `read`, if times have no zone
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
         """Parse the options that Spark passes to a data source.
 
-        Parameters
-        ----------
-        options : mapping of str to str
-            Names in any case; Spark passes them in lower case.
+        * `options`: Names in any case; Spark passes them in lower case.
         """
         view, paths, texts = GivenOptions.of(options)
         if not is_messages(view):

@@ -53,14 +53,10 @@ class CommitLogReader(DataSourceReader):
     ``pushFilters``: Spark 4.3 keeps one pushed filter for all scans of a DataFrame, so that
     ``df.where("a").union(df.where("b"))`` would return wrong rows. Options narrow what is read instead.
 
-    Parameters
-    ----------
-    options : ReadOptions
-        The columns are replaced by those of `schema`.
-    times : SessionTimes, optional
-        What tasks make their options from, if those depend on the session's time zone.
-    is_followed : bool
-        Whether ranges are those of a stream, which begins where its checkpoint says: no time is then compared.
+    * `options`: The columns are replaced by those of `schema`.
+    * `times`: What tasks make their options from, if those depend on the session's time zone.
+    * `is_followed`: Whether ranges are those of a stream, which begins where its checkpoint says: no time is then
+      compared.
     """
 
     def __init__(
@@ -102,10 +98,7 @@ class CommitLogReader(DataSourceReader):
         Called on an executor, once for each task and again when the task is retried, in a Python process that goes on
         to the next task. Batches reach the JVM as they are, unsplit.
 
-        Yields
-        ------
-        pyarrow.RecordBatch
-            Of the DataFrame's schema; none if there is no message.
+        Yields: Of the DataFrame's schema; none if there is no message.
         """
         if not isinstance(partition, CommitLogPartition):
             return

@@ -57,14 +57,10 @@ def spark_type(kind: pa.DataType) -> DataType:
 def dataframe_schema(columns: Sequence[str], *, nullable: bool, of: Sequence[Column] = COLUMNS) -> StructType:
     """Return the schema of a DataFrame.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Canonical names.
-    nullable : bool
-        Whether damaged ranges become rows, as with mode PERMISSIVE: columns of a message are null in such rows.
-    of : sequence of Column
-        The columns of the view.
+    * `columns`: Canonical names.
+    * `nullable`: Whether damaged ranges become rows, as with mode PERMISSIVE: columns of a message are null in such
+      rows.
+    * `of`: The columns of the view.
     """
     fields = arrow_schema(columns, nullable=nullable, columns=of)
     return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in fields])
@@ -72,18 +68,10 @@ def dataframe_schema(columns: Sequence[str], *, nullable: bool, of: Sequence[Col
 
 @dataclass(frozen=True, slots=True)
 class ReadSchema:
-    """The columns to read, and the Arrow schema that Spark expects.
+    """The columns to read, and the Arrow schema that Spark expects."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Canonical names, in the DataFrame's order.
-    arrow : pyarrow.Schema
-        The same columns, with names and nullability as in the DataFrame's schema.
-    """
-
-    columns: tuple[str, ...]
-    arrow: pa.Schema
+    columns: tuple[str, ...]  # canonical names, in the DataFrame's order
+    arrow: pa.Schema  # the same columns, with names and nullability as in the DataFrame's schema
 
     @classmethod
     def of(
@@ -96,12 +84,8 @@ class ReadSchema:
     ) -> Self:
         """Check the schema of a DataFrame, which may come from the user, against the columns of a view.
 
-        Parameters
-        ----------
-        named : sequence of str, optional
-            Canonical names from option ``columns``, if it was given.
-        nullable, of
-            As for `dataframe_schema`.
+        * `named`: Canonical names from option ``columns``, if it was given.
+        * `nullable`, `of`: As for `dataframe_schema`.
         """
         columns = resolve_columns(schema.fieldNames(), of)
         if named is not None and tuple(named) != columns:

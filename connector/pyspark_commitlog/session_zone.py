@@ -35,18 +35,10 @@ _LARGEST_OFFSET: Final = timedelta(hours=18)
 
 @dataclass(frozen=True, slots=True)
 class SessionTimes:
-    """Options of which at least one is a time in the session's zone; can be pickled.
+    """Options of which at least one is a time in the session's zone; can be pickled."""
 
-    Attributes
-    ----------
-    texts : dict of str to str
-        All arguments of `ReadOptions.parse`.
-    local : dict of str to datetime
-        The times that are in the session's zone, by name.
-    """
-
-    texts: Mapping[str, str]
-    local: Mapping[str, datetime]
+    texts: Mapping[str, str]  # all arguments of `ReadOptions.parse`
+    local: Mapping[str, datetime]  # the times that are in the session's zone, by name
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self | None:

@@ -33,12 +33,8 @@ def check_asked_for(path: str, options: Mapping[str, str]) -> None:
 
     The log is read only for what the directories of the store do not show, and then only a narrow column.
 
-    Parameters
-    ----------
-    path : str
-        The store that is read.
-    options : mapping of str to str
-        Read options, with names in any case.
+    * `path`: The store that is read.
+    * `options`: Read options, with names in any case.
     """
     read = CommitLogOptions.from_spark({**options, "path": path}).read
     given = {name.lower(): text for name, text in options.items()}

@@ -31,24 +31,12 @@ _ANY_ZONE: Final = "Z"
 
 @dataclass(frozen=True, slots=True)
 class ViewRead:
-    """The parsed options of a DataFrame of a view; can be pickled.
+    """The parsed options of a DataFrame of a view; can be pickled."""
 
-    Attributes
-    ----------
-    paths : tuple of str
-        Where the store is.
-    options : ViewOptions
-        Where times have no zone, the range covers all zones.
-    columns : tuple of str or None
-        Canonical names from option ``columns``; None without it.
-    times : SessionTimes or None
-        What tasks use to narrow the range, if times have no zone.
-    """
-
-    paths: tuple[str, ...]
-    options: ViewOptions
-    columns: tuple[str, ...] | None
-    times: SessionTimes | None
+    paths: tuple[str, ...]  # where the store is
+    options: ViewOptions  # where times have no zone, the range covers all zones
+    columns: tuple[str, ...] | None  # canonical names from option ``columns``; None without it
+    times: SessionTimes | None  # what tasks use to narrow the range, if times have no zone
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
@@ -75,16 +63,10 @@ class ViewRead:
 
 @dataclass(frozen=True)
 class ViewPartition(InputPartition):
-    """A part of a view: made beside the driver, pickled, and passed to `ViewReader.read` in one task.
-
-    Attributes
-    ----------
-    log_end : int or None
-        As of `ViewOptions`.
-    """
+    """A part of a view: made beside the driver, pickled, and passed to `ViewReader.read` in one task."""
 
     part: ViewPart
-    log_end: int | None = None
+    log_end: int | None = None  # as of `ViewOptions`
 
 
 class ViewReader(DataSourceReader):
@@ -93,10 +75,7 @@ class ViewReader(DataSourceReader):
     Made and planned beside the driver, once for each DataFrame, then pickled to every task. As in `CommitLogReader`,
     there is no ``pushFilters``.
 
-    Parameters
-    ----------
-    schema : StructType
-        The user's schema if there is one, which selects columns and their order, else that of `read`.
+    * `schema`: The user's schema if there is one, which selects columns and their order, else that of `read`.
     """
 
     def __init__(self, read: ViewRead, schema: StructType) -> None:
@@ -117,10 +96,7 @@ class ViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part; called on an executor, once for each task and again when it is retried.
 
-        Yields
-        ------
-        pyarrow.RecordBatch
-            Of the DataFrame's schema.
+        Yields: Of the DataFrame's schema.
         """
         if not isinstance(partition, ViewPartition):
             return  # Spark's stand-in for an empty list of partitions

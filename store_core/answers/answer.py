@@ -68,45 +68,23 @@ class Kind(Enum):
 class Option:
     """An option of an answer, as its field says.
 
-    Attributes
-    ----------
-    name : str
-        Of the field.
-    words : str
-        Its meaning, a sentence for ``--help``.
-    default : object
-        `dataclasses.MISSING` if it has to be given.
-    flag : str
-        On a command line; empty for what is given without, in order.
-    metavar : str or None
-        What stands for its value in ``--help``.
-    shown_default : str
-        The default in words; empty if there is none to be told.
-    least, most : int or None
-        Bounds of a number, inclusive.
-    choices : tuple of str
-        What it may be; empty if it is not one of some words.
-    hint : callable or None
-        What else is said of a word that is none of them, in place of the nearest.
-    enum : type or None
-        Whose member the field gets, where the choices are its values.
-    is_repeated : bool
-        Whether it can be given more than once.
+    * `least`, `most`: Bounds of a number, inclusive.
     """
 
-    name: str
+    name: str  # of the field
     kind: Kind
-    words: str
-    default: Any
-    flag: str
-    metavar: str | None = None
-    shown_default: str = ""
+    words: str  # its meaning, a sentence for ``--help``
+    default: Any  # `dataclasses.MISSING` if it has to be given
+    flag: str  # on a command line; empty for what is given without, in order
+    metavar: str | None = None  # what stands for its value in ``--help``
+    shown_default: str = ""  # the default in words; empty if there is none to be told
     least: int | None = None
     most: int | None = None
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # what it may be; empty if it is not one of some words
     hint: Callable[[str], str] | None = None
-    enum: type[Enum] | None = None
-    is_repeated: bool = False
+    """What else is said of a word that is none of them, in place of the nearest."""
+    enum: type[Enum] | None = None  # whose member the field gets, where the choices are its values
+    is_repeated: bool = False  # whether it can be given more than once
 
     @property
     def is_required(self) -> bool:

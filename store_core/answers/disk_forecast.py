@@ -46,20 +46,12 @@ class Reason(Enum):
 
 
 class LogFile(NamedTuple):
-    """A file of a log.
-
-    Attributes
-    ----------
-    last_modified : int
-        ms; of a file that is not full yet, when it will be.
-    name : str
-        Empty for one that does not exist yet.
-    """
+    """A file of a log."""
 
     start_offset: int
     size: int
-    last_modified: int
-    name: str = ""
+    last_modified: int  # ms; of a file that is not full yet, when it will be
+    name: str = ""  # empty for one that does not exist yet
 
     @property
     def end_offset(self) -> int:
@@ -78,29 +70,16 @@ class Deletion(NamedTuple):
 class DiskState(NamedTuple):
     """A log and its disk at a time.
 
-    Attributes
-    ----------
-    now : int
-        ms.
-    files : tuple of LogFile
-        In order; the last one is being written.
-    log_end : int
-        Physical offset.
-    disk_size, disk_used : int
-        Bytes.
-    log_growth : float
-        Bytes of the log a ms.
-    overhead : float
-        Bytes of queues and index for each byte of the log.
+    * `disk_size`, `disk_used`: Bytes.
     """
 
-    now: int
-    files: tuple[LogFile, ...]
-    log_end: int
+    now: int  # ms
+    files: tuple[LogFile, ...]  # in order; the last one is being written
+    log_end: int  # physical offset
     disk_size: int
     disk_used: int
-    log_growth: float
-    overhead: float
+    log_growth: float  # bytes of the log a ms
+    overhead: float  # bytes of queues and index for each byte of the log
 
 
 class _GrowthClock:
@@ -141,15 +120,10 @@ class DiskForecast:
     known. All of the store is taken to be on one disk, which grows evenly, but not while the disk is so full that
     messages are refused. The deletion of a file also frees its share of queues and index.
 
-    Parameters
-    ----------
-    zone : tzinfo or None
-        Time zone of ``deleteWhen``; None is the machine's.
+    * `zone`: Time zone of ``deleteWhen``; None is the machine's.
 
-    Attributes
-    ----------
-    full_at, over_ratio_at : int or None
-        When the disk is first so full that messages are refused, and that files go at any hour, ms.
+    * `full_at`, `over_ratio_at`: When the disk is first so full that messages are refused, and that files go at any
+      hour, ms.
     """
 
     config: MessageStoreConfig
@@ -264,21 +238,11 @@ class DiskForecast:
 
 
 class PointingFile(NamedTuple):
-    """A file that is deleted when all that it points to is.
+    """A file that is deleted when all that it points to is."""
 
-    Attributes
-    ----------
-    path : str
-        Below the store's root.
-    size : int
-        Bytes of disk.
-    goes_above : int
-        Physical offset: it goes when the log begins after it.
-    """
-
-    path: str
-    size: int
-    goes_above: int
+    path: str  # below the store's root
+    size: int  # bytes of disk
+    goes_above: int  # physical offset: it goes when the log begins after it
 
 
 def pointing_files(root: Path) -> Iterator[PointingFile]:
@@ -324,10 +288,7 @@ def _index_end(path: Path) -> int | None:
 def losses(rows: Iterable[QueueLag], forecast: DiskForecast, until: int, queues: Queues) -> Iterator[dict[str, Any]]:
     """Yield a row for each group that loses messages: the first of them, and how many it loses.
 
-    Parameters
-    ----------
-    forecast : DiskForecast
-        Up to `until`, ms.
+    * `forecast`: Up to `until`, ms.
     """
     begin = forecast.log_begin_at(until)
     going = [(*row.first, row) for row in rows if row.first is not None and row.first[1] < begin]

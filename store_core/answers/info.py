@@ -104,28 +104,17 @@ class Info(Answer["InfoReport"]):
 
 @dataclass
 class _Look:
-    """One look at a store. What can't be read is a note, and no error.
-
-    Attributes
-    ----------
-    bounds : mapping of (str, int) to QueueBounds
-        Of the queues that were looked at.
-    queue_count : int
-        Of all queues.
-    uncounted : Counter of str
-        Topic -> its queues that were not looked at, as there are too many.
-    furthest : tuple of int or None
-        Physical offset and size of the last record that a queue leads to.
-    """
+    """One look at a store. What can't be read is a note, and no error."""
 
     store: Store
     log: Log = field(init=False)
     root: Path | None = None
     notes: list[str] = field(default_factory=list)
-    bounds: dict[tuple[str, int], QueueBounds] = field(default_factory=dict)
-    queue_count: int = 0
+    bounds: dict[tuple[str, int], QueueBounds] = field(default_factory=dict)  # of the queues that were looked at
+    queue_count: int = 0  # of all queues
     uncounted: Counter[str] = field(default_factory=Counter)
-    furthest: tuple[int, int] | None = None
+    """Topic -> its queues that were not looked at, as there are too many."""
+    furthest: tuple[int, int] | None = None  # physical offset and size of the last record that a queue leads to
 
     def __post_init__(self) -> None:
         self.log = self.store.log

@@ -86,10 +86,7 @@ def is_system_group(group: str) -> bool:
 def kind_of(topic: str, group: str, pop: Collection[tuple[str, str]] = ()) -> GroupKind:
     """Return how a group consumes a topic.
 
-    Parameters
-    ----------
-    pop : collection of (str, str)
-        Topics and groups whose consumers pop, as the broker's configuration says.
+    * `pop`: Topics and groups whose consumers pop, as the broker's configuration says.
 
     Examples
     --------
@@ -120,17 +117,11 @@ EMPTY = "empty"
 
 
 class Consumer(NamedTuple):
-    """A group that consumes a queue.
-
-    Attributes
-    ----------
-    committed : int or None
-        Its offset; None if it has committed nothing for this queue.
-    """
+    """A group that consumes a queue."""
 
     group: str
     kind: GroupKind
-    committed: int | None
+    committed: int | None  # its offset; None if it has committed nothing for this queue
 
 
 class ConsumedQueue(NamedTuple):
@@ -148,25 +139,13 @@ _DATABASES: Final = ("consumerOffsets", "metadata")
 
 
 class BrokerGroups(NamedTuple):
-    """What the files of a broker say of consumer groups.
-
-    Attributes
-    ----------
-    broadcast : tuple of Committed
-        The least offsets of broadcasting groups' clients.
-    configured : frozenset of str
-        Groups that are configured.
-    pop : frozenset of (str, str)
-        Topics and groups whose consumers pop.
-    files : tuple of Path
-        Those with offsets.
-    """
+    """What the files of a broker say of consumer groups."""
 
     committed: tuple[Committed, ...]
-    broadcast: tuple[Committed, ...]
-    configured: frozenset[str]
-    pop: frozenset[tuple[str, str]]
-    files: tuple[Path, ...]
+    broadcast: tuple[Committed, ...]  # the least offsets of broadcasting groups' clients
+    configured: frozenset[str]  # groups that are configured
+    pop: frozenset[tuple[str, str]]  # topics and groups whose consumers pop
+    files: tuple[Path, ...]  # those with offsets
     notes: tuple[str, ...]
 
     @classmethod
@@ -295,33 +274,21 @@ def _queues_of(queues: Queues, topics: Collection[str]) -> Mapping[str, list[int
 class QueueLag(NamedTuple):
     """How far a group is behind in a queue.
 
-    Attributes
-    ----------
-    state : str
-        As in the view ``consumer_offsets``, or `NO_OFFSET` or `EMPTY`.
-    min_offset, max_offset, messages : int or None
-        Bounds of the queue, and messages that are there and not consumed; None if unknown.
-    size : int or None
-        Bytes of their records.
-    first : tuple of int or None
-        Queue offset, physical offset and bytes of the first of them.
-    oldest : int or None
-        Store time of that one, ms; None without one, or if the log does not have it.
-    newer : int
-        How many of the messages were stored after the offsets were written.
+    * `min_offset`, `max_offset`, `messages`: Bounds of the queue, and messages that are there and not consumed; None if
+      unknown.
     """
 
     topic: str
     queue_id: int
     asked: Consumer
-    state: str
+    state: str  # as in the view ``consumer_offsets``, or `NO_OFFSET` or `EMPTY`
     min_offset: int | None
     max_offset: int | None
     messages: int | None
-    size: int | None = None
-    first: tuple[int, int, int] | None = None
-    oldest: int | None = None
-    newer: int = 0
+    size: int | None = None  # bytes of their records
+    first: tuple[int, int, int] | None = None  # queue offset, physical offset and bytes of the first of them
+    oldest: int | None = None  # store time of that one, ms; None without one, or if the log does not have it
+    newer: int = 0  # how many of the messages were stored after the offsets were written
 
 
 class _Tail:
@@ -350,14 +317,9 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
 ) -> list[QueueLag]:
     """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
 
-    Parameters
-    ----------
-    bounds, then : QueueBounds or None
-        The queue as it is now, and as of the time asked for; None if there is none.
-    times : Log
-        Of the log; read for the first message of each.
-    written : int or None
-        When the offsets were written, ms, if messages may have been stored since; then these are counted.
+    * `bounds`, `then`: The queue as it is now, and as of the time asked for; None if there is none.
+    * `times`: Of the log; read for the first message of each.
+    * `written`: When the offsets were written, ms, if messages may have been stored since; then these are counted.
     """
     rows = [_compared(asked, each, bounds, then) for each in asked.groups]
     begins = {each: _begin(each) for each in rows if each.messages}

@@ -80,29 +80,19 @@ salvage = function_of(Salvage)
 
 @dataclass(frozen=True, slots=True)
 class SalvagePartial:
-    """What became of a segment.
-
-    Attributes
-    ----------
-    grades : Counter
-        Records by how they were found and what their property CRC says.
-    covered : int
-        Records that a blank record covers.
-    """
+    """What became of a segment."""
 
     part: SalvagePart
     tiles: tuple[Tile, ...]
     grades: Counter[tuple[str, str]] = field(default_factory=Counter)
-    covered: int = 0
+    """Records by how they were found and what their property CRC says."""
+    covered: int = 0  # records that a blank record covers
 
 
 class SalvageJob:
     """Salvages a log segment by segment; see `store_core.store.parts.Job`.
 
-    Parameters
-    ----------
-    output : SalvageOutput or None
-        None if nothing is to be written.
+    * `output`: None if nothing is to be written.
     """
 
     def __init__(self, source: StorePaths, output: SalvageOutput | None) -> None:

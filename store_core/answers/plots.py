@@ -50,30 +50,19 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Ranges of offsets of one kind.
-
-    Attributes
-    ----------
-    ranges : tuple of (int, int)
-        Begin and end, exclusive.
-    label : str
-        How many there are, in words.
-    """
+    """Ranges of offsets of one kind."""
 
     name: str
-    ranges: tuple[tuple[int, int], ...]
+    ranges: tuple[tuple[int, int], ...]  # begin and end, exclusive
     tone: Tone
-    label: str
+    label: str  # how many there are, in words
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
     """Where along the bytes of a log something is: lanes one below the other, on one axis.
 
-    Attributes
-    ----------
-    begin, end : int
-        Physical offsets between which the axis runs.
+    * `begin`, `end`: Physical offsets between which the axis runs.
     """
 
     title: str
@@ -84,71 +73,41 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A quantity.
-
-    Attributes
-    ----------
-    label : str
-        The quantity in words.
-    full : int
-        What it would be if nothing were missing, drawn behind it; 0 if that has no meaning.
-    """
+    """A quantity."""
 
     name: str
     value: int
     tone: Tone
-    label: str
-    full: int = 0
+    label: str  # the quantity in words
+    full: int = 0  # what it would be if nothing were missing, drawn behind it; 0 if that has no meaning
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Quantities side by side, on one axis that begins at 0.
-
-    Attributes
-    ----------
-    more : str
-        What is not shown, in words; empty if nothing is.
-    """
+    """Quantities side by side, on one axis that begins at 0."""
 
     title: str
     bars: tuple[Bar, ...]
-    more: str = ""
+    more: str = ""  # what is not shown, in words; empty if nothing is
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """A row of a heat map.
-
-    Attributes
-    ----------
-    values : tuple of int
-        As many in each row.
-    label : str
-        All of them together, in words.
-    """
+    """A row of a heat map."""
 
     name: str
-    values: tuple[int, ...]
-    label: str
+    values: tuple[int, ...]  # as many in each row
+    label: str  # all of them together, in words
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Quantities by two measures, such as days and hours: the larger, the darker.
-
-    Attributes
-    ----------
-    ends : (str, str)
-        Names of the first and the last column.
-    more : str
-        What is not shown, in words; empty if nothing is.
-    """
+    """Quantities by two measures, such as days and hours: the larger, the darker."""
 
     title: str
-    ends: tuple[str, str]
+    ends: tuple[str, str]  # names of the first and the last column
     rows: tuple[HeatRow, ...]
-    more: str = ""
+    more: str = ""  # what is not shown, in words; empty if nothing is
 
 
 Plot: TypeAlias = Strip | Bars | HeatMap
@@ -159,12 +118,8 @@ def lanes_of(
 ) -> tuple[Lane, ...]:
     """Return a lane for each kind that has a tone and ranges, in the order of the tones.
 
-    Parameters
-    ----------
-    ranges : iterable of (str, int, int)
-        Kind, begin and end.
-    what : str
-        What one of them is.
+    * `ranges`: Kind, begin and end.
+    * `what`: What one of them is.
     """
     found: dict[str, list[tuple[int, int]]] = {}
     for kind, begin, end in ranges:

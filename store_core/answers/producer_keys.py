@@ -71,16 +71,11 @@ class Sends:
     A copy has its original's times and keys, so it would look like a late or a second send: a retry or dead letter, a
     delayed message that was delivered, a transactional one that was committed or asked about.
 
-    Attributes
-    ----------
-    rows : pyarrow.Table
-        Columns of `SEND_COLUMNS`.
-    unique_keys, sharding_keys : pyarrow.StringArray
-        Of each row; null without. The unique keys are those that producers got, as of column ``uniq_msg_id``: the
-        messages of a batch have the batch's in common.
+    * `unique_keys`, `sharding_keys`: Of each row; null without. The unique keys are those that producers got, as of
+      column ``uniq_msg_id``: the messages of a batch have the batch's in common.
     """
 
-    rows: pa.Table
+    rows: pa.Table  # columns of `SEND_COLUMNS`
     unique_keys: pa.StringArray
     sharding_keys: pa.StringArray
 
@@ -126,10 +121,7 @@ _OF_UNIQUE: Final = ("key", "hash", "topic", "physical_offset")
 class KeyPieces:
     """Collects the keys of a part of the log.
 
-    Attributes
-    ----------
-    unique, sharding : list of pyarrow.Table
-        Unique keys, and sharding keys with their places in queues.
+    * `unique`, `sharding`: Unique keys, and sharding keys with their places in queues.
     """
 
     def __init__(self) -> None:
@@ -190,22 +182,15 @@ Rows = list[dict[str, Any]]
 class KeyFindings:
     """What was found in some groups of keys.
 
-    Attributes
-    ----------
-    duplicate_keys, duplicate_sends : int
-        Unique keys that were sent more than once, and the sends after the first one.
-    inversions : int
-        Messages that were born before the one that precedes them in their queue, of the same sharding key.
-    spread_keys : int
-        Sharding keys whose messages are in several queues of a topic.
-    duplicates, inverted, spread : list of dict
-        The first of them, as rows of the report.
+    * `duplicate_keys`, `duplicate_sends`: Unique keys that were sent more than once, and the sends after the first one.
+    * `duplicates`, `inverted`, `spread`: The first of them, as rows of the report.
     """
 
     duplicate_keys: int = 0
     duplicate_sends: int = 0
     inversions: int = 0
-    spread_keys: int = 0
+    """Messages that were born before the one that precedes them in their queue, of the same sharding key."""
+    spread_keys: int = 0  # sharding keys whose messages are in several queues of a topic
     duplicates: Rows = field(default_factory=list)
     inverted: Rows = field(default_factory=list)
     spread: Rows = field(default_factory=list)
@@ -236,12 +221,8 @@ def _joined(tables: Iterable[pa.Table]) -> pa.Table:
 def unique_findings(tables: Iterable[pa.Table], most: int) -> KeyFindings:
     """Find the keys that occur more than once; exactly, since hashes only tell which can't.
 
-    Parameters
-    ----------
-    tables : iterable of pyarrow.Table
-        All rows of some unique keys.
-    most : int
-        Rows to return, of those with the most sends.
+    * `tables`: All rows of some unique keys.
+    * `most`: Rows to return, of those with the most sends.
     """
     table = _joined(tables)
     hashes = table["hash"].to_numpy()
@@ -262,12 +243,8 @@ def unique_findings(tables: Iterable[pa.Table], most: int) -> KeyFindings:
 def order_findings(tables: Iterable[pa.Table], most: int) -> KeyFindings:
     """Find messages of a sharding key that are out of order, and keys in several queues.
 
-    Parameters
-    ----------
-    tables : iterable of pyarrow.Table
-        All rows of some sharding keys.
-    most : int
-        Rows to return of each kind.
+    * `tables`: All rows of some sharding keys.
+    * `most`: Rows to return of each kind.
     """
     table = _joined(tables)
     key = table["key"].combine_chunks().dictionary_encode().indices.to_numpy()

@@ -255,16 +255,10 @@ EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
 class StoreRebuild:
     """Rebuilds, compares and replaces according to a plan.
 
-    Parameters
-    ----------
-    engines : callable
-        Called with the name of a step; returns a context with the engine that runs its parts.
-    say : callable
-        Called with lines for the operator.
-    file_system : FileSystem
-        Used for the swap and the checkpoint.
-    clock : Clock
-        Names the files of an index.
+    * `engines`: Called with the name of a step; returns a context with the engine that runs its parts.
+    * `say`: Called with lines for the operator.
+    * `file_system`: Used for the swap and the checkpoint.
+    * `clock`: Names the files of an index.
     """
 
     def __init__(
@@ -435,10 +429,7 @@ class StoreRebuild:
     def _discard(self, report: RebuildReport | None = None) -> _Made:
         """Delete the files that were replaced, if those in their place have no finding.
 
-        Parameters
-        ----------
-        report : RebuildReport, optional
-            Of what was just put in place.
+        * `report`: Of what was just put in place.
         """
         check = self._verify(is_ours=True)
         if {kind for kind in FindingKind if kind.is_of_queues or kind.is_of_index} & check.counts.keys():

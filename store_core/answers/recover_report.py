@@ -108,13 +108,7 @@ URGENCY: Final = (Verdict.REFUSED, Verdict.FINDINGS, Verdict.DAMAGED, Verdict.CL
 
 @dataclass(frozen=True, slots=True)
 class RecoverFacts:
-    """The facts of dry runs, as `RECOVER_SCHEMA` explains them.
-
-    Attributes
-    ----------
-    words : str
-        The report of the recovery, if only one release was asked for; else empty.
-    """
+    """The facts of dry runs, as `RECOVER_SCHEMA` explains them."""
 
     store: str
     was_closed: bool
@@ -124,7 +118,7 @@ class RecoverFacts:
     are_all_messages_listed: bool
     checked: dict[str, list[str]]
     not_checked: dict[str, list[str]]
-    words: str = ""
+    words: str = ""  # the report of the recovery, if only one release was asked for; else empty
 
 
 class RecoverReport(Report[RecoverFacts]):

@@ -62,18 +62,10 @@ class RedactionError(Exception):
 
 @dataclass(frozen=True)
 class Redaction:
-    """Which messages are redacted: those whose bodies match a pattern, or those of a key or of some topics.
+    """Which messages are redacted: those whose bodies match a pattern, or those of a key or of some topics."""
 
-    Attributes
-    ----------
-    pattern : bytes or None
-        Regular expression; what it matches is replaced. The other two replace whole bodies.
-    key : str or None
-        One of the keys of a message, or its unique key.
-    """
-
-    pattern: bytes | None = None
-    key: str | None = None
+    pattern: bytes | None = None  # Regular expression; what it matches is replaced. The other two replace whole bodies.
+    key: str | None = None  # one of the keys of a message, or its unique key
     topics: tuple[str, ...] = ()
 
     @classmethod
@@ -116,10 +108,7 @@ class Redaction:
     def body_of(self, row: Mapping[str, Any]) -> bytes | None:
         """Return the body that a message gets; None if it stays as it is.
 
-        Parameters
-        ----------
-        row : mapping
-            ``topic``, ``body``, ``sys_flag``, ``keys``, ``unique_key`` and ``properties_string``.
+        * `row`: ``topic``, ``body``, ``sys_flag``, ``keys``, ``unique_key`` and ``properties_string``.
         """
         body: bytes = row["body"]
         if self.pattern is None:
@@ -158,10 +147,7 @@ def _check_body(row: Mapping[str, Any]) -> None:
 def redacted_record(record: bytes, body: bytes) -> bytes:
     """Return a record with another body of the same length: not compressed, with right checksums.
 
-    Parameters
-    ----------
-    record : bytes
-        A sound one.
+    * `record`: A sound one.
     """
     data = bytearray(record)
     flag = read_sys_flag(data, 0)
@@ -211,24 +197,18 @@ Row = dict[str, Any]
 class Redacted:
     """What was done in a range, or would have to be done.
 
-    Attributes
-    ----------
-    messages, bytes, expanded : int
-        Messages that were redacted, bytes of their bodies that were replaced, and how many of them were compressed.
-    refused : int
-        Messages that can't be redacted.
-    chosen : set of str
-        Topics of the redaction that have messages here, or its key if one has it.
-    rows, refused_rows : list of dict
-        The first of both.
+    * `messages`, `bytes`, `expanded`: Messages that were redacted, bytes of their bodies that were replaced, and how
+      many of them were compressed.
+    * `rows`, `refused_rows`: The first of both.
     """
 
     counts: ScanCounts = field(default_factory=ScanCounts)
     messages: int = 0
     bytes: int = 0
     expanded: int = 0
-    refused: int = 0
+    refused: int = 0  # messages that can't be redacted
     chosen: set[str] = field(default_factory=set)
+    """Topics of the redaction that have messages here, or its key if one has it."""
     rows: list[Row] = field(default_factory=list)
     refused_rows: list[Row] = field(default_factory=list)
 
@@ -244,15 +224,9 @@ class Redacted:
 
 @dataclass(frozen=True, slots=True)
 class RedactJob:
-    """Redacts the messages of each range of a copy; see `store_core.store.parts.Job`. Twice is as good as once.
+    """Redacts the messages of each range of a copy; see `store_core.store.parts.Job`. Twice is as good as once."""
 
-    Attributes
-    ----------
-    ranges : tuple of ReadRange
-        Of the copy.
-    """
-
-    ranges: tuple[ReadRange, ...]
+    ranges: tuple[ReadRange, ...]  # of the copy
     options: ReadOptions
     redaction: Redaction
 
@@ -312,39 +286,21 @@ def _rows(messages: pa.RecordBatch) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class SearchedFile:
-    """A file of the copy.
+    """A file of the copy."""
 
-    Attributes
-    ----------
-    path : str
-        Below the root.
-    digest : str
-        SHA-256, in hexadecimal digits.
-    found : int or None
-        Where in it the pattern was found.
-    is_name : bool
-        Whether it was found in its path.
-    """
-
-    path: str
+    path: str  # below the root
     size: int
-    digest: str
-    found: int | None
-    is_name: bool
+    digest: str  # SHA-256, in hexadecimal digits
+    found: int | None  # where in it the pattern was found
+    is_name: bool  # whether it was found in its path
 
 
 @dataclass(frozen=True, slots=True)
 class FileJob:
-    """Searches and digests each file of a copy; see `store_core.store.parts.Job`.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Paths below it.
-    """
+    """Searches and digests each file of a copy; see `store_core.store.parts.Job`."""
 
     root: Path
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # paths below it
     redaction: Redaction
 
     def plan(self) -> Sequence[str]:

@@ -41,20 +41,12 @@ def fact(doc: str, *, default: Any = MISSING) -> Any:  # noqa: ANN401 -- whateve
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """A column of a report's table.
-
-    Attributes
-    ----------
-    doc : str
-        Its content, in one line.
-    in_text : bool
-        Whether the text for a terminal shows it.
-    """
+    """A column of a report's table."""
 
     name: str
     type: pa.DataType
-    doc: str
-    in_text: bool = True
+    doc: str  # its content, in one line
+    in_text: bool = True  # whether the text for a terminal shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +69,10 @@ class ReportTable:
 
 @dataclass(frozen=True, slots=True)
 class ReportSchema:
-    """What the JSON of a kind of report has.
+    """What the JSON of a kind of report has."""
 
-    Attributes
-    ----------
-    answer : str
-        Name of the answer, as of its command.
-    version : int
-        Grows when a fact, a table or a column is removed or gets another meaning; additions leave it.
-    """
-
-    answer: str
-    version: int
+    answer: str  # name of the answer, as of its command
+    version: int  # grows when a fact, a table or a column is removed or gets another meaning; additions leave it
     facts: tuple[Fact, ...]
     tables: tuple[ReportTable, ...]
 

@@ -40,10 +40,7 @@ _RATIOS: Final = {
 def refuse_strange(given: Mapping[str, Any]) -> None:
     """Refuse settings that nobody can mean.
 
-    Parameters
-    ----------
-    given : mapping of str to object
-        Fields of `MessageStoreConfig`; a value that is not of the field's type is for that class to refuse.
+    * `given`: Fields of `MessageStoreConfig`; a value that is not of the field's type is for that class to refuse.
     """
     hours, hour = given.get("file_reserved_time"), given.get("delete_when")
     if isinstance(hours, int) and hours < 0:
@@ -90,29 +87,18 @@ _BYTES: Final = re.compile(rf"(-?[0-9]{{1,19}}(?:\.[0-9]{{1,9}})?)\s*(?:([{_UNIT
 class RetentionOptions:
     """The settings of a broker, and the time from which its deletions are foreseen; made by `of`.
 
-    Attributes
-    ----------
-    now : int
-        ms.
-    config : MessageStoreConfig
-        What the broker deletes by.
-    days : int
-        How many days are foreseen.
-    time_zone : tzinfo or None
-        That of the broker's machine, for ``deleteWhen``; None is this machine's.
-    disk_size, disk_used : int or None
-        Bytes of the broker's disk, and of all that is on it; None is those of the file system that the store is on.
-    daily_growth : int or None
-        Bytes that are added to the log in a day; None is what the log's own store times say.
+    * `disk_size`, `disk_used`: Bytes of the broker's disk, and of all that is on it; None is those of the file system
+      that the store is on.
     """
 
-    now: int
-    config: MessageStoreConfig = field(default_factory=MessageStoreConfig)
-    days: int = 14
-    time_zone: tzinfo | None = None
+    now: int  # ms
+    config: MessageStoreConfig = field(default_factory=MessageStoreConfig)  # what the broker deletes by
+    days: int = 14  # how many days are foreseen
+    time_zone: tzinfo | None = None  # that of the broker's machine, for ``deleteWhen``; None is this machine's
     disk_size: int | None = None
     disk_used: int | None = None
     daily_growth: int | None = None
+    """Bytes that are added to the log in a day; None is what the log's own store times say."""
 
     @classmethod
     def of(  # noqa: PLR0913 -- an argument for each option
@@ -130,23 +116,15 @@ class RetentionOptions:
     ) -> Self:
         """Make options of what a user gives.
 
-        Parameters
-        ----------
-        now : int, str or date
-            ms since 1970, or ISO 8601.
-        broker_config : path, optional
-            The broker's configuration file; without it RocketMQ's defaults.
-        release : str
-            RocketMQ that serves the store.
-        days : int
-            As the attribute.
-        disk_size, disk_used, daily_growth : int or str, optional
-            As the attributes; text may have a unit: ``10GB`` is 10 * 1000**3 bytes, ``10GiB`` and ``10G`` 10 * 1024**3.
-        time_zone : str or tzinfo, optional
-            As the attribute, and for `now`.
-        **settings
-            Fields of `MessageStoreConfig` in place of those of the file, such as `file_reserved_time`; None means "not
-            given".
+        * `now`: ms since 1970, or ISO 8601.
+        * `broker_config`: The broker's configuration file; without it RocketMQ's defaults.
+        * `release`: RocketMQ that serves the store.
+        * `days`: As the attribute.
+        * `disk_size`, `disk_used`, `daily_growth`: As the attributes; text may have a unit: ``10GB`` is 10 * 1000**3
+          bytes, ``10GiB`` and ``10G`` 10 * 1024**3.
+        * `time_zone`: As the attribute, and for `now`.
+        * `settings`: Fields of `MessageStoreConfig` in place of those of the file, such as `file_reserved_time`; None
+          means "not given".
         """
         zone = None if time_zone is None else parse_zone("time_zone", time_zone)
         config = MessageStoreConfig(release=release)

@@ -97,16 +97,10 @@ def _groups(*keys: tuple[str, pa.DataType], most: int | None = None) -> GroupTab
 class _BillSums:
     """Bytes and messages in groups; see `store_core.answers.scanning.message_scan.Gathered`.
 
-    Attributes
-    ----------
-    topics : GroupTable
-        By topic, with the first and last store time.
-    queues, tags, producers, days : GroupTable
-        By topic and queue; topic and tags; host; days since 1970 by store time.
-    places : GroupTable
-        By topic and the physical offset at which a segment begins.
-    segments : GroupTable
-        By that offset.
+    * `topics`: By topic, with the first and last store time.
+    * `queues`, `tags`, `producers`, `days`: By topic and queue; topic and tags; host; days since 1970 by store time.
+    * `places`: By topic and the physical offset at which a segment begins.
+    * `segments`: By that offset.
     """
 
     def __init__(self) -> None:
@@ -155,10 +149,7 @@ def _totals_of(batch: pa.RecordBatch, start_offset: int) -> pa.Table:
 class BillScan(MessageScan["_BillSums", "BillReport"]):
     """Totals a log range by range, in bounded memory: of too many groups the smallest are totalled as one.
 
-    Parameters
-    ----------
-    top : int
-        Rows of each table, without the one for all others.
+    * `top`: Rows of each table, without the one for all others.
     """
 
     COLUMNS: ClassVar = ("topic", "queue_id", "tags", "born_host", "store_timestamp")

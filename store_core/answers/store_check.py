@@ -147,12 +147,9 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
 ) -> CheckedStore:
     """Check a store as `check_by` does, for who has to know more than the report says.
 
-    Parameters
-    ----------
-    misses_all : bool
-        Whether all units and entries are missing where a copy has neither queues nor an index, for who will make them.
-    is_ours : bool
-        Whether the caller holds the store's lock, so that no broker is writing.
+    * `misses_all`: Whether all units and entries are missing where a copy has neither queues nor an index, for who will
+      make them.
+    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
     """
     engine.expect(RebuildJob, ChainJob)
     options, clock = options or CheckOptions(), clock or SystemClock()
@@ -179,10 +176,7 @@ def verified_by(
 ) -> CheckReport:
     """Check what a rebuild by these options makes, queues and index, and the log that they follow from.
 
-    Parameters
-    ----------
-    is_ours : bool
-        Whether the caller holds the store's lock, so that no broker is writing.
+    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
     """
     engine.expect(RebuildJob, ChainJob)
     look = partial(_look, engine, path, options, clock or SystemClock(), is_ours=is_ours, is_log_alone=False)
@@ -247,27 +241,15 @@ def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look sa
 
 @dataclass(frozen=True, slots=True)
 class CheckedStore:
-    """A check, with what its report was made of.
-
-    Attributes
-    ----------
-    plan : RebuildPlan
-        Of the comparison: the rules that were followed.
-    compared : RebuildReport
-        The comparison.
-    tally : Tally
-        Has all places with findings.
-    index : tuple of KeyFile
-        The files of the index that the release loads, oldest first.
-    """
+    """A check, with what its report was made of."""
 
     report: CheckReport
     certificates: tuple[Certificate, ...]
-    plan: RebuildPlan
+    plan: RebuildPlan  # of the comparison: the rules that were followed
     bounds: LogBounds
-    compared: RebuildReport
-    tally: Tally
-    index: tuple[KeyFile, ...]
+    compared: RebuildReport  # the comparison
+    tally: Tally  # has all places with findings
+    index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
 
     @property
     def release(self) -> Release:

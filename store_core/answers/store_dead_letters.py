@@ -176,10 +176,7 @@ def _groups(letters: Sequence[_Row], limits: Mapping[str, int]) -> Iterator[_Row
 def known_groups(root: Path) -> frozenset[str]:
     """Return the groups that are configured, have committed offsets, or have a topic of retries or dead letters.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root; a file that is broken is left out.
+    * `root`: The store's root; a file that is broken is left out.
     """
     from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, Config
     from store_core.store.read.stored_topics import stored_topics
@@ -237,14 +234,9 @@ def origin_offset(row: Mapping[str, Any]) -> int | None:
 def origin_of(row: Mapping[str, Any], origins: Mapping[int, Mapping[str, Any]], log_begin: int) -> str:
     """Return in one word where the first message of a dead letter is.
 
-    Parameters
-    ----------
-    row : mapping
-        The dead letter.
-    origins : mapping of int to mapping
-        The records that were found, by their physical offsets.
-    log_begin : int
-        Physical offset.
+    * `row`: The dead letter.
+    * `origins`: The records that were found, by their physical offsets.
+    * `log_begin`: Physical offset.
     """
     offset = origin_offset(row)
     if offset is None:

@@ -56,24 +56,12 @@ _LARGEST: Final = 2**53
 
 
 class Scale(NamedTuple):
-    """How a calendar is divided.
+    """How a calendar is divided."""
 
-    Attributes
-    ----------
-    cell : int
-        Seconds of a cell.
-    row : int
-        Seconds of a row of the heat map.
-    digits : int
-        Characters of a time in ISO 8601 that name a row.
-    ends : (str, str)
-        Names of a row's first and last cell.
-    """
-
-    cell: int
-    row: int
-    digits: int
-    ends: tuple[str, str]
+    cell: int  # seconds of a cell
+    row: int  # seconds of a row of the heat map
+    digits: int  # characters of a time in ISO 8601 that name a row
+    ends: tuple[str, str]  # names of a row's first and last cell
 
 
 _SCALES: Final = (
@@ -93,10 +81,7 @@ def scale_of(due: npt.NDArray[np.int64]) -> Scale:
 def calendar_rows(due: Mapping[str, npt.NDArray[np.int64]], scale: Scale) -> list[dict[str, Any]]:
     """Return a row for each cell with anything in it: when it begins, and how many of each kind are due in it.
 
-    Parameters
-    ----------
-    due : mapping of str to numpy.ndarray
-        Kind -> times in ms.
+    * `due`: Kind -> times in ms.
     """
     cell = scale.cell * _SECOND
     counts = {kind: Counter((times[np.abs(times) < _LARGEST] // cell).tolist()) for kind, times in due.items()}

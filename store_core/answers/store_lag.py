@@ -132,19 +132,11 @@ class LagPart:
 
 @dataclass(frozen=True, slots=True)
 class LagPartial:
-    """What was found in the queues of a part.
-
-    Attributes
-    ----------
-    dead_letters : tuple of (str, int)
-        Topics of dead letters, and how many messages are in a queue of each.
-    messages : tuple of dict
-        Rows of the report's table.
-    """
+    """What was found in the queues of a part."""
 
     rows: tuple[QueueLag, ...]
-    dead_letters: tuple[tuple[str, int], ...]
-    messages: tuple[dict[str, Any], ...]
+    dead_letters: tuple[tuple[str, int], ...]  # topics of dead letters, and how many messages are in a queue of each
+    messages: tuple[dict[str, Any], ...]  # rows of the report's table
 
 
 class LagJob:
@@ -348,17 +340,10 @@ def _unconsumed(
 ) -> list[dict[str, Any]]:
     """Return the first messages that are not consumed, queue by queue; only their records are read.
 
-    Parameters
-    ----------
-    most : int
-        How many.
-    segments : sequence of Segment
-        Of the log, in order.
+    * `most`: How many.
+    * `segments`: Of the log, in order.
 
-    Returns
-    -------
-    list of dict
-        Rows of the report's table; what a record would tell is null if the log does not have it.
+    Returns: Rows of the report's table; what a record would tell is null if the log does not have it.
     """
     listed = list(_listed(rows, most, queues))
     if not listed:

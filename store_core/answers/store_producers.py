@@ -84,14 +84,9 @@ def percentiles(
 ) -> tuple[int, ...]:
     """Return percentiles by nearest rank; `PRECISION` says how good they are.
 
-    Parameters
-    ----------
-    buckets : numpy.ndarray
-        int32, shape (n,), n > 0.
-    counts : numpy.ndarray
-        int64, shape (n,): numbers in each bucket, 1 or more.
-    wanted : sequence of float
-        Between 0 and 100.
+    * `buckets`: int32, shape (n,), n > 0.
+    * `counts`: int64, shape (n,): numbers in each bucket, 1 or more.
+    * `wanted`: Between 0 and 100.
     """
     order = np.argsort(buckets)
     sums = counts[order].cumsum()
@@ -145,16 +140,10 @@ def _by_bucket(name: str) -> GroupTable:
 class SendTotals:
     """Totals of messages; see `store_core.answers.scanning.message_scan.Gathered`.
 
-    Attributes
-    ----------
-    sizes : GroupTable
-        Messages by topic and bucket of their size.
-    skews : GroupTable
-        Sends by host and bucket of the milliseconds from born to store time.
-    keys : KeyPieces
-        Of the part that was read; totals of several parts have none.
-    sends, unique, sharding : int
-        Sends, and how many of them have such a key.
+    * `sizes`: Messages by topic and bucket of their size.
+    * `skews`: Sends by host and bucket of the milliseconds from born to store time.
+    * `keys`: Of the part that was read; totals of several parts have none.
+    * `sends`, `unique`, `sharding`: Sends, and how many of them have such a key.
     """
 
     def __init__(self, parser: PropertyParser) -> None:
@@ -231,19 +220,11 @@ class PieceKey(NamedTuple):
 
 @dataclass(frozen=True)
 class ProducersJob:
-    """Gathers totals and keys range by range, then the keys of each group; a `store_core.store.parts.GroupedJob`.
-
-    Attributes
-    ----------
-    top : int
-        Rows of each table.
-    spill_root : Path or None
-        Where keys wait to be gathered; None if the engine carries them.
-    """
+    """Gathers totals and keys range by range, then the keys of each group; a `store_core.store.parts.GroupedJob`."""
 
     scan: SendScan
-    top: int
-    spill_root: Path | None = None
+    top: int  # rows of each table
+    spill_root: Path | None = None  # where keys wait to be gathered; None if the engine carries them
 
     @property
     def groups(self) -> int:

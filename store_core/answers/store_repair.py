@@ -54,18 +54,11 @@ def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how m
 ) -> RepairPlan:
     """Check a store, and plan the least that makes its queues and index right; nothing is written.
 
-    Parameters
-    ----------
-    path : path
-        The store root.
-    options : CheckOptions, optional
-        Without `topic`: a repair is of the whole store.
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        As for `store_core.rebuild_consume_queue`.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
+    * `path`: The store root.
+    * `options`: Without `topic`: a repair is of the whole store.
+    * `config`: The broker's configuration, as of option `config` of `store_core.read_messages`.
+    * `processes`: As for `store_core.rebuild_consume_queue`.
+    * `on_progress`: Called with a `store_core.store.parts.PartsDone` after each part.
 
     Examples
     --------
@@ -113,16 +106,10 @@ def repair(  # noqa: PLR0913 -- what is repaired, by which plan, by how many pro
     store's, and compared with it; 4. they are put in place, and the old ones kept; 5. the checkpoint is written. A
     crash before step 4 leaves the old store; after it, the next run finishes the new one.
 
-    Parameters
-    ----------
-    path : path
-        The store root.
-    plan : path
-        File with what `plan_repair` returned, as JSON.
-    processes, on_progress, clock
-        As for `plan_repair`.
-    file_system : FileSystem, optional
-        Used for what changes the store.
+    * `path`: The store root.
+    * `plan`: File with what `plan_repair` returned, as JSON.
+    * `processes`, `on_progress`, `clock`: As for `plan_repair`.
+    * `file_system`: Used for what changes the store.
     """
     with local_engine(processes, on_progress) as engine:
         return repair_by(engine, path, plan, clock=clock, file_system=file_system)

@@ -120,10 +120,7 @@ def sender_of(replay_id: str) -> str:
 def check_read(read: Mapping[str, Any]) -> None:
     """Refuse options of the reader that change messages, or add rows that are none.
 
-    Parameters
-    ----------
-    read : mapping of str to object
-        Of the options by name, those that are given.
+    * `read`: Of the options by name, those that are given.
     """
     parsed = ReadOptions.parse(**{name: read[name] for name in ("mode", "decompress") if name in read})
     is_given = {"columns": read.get("columns") is not None, "decompress": parsed.decompress}

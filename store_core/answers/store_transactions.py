@@ -70,10 +70,7 @@ def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | No
     What a crash or a running broker has not put into its queues yet is not absent: as long as the store is open, a
     queue that ends before a record proves nothing.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
+    * `root`: The store's root.
     """
     by_queue: dict[tuple[str, int], list[QueuedRecord]] = {}
     for record in records:
@@ -199,27 +196,13 @@ _MEANINGS: Final = {
 
 
 class Evidence(NamedTuple):
-    """What else is known of a store.
+    """What else is known of a store."""
 
-    Attributes
-    ----------
-    absent : collection of int
-        Physical offsets of commits to which no queue leads.
-    asked_next : int
-        Queue offset of the half message that the broker looks at next; 0 if it is not known.
-    lost : sequence of (int, int)
-        Ranges of the log without records that should be there, ascending.
-    log_begin : int
-        Physical offset.
-    first_half : int or None
-        Queue offset of the first half message in the log.
-    """
-
-    absent: Collection[int]
-    asked_next: int
-    lost: Sequence[tuple[int, int]]
-    log_begin: int
-    first_half: int | None
+    absent: Collection[int]  # physical offsets of commits to which no queue leads
+    asked_next: int  # queue offset of the half message that the broker looks at next; 0 if it is not known
+    lost: Sequence[tuple[int, int]]  # ranges of the log without records that should be there, ascending
+    log_begin: int  # physical offset
+    first_half: int | None  # queue offset of the first half message in the log
 
     def is_lost_between(self, begin: int, end: int) -> bool:
         """Return whether anything is lost between two physical offsets."""

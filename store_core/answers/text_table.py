@@ -155,12 +155,8 @@ class TableWriter:
     If it is too wide for the terminal, names stand on several lines and free text is cut; numbers, times and what tells
     rows apart are always whole. If that is not enough, each row is a list of its fields.
 
-    Parameters
-    ----------
-    width : int or None
-        Columns of the terminal; None if rows are not to be cut, as in a pipe.
-    is_coloured : bool
-        Whether the names are bold.
+    * `width`: Columns of the terminal; None if rows are not to be cut, as in a pipe.
+    * `is_coloured`: Whether the names are bold.
     """
 
     def __init__(
@@ -300,10 +296,7 @@ class FieldsWriter:
 def cell_of(value: Value, style: BytesStyle, most: int | None = _MOST_OF_A_CELL) -> str:
     """Return a value as text on one line, safe for a terminal.
 
-    Parameters
-    ----------
-    most : int or None
-        Characters after which the text may be cut; None if it must be whole.
+    * `most`: Characters after which the text may be cut; None if it must be whole.
     """
     if value is None:
         return ""
@@ -359,12 +352,8 @@ _USUAL_WIDTH: Final = 80
 def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]], width: int | None) -> str:
     """Return lines, then tables.
 
-    Parameters
-    ----------
-    tables : iterable of (str, pyarrow.Table, int)
-        Heading, rows to show, and how many there are in all. One without rows is left out.
-    width : int or None
-        Columns of the terminal, see `TableWriter`; None if tables are not to be cut, as in a pipe.
+    * `tables`: Heading, rows to show, and how many there are in all. One without rows is left out.
+    * `width`: Columns of the terminal, see `TableWriter`; None if tables are not to be cut, as in a pipe.
     """
     parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
     for heading, table, count in tables:

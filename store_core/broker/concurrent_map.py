@@ -29,12 +29,8 @@ def initial_capacity(size: int) -> int:
 def concurrent_map_order(keys: Collection[Key], capacity: int) -> list[Key]:
     """Return distinct keys, given in insertion order, in the iteration order of the map.
 
-    Parameters
-    ----------
-    keys : collection of str or of int
-        Java's ``String`` or ``Integer``.
-    capacity : int
-        Buckets of the empty map; it doubles when three quarters full.
+    * `keys`: Java's ``String`` or ``Integer``.
+    * `capacity`: Buckets of the empty map; it doubles when three quarters full.
 
     Notes
     -----

@@ -41,16 +41,11 @@ def write_config(value: JsonValue, indent: int = 0, *, features: ReleaseRules | 
 
     Members with a text key get a line each, indented by tabs; those with an integer key stay on their line, and the
     integer is bare. A list has its elements on separate lines, as a Java ``List``; a tuple on one, as a ``Set`` or an
-    array of numbers. A
-    member without a value (None) is left out. Members are in the order of the mapping.
+    array of numbers. A member without a value (None) is left out. Members are in the order of the mapping.
 
-    Parameters
-    ----------
-    indent : int
-        Tabs before the lines around it.
-    features : ReleaseRules, optional
-        What the release does in another way: `ReleaseRules.breaks_lines_at_queue_ids`,
-        `ReleaseRules.breaks_empty_tables`, `ReleaseRules.escapes_few_characters`. By default none of them.
+    * `indent`: Tabs before the lines around it.
+    * `features`: What the release does in another way: `ReleaseRules.breaks_lines_at_queue_ids`,
+      `ReleaseRules.breaks_empty_tables`, `ReleaseRules.escapes_few_characters`. By default none of them.
 
     Examples
     --------
@@ -106,10 +101,7 @@ def encode_members(config: _Config, names: frozenset[str]) -> JsonObject:
 
     Attributes are in the iteration order of Java's ``HashMap``.
 
-    Parameters
-    ----------
-    names : frozenset of str
-        Members of the file; each is the field of that name in snake case.
+    * `names`: Members of the file; each is the field of that name in snake case.
     """
     members: JsonObject = {name: getattr(config, snake_case(name)) for name in names}
     if "attributes" in names:

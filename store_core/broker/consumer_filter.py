@@ -64,10 +64,7 @@ def _finish(value: int) -> int:
 def murmur3_128(data: bytes) -> int:
     """Hash bytes with MurmurHash3 (x64, 128 bits, seed 0), as Guava's ``Hashing.murmur3_128()`` does.
 
-    Returns
-    -------
-    int
-        The first 64 bits, unsigned: those that ``HashCode.asLong`` returns.
+    Returns: The first 64 bits, unsigned: those that ``HashCode.asLong`` returns.
     """
     one = other = 0
     full = len(data) - len(data) % _BLOCK
@@ -245,15 +242,9 @@ def calculate_bit_map(
     With ``enableCalcFilterBitMap`` the broker does this before queues are built; the map is stored in the queue's
     extension.
 
-    Parameters
-    ----------
-    consumers : iterable of ConsumerFilterData
-        Those of the message's topic, including groups that have left.
+    * `consumers`: Those of the message's topic, including groups that have left.
 
-    Returns
-    -------
-    bytes
-        Empty without any consumer. A consumer without a compiled expression or without bits sets none.
+    Returns: Empty without any consumer. A consumer without a compiled expression or without bits sets none.
 
     Notes
     -----
@@ -318,18 +309,12 @@ class SubscriptionData:
 class ExpressionMessageFilter:
     """The filter of a pull (RocketMQ: ``ExpressionMessageFilter``).
 
-    Parameters
-    ----------
-    subscription : SubscriptionData or None
-        None matches everything.
-    filter_data : ConsumerFilterData or None
-        The consumer's registration for this topic. None, or one whose expression does not compile, matches everything:
-        RocketMQ serves a pull unfiltered if its expression does not compile; better refuse it earlier with
-        SUBSCRIPTION_PARSE_FAILED.
-    bloom_filter : BloomFilter
-        The broker's.
-    parser : PropertyParser
-        How properties of records are read.
+    * `subscription`: None matches everything.
+    * `filter_data`: The consumer's registration for this topic. None, or one whose expression does not compile, matches
+      everything: RocketMQ serves a pull unfiltered if its expression does not compile; better refuse it earlier with
+      SUBSCRIPTION_PARSE_FAILED.
+    * `bloom_filter`: The broker's.
+    * `parser`: How properties of records are read.
     """
 
     def __init__(
@@ -385,15 +370,10 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
     A message of a ``%RETRY%`` topic is tested with the group's registration for the topic in property RETRY_TOPIC. A
     message without that property matches; RocketMQ fails on it with a NullPointerException.
 
-    Parameters
-    ----------
-    subscription, filter_data, bloom_filter, parser
-        See `ExpressionMessageFilter`.
-    find_filter_data : callable
-        Returns the registration of a group for a topic, None if there is none.
-    release : str
-        Up to 4.9 retries are tested this way even if the subscription to the retry topic is by tag; in later releases
-        they match, as nearly all subscriptions to retry topics are by tag.
+    * `subscription`, `filter_data`, `bloom_filter`, `parser`: See `ExpressionMessageFilter`.
+    * `find_filter_data`: Returns the registration of a group for a topic, None if there is none.
+    * `release`: Up to 4.9 retries are tested this way even if the subscription to the retry topic is by tag; in later
+      releases they match, as nearly all subscriptions to retry topics are by tag.
     """
 
     def __init__(  # noqa: PLR0913 -- those of the base class, and what retries need

@@ -38,10 +38,7 @@ OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 class OffsetMovedEvent:
     """A pull whose offset was moved (RocketMQ: ``OffsetMovedEvent``); 4.x stores it, 5.x only logs it.
 
-    Attributes
-    ----------
-    offset_request, offset_new : int
-        The requested offset, and the one that the consumer is sent to.
+    * `offset_request`, `offset_new`: The requested offset, and the one that the consumer is sent to.
     """
 
     consumer_group: str
@@ -73,12 +70,8 @@ class OffsetMovedEvent:
     def to_message(self, broker_host: tuple[str, int], now_ms: int) -> Message:
         """Return the message that a 4.x broker stores (``PullMessageProcessor.generateOffsetMovedEvent``).
 
-        Parameters
-        ----------
-        broker_host : tuple of str and int
-            Used as born host and as store host.
-        now_ms : int
-            Born timestamp.
+        * `broker_host`: Used as born host and as store host.
+        * `now_ms`: Born timestamp.
         """
         # DELAY comes from a call of setDelayTimeLevel(0), between the other two in the Java map's history.
         properties = PropertyMap({TAGS: self.consumer_group, DELAY: "0", KEYS: self.consumer_group})

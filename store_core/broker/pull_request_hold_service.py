@@ -29,22 +29,12 @@ _QueueKey: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A waiting pull (RocketMQ: ``PullRequest`` of the broker).
-
-    Attributes
-    ----------
-    message_filter : ExpressionMessageFilter
-        Messages that it excludes do not end the wait.
-    deadline : float
-        When the wait ends at the latest, by the monotonic clock.
-    answer : callable
-        Processes the request again, and delivers the answer.
-    """
+    """A waiting pull (RocketMQ: ``PullRequest`` of the broker)."""
 
     request: PullMessageRequest
-    message_filter: ExpressionMessageFilter
-    deadline: float
-    answer: Callable[[], object]
+    message_filter: ExpressionMessageFilter  # messages that it excludes do not end the wait
+    deadline: float  # when the wait ends at the latest, by the monotonic clock
+    answer: Callable[[], object]  # processes the request again, and delivers the answer
 
 
 @dataclass(frozen=True, slots=True)

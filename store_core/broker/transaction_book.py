@@ -177,12 +177,8 @@ def transactions_of(
 ) -> TransactionState:
     """Put transactions together.
 
-    Parameters
-    ----------
-    halves, records, operations : iterable of dict
-        Rows as of `store_core.broker.transaction_book`, each in log order.
-    given_up : iterable of str or None
-        Unique keys of the half messages that the broker has moved to `CHECK_MAX_TIME_TOPIC`.
+    * `halves`, `records`, `operations`: Rows as of `store_core.broker.transaction_book`, each in log order.
+    * `given_up`: Unique keys of the half messages that the broker has moved to `CHECK_MAX_TIME_TOPIC`.
     """
     settling = list(records)
     book = _Book(halves, settling)

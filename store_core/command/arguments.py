@@ -26,10 +26,7 @@ __all__ = ["LOG_HELP", "NearChoice", "examples", "joined", "pairs_of", "with_con
 class NearChoice(click.Choice[str]):
     """Some names; the nearest is suggested for one that is none of them.
 
-    Parameters
-    ----------
-    hint : callable
-        What else is said of a wrong one, in place of the nearest.
+    * `hint`: What else is said of a wrong one, in place of the nearest.
     """
 
     def __init__(self, names: Iterable[str], hint: Callable[[str], str] | None = None) -> None:

@@ -53,15 +53,9 @@ _REFUSED: Final = (
 
 
 class ExitCode(IntEnum):
-    """The exit codes of commands.
+    """The exit codes of commands."""
 
-    Attributes
-    ----------
-    meaning : str
-        A clause for users, without a full stop.
-    """
-
-    meaning: str
+    meaning: str  # A clause for users, without a full stop
 
     def __new__(cls, value: int, meaning: str) -> Self:
         """Make a member from its number and its meaning."""
@@ -94,10 +88,7 @@ _CODES: Final = {
 def exit_code_help(remark: str) -> str:
     """Return the part of a command's ``--help`` that explains its exit codes.
 
-    Parameters
-    ----------
-    remark : str
-        What else the codes mean for this command; ends with a full stop.
+    * `remark`: What else the codes mean for this command; ends with a full stop.
     """
     lines = ["exit codes:"]
     for code in ExitCode:

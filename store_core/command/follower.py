@@ -25,16 +25,7 @@ __all__ = ["Follower"]
 class Follower:
     """Follows a log from where it ends when this is made.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-    options : ReadOptions
-    clock : Clock
-
-    Raises
-    ------
-    InvalidOptionError
-        If the options end the read before the log's end.
+    Raises `InvalidOptionError`: If the options end the read before the log's end.
     """
 
     def __init__(self, paths: StorePaths, options: ReadOptions, clock: Clock) -> None:
@@ -55,10 +46,7 @@ class Follower:
     def batches(self, seconds: float) -> Iterator[pa.RecordBatch]:
         """Yield what was appended, forever, with a pause of `seconds` before each look.
 
-        Raises
-        ------
-        DataLossError
-            If the log is not the one that was followed, unless the options tolerate that.
+        Raises `DataLossError`: If the log is not the one that was followed, unless the options tolerate that.
         """
         while True:
             self._clock.sleep(seconds)

@@ -31,14 +31,9 @@ _MOST: Final = 1 << 22
 class Groups:
     """Counts rows in groups.
 
-    Attributes
-    ----------
-    names : tuple of str
-        What the rows are grouped by: columns, and ``minute``, ``hour`` and ``day``.
-    columns : tuple of str
-        Columns of the batches.
-    messages : int
-        Rows counted so far.
+    * `names`: What the rows are grouped by: columns, and ``minute``, ``hour`` and ``day``.
+    * `columns`: Columns of the batches.
+    * `messages`: Rows counted so far.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -56,10 +51,8 @@ class Groups:
     def by(cls, names: Sequence[str]) -> Self:
         """Return empty counts.
 
-        Raises
-        ------
-        InvalidOptionError
-            If a name is neither a column of single values nor a unit of time, or is given twice.
+        Raises `InvalidOptionError`: If a name is neither a column of single values nor a unit of time, or is given
+        twice.
         """
         found = [_resolved(name) for name in names]
         for name in found:
@@ -91,10 +84,7 @@ class Groups:
     def _check(self) -> None:
         """Refuse to go on if there are too many groups.
 
-        Raises
-        ------
-        InvalidOptionError
-            If groups were left out.
+        Raises `InvalidOptionError`: If groups were left out.
         """
         if self._groups.left_out:
             raise InvalidOptionError(

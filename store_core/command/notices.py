@@ -44,10 +44,7 @@ def warnings_shown() -> Iterator[Notices]:
 class Notices(logging.Handler):
     """Says each warning once: a log that is followed has the same ones at each look.
 
-    Attributes
-    ----------
-    has_left_out : bool
-        Whether one was that messages may be missing, as something is damaged, or gone.
+    * `has_left_out`: Whether one was that messages may be missing, as something is damaged, or gone.
     """
 
     def __init__(self) -> None:
@@ -70,12 +67,8 @@ _STEPS: Final = {Step.RUN: "reading", Step.GATHER: "comparing"}
 class PartsProgress:
     """Shows how many parts are done, and the time left; a `store_core.store.parts.ProgressSink`.
 
-    Parameters
-    ----------
-    name : str
-        Of the command.
-    stream : TextIO or None
-        A terminal; None if nothing is to be shown.
+    * `name`: Of the command.
+    * `stream`: A terminal; None if nothing is to be shown.
     """
 
     def __init__(self, name: str, stream: TextIO | None, clock: Clock) -> None:

@@ -48,10 +48,7 @@ _COLOURS: Final = ("auto", "always", "never")
 def with_output(default: str = "table") -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """Give a command the options for its rows; it gets an `Output` as its argument `output`.
 
-    Parameters
-    ----------
-    default : str
-        The format on standard output if none is given.
+    * `default`: The format on standard output if none is given.
     """
 
     def decorate(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:

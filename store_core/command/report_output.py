@@ -46,21 +46,11 @@ with_release: Final = click.option(
 
 @dataclass(frozen=True, slots=True)
 class ReportOutput:
-    """Where a report goes.
+    """Where a report goes."""
 
-    Attributes
-    ----------
-    is_json : bool
-        Whether JSON is printed instead of text.
-    html : Path or None
-        A file that does not exist yet.
-    zone : tzinfo or None
-        Of the times in the text; None is UTC.
-    """
-
-    is_json: bool = False
-    html: Path | None = None
-    zone: tzinfo | None = None
+    is_json: bool = False  # whether JSON is printed instead of text
+    html: Path | None = None  # A file that does not exist yet
+    zone: tzinfo | None = None  # of the times in the text; None is UTC
 
     def put(self, report: Report[Any]) -> ExitCode:
         """Print a report, write it as HTML, and return the exit code of the command."""

@@ -23,27 +23,14 @@ __all__ = ["Surroundings", "shown_zone"]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a command takes from the process around it.
+    """What a command takes from the process around it."""
 
-    Attributes
-    ----------
-    width : int or None
-        Columns of the terminal that standard output is; None if it is a file or a pipe.
-    columns : int or None
-        Columns of what is no terminal, as the environment variable ``COLUMNS`` says; None if it is not set.
-    progress : TextIO or None
-        Where to show how far a command is: standard error, if it is a terminal.
-    clock : Clock
-        What waits between two looks at a store that is followed.
-    is_on_spark : bool
-        Whether commands run on Spark without ``--spark``, as below ``spark-submit``.
-    """
-
-    width: int | None = None
+    width: int | None = None  # columns of the terminal that standard output is; None if it is a file or a pipe
     columns: int | None = None
-    progress: TextIO | None = None
-    clock: Clock = field(default_factory=SystemClock)
-    is_on_spark: bool = False
+    """Columns of what is no terminal, as the environment variable ``COLUMNS`` says; None if it is not set."""
+    progress: TextIO | None = None  # where to show how far a command is: standard error, if it is a terminal
+    clock: Clock = field(default_factory=SystemClock)  # what waits between two looks at a store that is followed
+    is_on_spark: bool = False  # whether commands run on Spark without ``--spark``, as below ``spark-submit``
 
     @classmethod
     def of(cls, context: click.Context) -> Self:

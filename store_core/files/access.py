@@ -55,10 +55,7 @@ WAY_ON: Final = "Run this as a user with permission, change the permissions, or 
 def check_writable(path: Path) -> None:
     """Refuse a directory that can't be written or created, or that Spark Connect deletes with its session.
 
-    Parameters
-    ----------
-    path : Path
-        Absolute; it need not exist.
+    * `path`: Absolute; it need not exist.
     """
     if _OF_SESSION.search(str(path)):
         raise InvalidOptionError(
@@ -101,10 +98,7 @@ def explained_access(root: Path) -> Iterator[None]:
 
     Other errors, such as those of a full or failing disk, pass unchanged.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root; the error names it if the system names no path.
+    * `root`: The store's root; the error names it if the system names no path.
     """
     try:
         yield
@@ -119,10 +113,7 @@ def explained_access(root: Path) -> Iterator[None]:
 def in_words(error: OSError, path: Path) -> str:
     """Return the text of a system error about a path, worded as by `explained_access` if that explains it.
 
-    Parameters
-    ----------
-    path : Path
-        Named if the system names no path.
+    * `path`: Named if the system names no path.
     """
     return str(access_error(path, error) if is_access_error(error) and not isinstance(error, StoreError) else error)
 

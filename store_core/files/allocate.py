@@ -47,14 +47,11 @@ class AllocateMappedFileService(ServiceThread):
     RocketMQ retries a file that can't be created every millisecond, lets the first append wait 5 s and refuses later
     ones at once. Here the waiting append gets the error at once, and the next append tries again.
 
-    Parameters
-    ----------
-    pool : TransientStorePool, optional
-        Its buffers are assigned to the files, while there are any.
-    fail_fast_without_buffer : bool
-        Refuse a file rather than create it without a buffer (``fastFailIfNoBufferInStorePool``).
-    reserve_from_size : int or None
-        Files of at least this size have their disk blocks allocated (``warmMapedFileEnable``: the commit log's size).
+    * `pool`: Its buffers are assigned to the files, while there are any.
+    * `fail_fast_without_buffer`: Refuse a file rather than create it without a buffer
+      (``fastFailIfNoBufferInStorePool``).
+    * `reserve_from_size`: Files of at least this size have their disk blocks allocated (``warmMapedFileEnable``: the
+      commit log's size).
     """
 
     def __init__(

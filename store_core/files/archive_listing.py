@@ -53,24 +53,12 @@ _DLEDGER: Final = "dledger-"
 
 
 class Archive(NamedTuple):
-    """A tar archive.
+    """A tar archive."""
 
-    Attributes
-    ----------
-    path : str
-        Absolute path, or URL.
-    codec : str or None
-        As what it is compressed as a whole; None for a plain one.
-    file : RemoteFile
-        The file, also on a disk of this machine.
-    is_local : bool
-        Whether it is on such a disk.
-    """
-
-    path: str
-    codec: str | None
-    file: RemoteFile
-    is_local: bool
+    path: str  # absolute path, or URL
+    codec: str | None  # as what it is compressed as a whole; None for a plain one
+    file: RemoteFile  # the file, also on a disk of this machine
+    is_local: bool  # whether it is on such a disk
 
     def segment(self, name: str, start_offset: int, member: TarInfo) -> Segment:
         """Return a segment by its member's header."""
@@ -106,10 +94,7 @@ def archive_at(place: Path) -> Archive | None:
 def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
     """Return the segments in an archive, in the order of their offsets; one that is compressed is read to its end.
 
-    Parameters
-    ----------
-    notes : list of str
-        Gets what is left out, and why.
+    * `notes`: Gets what is left out, and why.
     """
     found: dict[str, dict[str, Segment]] = {}
     ignored = 0

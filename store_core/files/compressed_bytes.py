@@ -38,24 +38,13 @@ _CHUNK: Final = 256 << 10
 
 
 class CompressedFile(NamedTuple):
-    """A compressed segment file.
+    """A compressed segment file."""
 
-    Attributes
-    ----------
-    path : str
-        Absolute path, or URL.
-    codec : str
-        One of `store_core.files.segment_names.CODECS`.
-    remote : RemoteFile or None
-        None on a disk of this machine.
-    begin : int or None
-        Where the segment begins in what the file expands to, if that is an archive; None if it is the segment.
-    """
-
-    path: str
-    codec: str
-    remote: RemoteFile | None = None
+    path: str  # absolute path, or URL
+    codec: str  # one of `store_core.files.segment_names.CODECS`
+    remote: RemoteFile | None = None  # None on a disk of this machine
     begin: int | None = None
+    """Where the segment begins in what the file expands to, if that is an archive; None if it is the segment."""
 
     def opened(self) -> pa.NativeFile:
         """Open the stream of its expanded bytes."""
@@ -100,14 +89,9 @@ def expanded_size(file: CompressedFile) -> int:
 def read_piece(file: CompressedFile, stream: pa.NativeFile, position: int, most: int = _CHUNK) -> bytes:
     """Return the next bytes that a file expands to; none at its end.
 
-    Parameters
-    ----------
-    stream : pyarrow.NativeFile
-        The open file.
-    position : int
-        How many bytes it has expanded to, for errors.
-    most : int
-        Bytes that the caller has use for.
+    * `stream`: The open file.
+    * `position`: How many bytes it has expanded to, for errors.
+    * `most`: Bytes that the caller has use for.
     """
     try:
         # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
@@ -186,10 +170,7 @@ class CompressedBytes(LocalBytes):
     The temporary file has the bytes that the segment has to have, and takes disk for what is not zeros; it is read as
     any segment on a disk.
 
-    Parameters
-    ----------
-    size : int
-        Bytes that it has to expand to.
+    * `size`: Bytes that it has to expand to.
     """
 
     def __init__(self, file: CompressedFile, size: int) -> None:

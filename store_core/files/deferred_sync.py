@@ -38,10 +38,7 @@ class WholeSync:
     The file system reports an error to whoever had it open when the error came up. So use it in a ``with`` block, in
     which everything is written.
 
-    Parameters
-    ----------
-    directory : Path
-        Exists.
+    * `directory`: Exists.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -63,10 +60,7 @@ class WholeSync:
     def sync(self) -> bool:
         """Write all that was changed in the file system to disk, names of files included.
 
-        Returns
-        -------
-        bool
-            False if that would not be sure, so that nothing was done: each file has to be synced by itself.
+        Returns: False if that would not be sure, so that nothing was done: each file has to be synced by itself.
         """
         call = _syncfs()
         if self._descriptor < 0 or call is None:
@@ -138,10 +132,7 @@ class DeferredSyncFileSystem(OsFileSystem):
 def sync_files(directory: Path, whole: WholeSync | None = None) -> None:
     """Sync the data of all files below a directory, if it exists: start writing all of them, then wait for each.
 
-    Parameters
-    ----------
-    whole : WholeSync, optional
-        Entered before they were written: syncs all at once if they are many.
+    * `whole`: Entered before they were written: syncs all at once if they are many.
     """
     found = (path for path, is_directory in _below(directory) if not is_directory)
     files = list(islice(found, _MOST_SINGLE + 1))

@@ -62,10 +62,7 @@ def dledger_logs(root: Path, file_system: FileSystem) -> Iterator[Path]:
 def data_directory(place: Path, file_system: FileSystem) -> Path | None:
     """Return the directory of the DLedger log that a path stands for, by its name; None if it is something else.
 
-    Parameters
-    ----------
-    place : Path
-        A member's directory, the directory ``data`` in it, or a file there.
+    * `place`: A member's directory, the directory ``data`` in it, or a file there.
     """
     for data in (place / MEMBER_DATA, place, place.parent):
         if data.name == MEMBER_DATA and data.parent.name.startswith(MEMBER_PREFIX) and is_directory(data, file_system):

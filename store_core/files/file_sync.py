@@ -20,10 +20,7 @@ class FileSync:
     After an error Linux may drop the pages it could not write, and a second ``fsync`` succeeds without them. So after
     an error every later sync raises.
 
-    Attributes
-    ----------
-    error : OSError or None
-        What failed, if a sync did; a caller that syncs the file in another way sets it, too.
+    * `error`: What failed, if a sync did; a caller that syncs the file in another way sets it, too.
     """
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
@@ -39,10 +36,7 @@ class FileSync:
     def sync(self, open_file: Callable[[], OpenFile]) -> None:
         """Sync the file's data and size, and the first time after its creation also its directory.
 
-        Parameters
-        ----------
-        open_file : callable
-            Returns the open file; if it raises, that counts as a failed sync.
+        * `open_file`: Returns the open file; if it raises, that counts as a failed sync.
         """
         if self.error is not None:
             raise OSError(

@@ -102,11 +102,8 @@ class UnsyncedNames:
     def sync(self, directory: Path, sync_one: Callable[[Path], None]) -> None:
         """Sync a directory, and those above it in which directories were created.
 
-        Parameters
-        ----------
-        sync_one : callable
-            Makes the names in one directory durable. If it raises, the error is passed on and the directory stays
-            recorded.
+        * `sync_one`: Makes the names in one directory durable. If it raises, the error is passed on and the directory
+          stays recorded.
         """
         with self._lock:
             above = [(each, self._made[each]) for each in directory.parents if each in self._made]
@@ -124,22 +121,12 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """Size, time and kind of a file or directory.
+    """Size, time and kind of a file or directory."""
 
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    modified_ms : int
-        Time of the last change, ms since 1970; retention depends on it.
-    identity : tuple of int
-        Device and inode: equal for two names of one file.
-    """
-
-    size: int
-    modified_ms: int
+    size: int  # bytes
+    modified_ms: int  # time of the last change, ms since 1970; retention depends on it
     is_directory: bool
-    identity: tuple[int, int]
+    identity: tuple[int, int]  # device and inode: equal for two names of one file
 
 
 class OpenFile(Protocol):
@@ -289,10 +276,7 @@ class OsOpenFile:
     SIGBUS, where ``pwrite`` returns ENOSPC. On Linux both use the same page cache, so a reader's mapping shows a write
     at once.
 
-    Parameters
-    ----------
-    path : Path
-        Named by errors of writing.
+    * `path`: Named by errors of writing.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:

@@ -29,15 +29,9 @@ class FilledMemory:
     What is not filled is zeros and takes no memory; neither do zeros that it is filled with, as in a segment that is
     not full.
 
-    Parameters
-    ----------
-    size : int
-        In bytes.
+    * `size`: In bytes.
 
-    Attributes
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (size,), read-only.
+    * `raw`: uint8, shape (size,), read-only.
     """
 
     def __init__(self, size: int) -> None:
@@ -63,12 +57,8 @@ class FilledMemory:
 
         Until it returns, and if it fails, the range holds anything.
 
-        Parameters
-        ----------
-        begin, end : int
-            Positions.
-        read : callable
-            Fills an array, uint8, shape (end - begin,).
+        * `begin`, `end`: Positions.
+        * `read`: Fills an array, uint8, shape (end - begin,).
         """
         target = self._bytes[begin:end]
         read(target)

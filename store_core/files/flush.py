@@ -50,14 +50,10 @@ def _nobody_waits() -> None:
 class _LogService(ServiceThread):
     """Base class of the three services.
 
-    Parameters
-    ----------
-    queue : MappedFileQueue
-        The commit log's files.
-    on_flushed : callable, optional
-        Receives the queue's `store_timestamp` after a flush, if it is known: the checkpoint's physic_msg_timestamp.
-    on_error : callable, optional
-        Receives each system error; the commit log then stops accepting messages.
+    * `queue`: The commit log's files.
+    * `on_flushed`: Receives the queue's `store_timestamp` after a flush, if it is known: the checkpoint's
+      physic_msg_timestamp.
+    * `on_error`: Receives each system error; the commit log then stops accepting messages.
     """
 
     def __init__(
@@ -91,24 +87,12 @@ class _LogService(ServiceThread):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often a service works, and how much has to be pending.
+    """How often a service works, and how much has to be pending."""
 
-    Attributes
-    ----------
-    interval : float
-        Seconds between steps.
-    least_pages : int
-        4 KiB pages that have to be pending for a step to do anything.
-    thorough_interval : float
-        Seconds after which a step takes everything pending, as the first step does.
-    timed : bool
-        Sleep for the whole interval even if woken.
-    """
-
-    interval: float
-    least_pages: int
-    thorough_interval: float
-    timed: bool = False
+    interval: float  # seconds between steps
+    least_pages: int  # 4 KiB pages that have to be pending for a step to do anything
+    thorough_interval: float  # seconds after which a step takes everything pending, as the first step does
+    timed: bool = False  # sleep for the whole interval even if woken
 
 
 FLUSH_PACE: Final = Pace(0.5, 4, 10.0, timed=True)
@@ -174,10 +158,7 @@ class FlushRealTimeService(_PacedService):
 class CommitRealTimeService(_PacedService):
     """Copies the write buffer to the file at intervals (RocketMQ: ``CommitLog.CommitRealTimeService``).
 
-    Parameters
-    ----------
-    on_committed : callable
-        Called after a step that committed something: wakes the flush service and dispatching.
+    * `on_committed`: Called after a step that committed something: wakes the flush service and dispatching.
     """
 
     def __init__(
@@ -205,21 +186,11 @@ class CommitRealTimeService(_PacedService):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupCommitRequest:
-    """A put that waits for its record to be on disk (RocketMQ: ``CommitLog.GroupCommitRequest``).
+    """A put that waits for its record to be on disk (RocketMQ: ``CommitLog.GroupCommitRequest``)."""
 
-    Attributes
-    ----------
-    next_offset : int
-        Offset after the record: `flushed_where` must reach it.
-    deadline : float
-        Time on the clock's `monotonic` at which the answer becomes FLUSH_DISK_TIMEOUT.
-    future : Future of PutMessageStatus
-        The answer: PUT_OK or FLUSH_DISK_TIMEOUT.
-    """
-
-    next_offset: int
-    deadline: float
-    future: Future[PutMessageStatus] = field(default_factory=Future)
+    next_offset: int  # offset after the record: `flushed_where` must reach it
+    deadline: float  # time on the clock's `monotonic` at which the answer becomes FLUSH_DISK_TIMEOUT
+    future: Future[PutMessageStatus] = field(default_factory=Future)  # the answer: PUT_OK or FLUSH_DISK_TIMEOUT
 
     def answer(self, status: PutMessageStatus) -> None:
         """Answer, unless already answered."""
@@ -235,12 +206,9 @@ class GroupCommitService(_LogService):
     in between (5.2 and later). If the system fails to flush, `on_error` is called, and then all waiting requests get
     FLUSH_DISK_TIMEOUT at once.
 
-    Parameters
-    ----------
-    release : str
-        One of `RELEASES`; decides how often a request is tried.
-    on_moved : callable, optional
-        Called after a step that flushed more of the log: wakes dispatching, which release 5.3 holds back until then.
+    * `release`: One of `RELEASES`; decides how often a request is tried.
+    * `on_moved`: Called after a step that flushed more of the log: wakes dispatching, which release 5.3 holds back
+      until then.
     """
 
     interval: Final = 0.01

@@ -39,10 +39,7 @@ _STEP: Final = 8 << 20
 class LocalFile:
     """An open file, however its bytes are read.
 
-    Parameters
-    ----------
-    size : int
-        Bytes that it had when it was listed.
+    * `size`: Bytes that it had when it was listed.
     """
 
     path: str
@@ -103,10 +100,8 @@ class LocalFile:
         A call of its own for each range takes 1.7 µs, of which Python takes little. Memory in which each range lay at
         its position would cost 12 µs: a page of it is provided and cleared for each.
 
-        Parameters
-        ----------
-        begins, sizes : numpy.ndarray
-            int64, shape (n,), n >= 1: positions in the file, ascending, of ranges that are inside of it.
+        * `begins`, `sizes`: int64, shape (n,), n >= 1: positions in the file, ascending, of ranges that are inside of
+          it.
         """
         firsts = np.append(0, np.flatnonzero(begins[1:] != begins[:-1] + sizes[:-1]) + 1)
         whole = begins[firsts].tolist(), np.add.reduceat(sizes, firsts).tolist()
@@ -140,19 +135,12 @@ class LocalBytes:
     that gets less than there was is an error with a name. And what was loaded stays as it is, so that what was checked
     is what is decoded, whatever is written to the file meanwhile.
 
-    Parameters
-    ----------
-    file : LocalFile
-        Closed by `__exit__`.
-    is_walked : bool
-        Whether pages are loaded one after another, and not here and there, where huge ones would be cleared for little.
+    * `file`: Closed by `__exit__`.
+    * `is_walked`: Whether pages are loaded one after another, and not here and there, where huge ones would be cleared
+      for little.
 
-    Attributes
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (size,), read-only.
-    step : int
-        See `store_core.format.segment_view.Pages`.
+    * `raw`: uint8, shape (size,), read-only.
+    * `step`: See `store_core.format.segment_view.Pages`.
     """
 
     step = _STEP

@@ -54,32 +54,21 @@ class ChosenPaths(str):
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where the log of a store is.
-
-    Attributes
-    ----------
-    note : str
-        What readers are told; empty if there is nothing to tell.
-    doubt : str
-        Why nothing is written before the caller has said which log is meant; empty if that is beyond doubt.
-    """
+    """Where the log of a store is."""
 
     paths: SegmentPaths
-    note: str = ""
+    note: str = ""  # what readers are told; empty if there is nothing to tell
     doubt: str = ""
+    """Why nothing is written before the caller has said which log is meant; empty if that is beyond doubt."""
 
     @classmethod
     def of(cls, root: Path, configured: SegmentPaths, broker_root: Path | None, file_system: FileSystem) -> Self:
         """Apply the rule to a store that was named and the directories that a configuration names.
 
-        Parameters
-        ----------
-        root : Path
-            Of the store that was named.
-        configured : SegmentPaths
-            ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``; without any path if no log is configured.
-        broker_root : Path or None
-            ``storePathRootDir``, if it is configured.
+        * `root`: Of the store that was named.
+        * `configured`: ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``; without any path if no log is
+          configured.
+        * `broker_root`: ``storePathRootDir``, if it is configured.
         """
         own = root / COMMIT_LOG
         is_among = _real(own) in map(_real, configured.all_paths)
@@ -128,14 +117,9 @@ def lock_places(root: Path, log: Iterable[Path], broker_root: Path | None) -> tu
     Two stores may have one log: by the configuration, or because a directory or a segment is a link. A broker that
     runs on that log holds the lock of its own root, which is above the log unless the configuration says otherwise.
 
-    Parameters
-    ----------
-    root : Path
-        Of the store that was named; comes first.
-    log : iterable of Path
-        The directories of its log.
-    broker_root : Path or None
-        ``storePathRootDir``, if it is configured and the log lies outside of the store.
+    * `root`: Of the store that was named; comes first.
+    * `log`: The directories of its log.
+    * `broker_root`: ``storePathRootDir``, if it is configured and the log lies outside of the store.
     """
     log = tuple(log)
     places = [Path(os.path.realpath(path)).parent for path in log]
@@ -172,24 +156,12 @@ def _real(path: Path) -> str:
 
 
 class ConfiguredRoot(PosixPath):
-    """The root of a store, with what a configuration says of it. Paths below it are ordinary ones.
+    """The root of a store, with what a configuration says of it. Paths below it are ordinary ones."""
 
-    Attributes
-    ----------
-    log : tuple of Path
-        The directories of its log, which need not all be there; empty for a path below a root.
-    member : Path or None
-        The directory ``dledger-SELFID``, if that is a DLedger log elsewhere.
-    broker_root : Path or None
-        ``storePathRootDir``.
-    notes : tuple of str
-        What its readers are told of the configuration.
-    """
-
-    log: tuple[Path, ...] = ()
-    member: Path | None = None
-    broker_root: Path | None = None
-    notes: tuple[str, ...] = ()
+    log: tuple[Path, ...] = ()  # the directories of its log, which need not all be there; empty for a path below a root
+    member: Path | None = None  # the directory ``dledger-SELFID``, if that is a DLedger log elsewhere
+    broker_root: Path | None = None  # ``storePathRootDir``
+    notes: tuple[str, ...] = ()  # what its readers are told of the configuration
 
     @classmethod
     def of(

@@ -55,17 +55,10 @@ def commit_steps(records: memoryview, position: int) -> Iterator[tuple[slice, in
     the first were written last of all, a kill would leave records after a gap, which looks like damage: they are newer
     than what is before it, and of several times.)
 
-    Parameters
-    ----------
-    records : memoryview
-        Whole records. What is not, is one write, to the end.
-    position : int
-        Of the first, in bytes from the start of the file.
+    * `records`: Whole records. What is not, is one write, to the end.
+    * `position`: Of the first, in bytes from the start of the file.
 
-    Yields
-    ------
-    tuple of slice and int
-        Part of `records`, and the bytes of it to write last.
+    Yields: Part of `records`, and the bytes of it to write last.
     """
     begin = last = end = 0
     while end < len(records):
@@ -96,12 +89,8 @@ class TransientStorePool:
     RocketMQ (``TransientStorePool``, option ``transientStorePoolEnable``) locks its buffers in memory; here they are
     ordinary memory, which Linux may swap. Bytes in a buffer that are not committed are lost with the process.
 
-    Parameters
-    ----------
-    pool_size : int
-        Number of buffers (``transientStorePoolSize``, 5).
-    file_size : int
-        Bytes of each.
+    * `pool_size`: Number of buffers (``transientStorePoolSize``, 5).
+    * `file_size`: Bytes of each.
     """
 
     def __init__(self, pool_size: int, file_size: int) -> None:
@@ -221,18 +210,11 @@ class MappedFile(ReferenceResource):
     One thread appends at a time (the put lock of the commit log); flushing, committing and reading may run
     concurrently. `SegmentFile` describes what happens to the bytes when the disk is full or failing.
 
-    Attributes
-    ----------
-    file_size : int
-        Bytes.
-    file_from_offset : int
-        Offset of the first byte in the log: the file's name.
-    store_timestamp : int
-        Store time of the last record appended since the file was opened, ms; 0 if none.
-    first_create_in_queue : bool
-        Whether it was created for a queue that had no file.
-    write_error : OSError or None
-        Why the last failed append or commit failed.
+    * `file_size`: Bytes.
+    * `file_from_offset`: Offset of the first byte in the log: the file's name.
+    * `store_timestamp`: Store time of the last record appended since the file was opened, ms; 0 if none.
+    * `first_create_in_queue`: Whether it was created for a queue that had no file.
+    * `write_error`: Why the last failed append or commit failed.
     """
 
     def __init__(
@@ -319,10 +301,7 @@ class MappedFile(ReferenceResource):
         The bulk path: no callback, and one copy, into the page cache or the write buffer. The caller sets
         `store_timestamp`.
 
-        Parameters
-        ----------
-        seal : int
-            `RECORD_SEAL` for records: the first bytes are written last, see `SegmentFile`.
+        * `seal`: `RECORD_SEAL` for records: the first bytes are written last, see `SegmentFile`.
         """
         view = memoryview(data).cast("B")
         position = self.wrote_position
@@ -338,19 +317,13 @@ class MappedFile(ReferenceResource):
     def append_with(self, callback: AppendCallback) -> AppendMessageResult:
         """Let `callback` write a record after the last one (RocketMQ: ``MappedFile.appendMessagesInner``).
 
-        Parameters
-        ----------
-        callback : callable
-            ``callback(file_from_offset, view, room)`` gets the file's start offset, a writable view of all that is left
-            in the file, and its size in bytes. The view's prior content is undefined. The callback writes from the
-            view's start, and `wrote_bytes` of its result is how far the wrote position advances. With END_OF_FILE only
-            the blank record's eight bytes are stored.
+        * `callback`: ``callback(file_from_offset, view, room)`` gets the file's start offset, a writable view of all
+          that is left in the file, and its size in bytes. The view's prior content is undefined. The callback writes
+          from the view's start, and `wrote_bytes` of its result is how far the wrote position advances. With
+          END_OF_FILE only the blank record's eight bytes are stored.
 
-        Returns
-        -------
-        AppendMessageResult
-            The callback's; or UNKNOWN_ERROR if the file was full, or the system refused the bytes (see `write_error`):
-            then positions stay, and nothing of the record is in the file.
+        Returns: The callback's; or UNKNOWN_ERROR if the file was full, or the system refused the bytes (see
+        `write_error`): then positions stay, and nothing of the record is in the file.
         """
         position = self.wrote_position
         room = self.file_size - position
@@ -419,11 +392,8 @@ class MappedFile(ReferenceResource):
         Steps: 1. note the read position; 2. sync the file, see `SegmentFile.sync`; 3. advance the flushed position to
         the one noted. All bytes below the flushed position survive a crash. (RocketMQ: ``MappedFile.flush``.)
 
-        Parameters
-        ----------
-        least_pages : int
-            How many 4 KiB page borders must lie between the flushed and the read position; 0: any new byte is enough. A
-            full file is always flushed.
+        * `least_pages`: How many 4 KiB page borders must lie between the flushed and the read position; 0: any new byte
+          is enough. A full file is always flushed.
         """
         with self.held() as held, self._flush_lock:
             position = self.read_position
@@ -449,14 +419,10 @@ class MappedFile(ReferenceResource):
     def set_position(self, position: int, *, clear_tail: bool = False) -> None:
         """Set all positions, as after recovery or a truncation (RocketMQ: ``MappedFileQueue.truncateDirtyFiles``).
 
-        Parameters
-        ----------
-        position : int
-            Bytes from the start of the file.
-        clear_tail : bool
-            Also overwrite everything after it with zeros, before positions move. RocketMQ leaves it, and if later
-            records end exactly where an old one starts, the next restart finds the old ones again. The zeros are on
-            disk on return, or else the old records could come back with a power failure.
+        * `position`: Bytes from the start of the file.
+        * `clear_tail`: Also overwrite everything after it with zeros, before positions move. RocketMQ leaves it, and if
+          later records end exactly where an old one starts, the next restart finds the old ones again. The zeros are on
+          disk on return, or else the old records could come back with a power failure.
         """
         with self._commit_lock, self._flush_lock:
             is_cleared = clear_tail and self._file.clear(position, self.file_size)

@@ -34,33 +34,20 @@ class MappedFileQueue:
     Offsets are bytes in the whole queue. One thread appends at a time; flushing, committing and reading may run
     concurrently.
 
-    Parameters
-    ----------
-    paths : SegmentPaths
-        One directory, or several for a multi-path commit log (RocketMQ: ``MultiPathMappedFileQueue``).
-    file_size : int
-        Size of each file, in bytes.
-    allocate : AllocateMappedFileService, optional
-        Creates files ahead of time; without it they are created when they are needed.
-    max_open : int, optional
-        How many files may stay open, besides those that are not synced; by default all that were used.
-    writable : bool
-        Whether files are opened for writing, and loading may delete an empty last one. If not, files that would be
-        deleted leave the queue but stay on disk.
+    * `paths`: One directory, or several for a multi-path commit log (RocketMQ: ``MultiPathMappedFileQueue``).
+    * `file_size`: Size of each file, in bytes.
+    * `allocate`: Creates files ahead of time; without it they are created when they are needed.
+    * `max_open`: How many files may stay open, besides those that are not synced; by default all that were used.
+    * `writable`: Whether files are opened for writing, and loading may delete an empty last one. If not, files that
+      would be deleted leave the queue but stay on disk.
 
-    Attributes
-    ----------
-    flushed_where, committed_where : int
-        Offset below which everything is flushed, or committed.
-    store_timestamp : int
-        Store time of the last record before the last thorough flush, ms: what the checkpoint may claim; 0 before the
-        first such flush.
-    loaded_files : tuple of MappedFile
-        The files that were there, as RocketMQ orders them: with those of zeros whose twins have the data.
-    takes_twins : bool
-        Whether loading takes a file of zeros whose twin in another directory has the data: not where it may be written.
-    create_error : OSError or None
-        Why the last file could not be created.
+    * `flushed_where`, `committed_where`: Offset below which everything is flushed, or committed.
+    * `store_timestamp`: Store time of the last record before the last thorough flush, ms: what the checkpoint may
+      claim; 0 before the first such flush.
+    * `loaded_files`: The files that were there, as RocketMQ orders them: with those of zeros whose twins have the data.
+    * `takes_twins`: Whether loading takes a file of zeros whose twin in another directory has the data: not where it
+      may be written.
+    * `create_error`: Why the last file could not be created.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is, and the services it uses
@@ -100,10 +87,7 @@ class MappedFileQueue:
     def load(self, release: str = DEFAULT_RELEASE) -> tuple[str, ...]:
         """Load the files that are there, each as full: wrote = committed = flushed = size, until recovery corrects it.
 
-        Returns
-        -------
-        tuple of str
-            What an operator should know: entries skipped, an empty last file deleted.
+        Returns: What an operator should know: entries skipped, an empty last file deleted.
         """
         listing = list_for_loading(
             self.paths.all_paths, self.file_size, self._file_system, release, takes_twins=self.takes_twins
@@ -151,17 +135,10 @@ class MappedFileQueue:
     def get_last_mapped_file(self, start_offset: int = 0, *, create: bool = True) -> MappedFile | None:
         """Return the file to append to (RocketMQ: ``MappedFileQueue.getLastMappedFile(startOffset, needCreate)``).
 
-        Parameters
-        ----------
-        start_offset : int
-            Where an empty queue begins, rounded down to a file border.
-        create : bool
-            Create the next file if there is none or the last is full; if False, return the last as it is.
+        * `start_offset`: Where an empty queue begins, rounded down to a file border.
+        * `create`: Create the next file if there is none or the last is full; if False, return the last as it is.
 
-        Returns
-        -------
-        MappedFile or None
-            None if there is no file, or it could not be created: `create_error` says why.
+        Returns: None if there is no file, or it could not be created: `create_error` says why.
         """
         last = self.last_mapped_file
         if last is None:
@@ -203,11 +180,8 @@ class MappedFileQueue:
     def find_mapped_file_by_offset(self, offset: int, *, return_first: bool = False) -> MappedFile | None:
         """Return the file that holds `offset`; None outside the queue or where a file is missing.
 
-        Parameters
-        ----------
-        return_first : bool
-            Return the first file if none is found. RocketMQ's callers ask for this when `offset` is 0, so that offset 0
-            of a log whose first files were deleted means the oldest file there is.
+        * `return_first`: Return the first file if none is found. RocketMQ's callers ask for this when `offset` is 0, so
+          that offset 0 of a log whose first files were deleted means the oldest file there is.
         """
         files = self._files
         if not files:
@@ -255,10 +229,7 @@ class MappedFileQueue:
         file border. If files were deleted before they were flushed, it continues with the oldest one left (RocketMQ
         never flushes such a queue again).
 
-        Returns
-        -------
-        bool
-            True if **nothing changed**, as in Java.
+        Returns: True if **nothing changed**, as in Java.
         """
         file = self.find_mapped_file_by_offset(self.flushed_where, return_first=self.flushed_where < self.min_offset)
         if file is None:
@@ -305,10 +276,7 @@ class MappedFileQueue:
         Steps: 1. delete the files after it, the last first, so that a crash leaves no hole; 2. set the positions of the
         file that holds it. `flushed_where` and `committed_where` are left to the caller, as in Java.
 
-        Parameters
-        ----------
-        clear_tail : bool
-            Zero what follows in the file of step 2; see `MappedFile.set_position`.
+        * `clear_tail`: Zero what follows in the file of step 2; see `MappedFile.set_position`.
         """
         files = self._files
         self._delete([file for file in files if file.file_from_offset > offset])
@@ -323,16 +291,10 @@ class MappedFileQueue:
     def retry_delete_first_file(self, forcibly_after: float) -> bool:
         """Retry deleting the oldest file, if an earlier deletion is pending (RocketMQ: ``retryDeleteFirstFile``).
 
-        Parameters
-        ----------
-        forcibly_after : float
-            Seconds after the first attempt from which readers that hold the file are overruled
-            (``destroyMapedFileIntervalForcibly``, 120 s).
+        * `forcibly_after`: Seconds after the first attempt from which readers that hold the file are overruled
+          (``destroyMapedFileIntervalForcibly``, 120 s).
 
-        Returns
-        -------
-        bool
-            Whether it was deleted.
+        Returns: Whether it was deleted.
         """
         first = self.first_mapped_file
         if first is None or first.is_available or not first.destroy(forcibly_after):

@@ -27,10 +27,7 @@ class OpenFiles:
 
     A file may be used while another thread makes it close: it is dropped then, and views stay valid.
 
-    Parameters
-    ----------
-    limit : int
-        How many may be open.
+    * `limit`: How many may be open.
     """
 
     def __init__(self, limit: int) -> None:
@@ -41,10 +38,7 @@ class OpenFiles:
     def use(self, close: Callable[[], None]) -> None:
         """Record that a file is about to be used.
 
-        Parameters
-        ----------
-        close : callable
-            A method of the file; its next use opens it again.
+        * `close`: A method of the file; its next use opens it again.
         """
         with self._lock:
             self._open.pop(close, None)

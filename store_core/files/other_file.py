@@ -78,10 +78,7 @@ def refuse_other_file(path: Path) -> None:
     A file whose first bytes are a record's is a segment wherever it is, and so is one in ``commitlog``: this opens no
     file there.
 
-    Parameters
-    ----------
-    path : Path
-        A file that was given as a segment, or the first one of a directory that was given.
+    * `path`: A file that was given as a segment, or the first one of a directory that was given.
     """
     if path.parent.name == COMMIT_LOG or not path.is_file():
         return

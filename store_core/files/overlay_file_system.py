@@ -35,21 +35,13 @@ _NOTHING: Final = memoryview(bytearray())
 class OverlayNode:
     """The bytes of a file, shared by all who have it open.
 
-    Parameters
-    ----------
-    base : callable or None
-        Opens the file in the base; it is closed after each use, so that many files do not need as many descriptors.
+    * `base`: Opens the file in the base; it is closed after each use, so that many files do not need as many
+      descriptors.
 
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    modified_ms : int
-        Time of the last change, ms since 1970.
-    first_changed : int or None
-        The first byte that differs from the base.
-    identity : tuple of int
-        As in `FileStatus`.
+    * `size`: Bytes.
+    * `modified_ms`: Time of the last change, ms since 1970.
+    * `first_changed`: The first byte that differs from the base.
+    * `identity`: As in `FileStatus`.
     """
 
     def __init__(
@@ -268,22 +260,12 @@ _DEVICE: Final = -1
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileChange:
-    """How a file or directory was changed.
-
-    Attributes
-    ----------
-    kind : str
-        ``"created"``, ``"removed"``, ``"written"`` or ``"truncated"``; a renamed file is removed and created.
-    first_changed : int
-        The first byte that differs from before; 0 for a file that is created or removed.
-    size : int
-        Size after the change, in bytes; 0 for a removed file.
-    """
+    """How a file or directory was changed."""
 
     path: Path
-    kind: str
-    first_changed: int = 0
-    size: int = 0
+    kind: str  # ``"created"``, ``"removed"``, ``"written"`` or ``"truncated"``; a renamed file is removed and created
+    first_changed: int = 0  # the first byte that differs from before; 0 for a file that is created or removed
+    size: int = 0  # size after the change, in bytes; 0 for a removed file
     is_directory: bool = False
 
     def __str__(self) -> str:
@@ -314,12 +296,8 @@ class OverlayFileSystem:
     What another process writes to the base shows here as long as the same page is unchanged here. If a file in the base
     is truncated while it is used, the process is killed, as with any mapping of it; RocketMQ only ever deletes files.
 
-    Parameters
-    ----------
-    base : FileSystem
-        The file system that the changes overlay.
-    clock : Clock
-        Clock for the times of changes.
+    * `base`: The file system that the changes overlay.
+    * `clock`: Clock for the times of changes.
     """
 
     def __init__(self, base: FileSystem, clock: Clock) -> None:

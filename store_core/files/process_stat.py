@@ -18,24 +18,12 @@ _ENDED: Final = ("Z", "X")
 
 
 class ProcessStat(NamedTuple):
-    """A process at one moment.
+    """A process at one moment."""
 
-    Attributes
-    ----------
-    name : str
-        Of its program, cut after 15 bytes.
-    parent : int
-        Number of its parent.
-    started : str
-        When it began, in ticks of the system's clock.
-    has_ended : bool
-        Whether it has ended, and nobody has asked for its exit code yet.
-    """
-
-    name: str
-    parent: int
-    started: str
-    has_ended: bool
+    name: str  # of its program, cut after 15 bytes
+    parent: int  # number of its parent
+    started: str  # when it began, in ticks of the system's clock
+    has_ended: bool  # whether it has ended, and nobody has asked for its exit code yet
 
     @classmethod
     def of(cls, process: int) -> Self | None:

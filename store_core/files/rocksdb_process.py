@@ -68,10 +68,7 @@ def serve(directory: str) -> None:
 
     The process has limits of its own: no core dump, and no more memory than a sound database of these files needs.
 
-    Parameters
-    ----------
-    directory : str
-        Private to this process: the library writes a file of its own into it, even if it only reads.
+    * `directory`: Private to this process: the library writes a file of its own into it, even if it only reads.
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library prints is no answer

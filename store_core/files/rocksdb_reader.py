@@ -66,12 +66,8 @@ _PATIENCE: Final = 10.0
 class Entries:
     """Entries of a database, in order of their keys.
 
-    Attributes
-    ----------
-    key_sizes, value_sizes : numpy.ndarray
-        uint32, shape (n,).
-    keys, values : bytes
-        One after another.
+    * `key_sizes`, `value_sizes`: uint32, shape (n,).
+    * `keys`, `values`: One after another.
     """
 
     key_sizes: npt.NDArray[np.uint32]
@@ -112,17 +108,10 @@ class RocksdbReader:
     What its broker has not flushed is seen as far as it is in the database's own log. What a broker writes later is not
     seen, and what it deletes later stays readable.
 
-    Parameters
-    ----------
-    links : Path
-        A directory of links to the database's files, which is needed only until the database is open.
+    * `links`: A directory of links to the database's files, which is needed only until the database is open.
 
-    Attributes
-    ----------
-    families : tuple of str
-        Names of the column families.
-    tables : frozenset of str
-        Names of the table files that the database consists of.
+    * `families`: Names of the column families.
+    * `tables`: Names of the table files that the database consists of.
     """
 
     def __init__(self, directory: Path, links: Path) -> None:
@@ -217,14 +206,9 @@ class RocksdbReader:
     def entries(self, family: str, lower: bytes = b"", upper: bytes = b"", limit: int = 2**31) -> Iterator[Entries]:
         """Yield the entries from a key on, up to but not including another, in pieces of at most some mebibytes.
 
-        Parameters
-        ----------
-        family : str
-            Name of the column family.
-        lower, upper : bytes
-            An empty `upper` stands for the end.
-        limit : int
-            Most entries.
+        * `family`: Name of the column family.
+        * `lower`, `upper`: An empty `upper` stands for the end.
+        * `limit`: Most entries.
         """
         while limit > 0:
             found = self._scan(family, lower, upper, limit)

@@ -135,12 +135,8 @@ class SegmentFile:
     def write(self, data: memoryview, position: int, *, seal: int = 0) -> None:
         """Write all of `data` at `position`, or nothing.
 
-        Parameters
-        ----------
-        position : int
-            Bytes from the start of the file.
-        seal : int
-            How many of the first bytes are written last.
+        * `position`: Bytes from the start of the file.
+        * `seal`: How many of the first bytes are written last.
         """
         file = self._open()
         if self._torn_until > position:
@@ -168,10 +164,7 @@ class SegmentFile:
     def clear(self, start: int, stop: int) -> bool:
         """Overwrite what is not yet zero with zeros, first bytes first: from the first write on the log ends there.
 
-        Returns
-        -------
-        bool
-            Whether there was anything to overwrite.
+        Returns: Whether there was anything to overwrite.
         """
         file = self._open()
         is_changed = False

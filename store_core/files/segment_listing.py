@@ -24,24 +24,13 @@ _CHUNK: Final = 1 << 20
 
 
 class LoadList(NamedTuple):
-    """The files to load, and those left out.
+    """The files to load, and those left out."""
 
-    Attributes
-    ----------
-    paths : tuple of Path
-        Files of the right size, in order; with `twins` among them.
-    notes : tuple of str
-        What was left out, and why.
-    empty_last : Path or None
-        An empty last file, as a crash leaves it between creating and extending it; to be deleted.
-    twins : mapping of Path to Path
-        Files that are all zeros -> that of the same name in another directory, which has the data.
-    """
-
-    paths: tuple[Path, ...]
-    notes: tuple[str, ...]
-    empty_last: Path | None
+    paths: tuple[Path, ...]  # files of the right size, in order; with `twins` among them
+    notes: tuple[str, ...]  # what was left out, and why
+    empty_last: Path | None  # an empty last file, as a crash leaves it between creating and extending it; to be deleted
     twins: Mapping[Path, Path] = MappingProxyType({})
+    """Files that are all zeros -> that of the same name in another directory, which has the data."""
 
 
 def list_for_loading(

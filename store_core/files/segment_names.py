@@ -82,12 +82,8 @@ def is_compressed_segment(name: str) -> bool:
 def compressed_error(path: str, *, more: int = 0) -> UnsupportedStoreError:
     """Return the error for a compressed segment where segments are needed as RocketMQ writes them.
 
-    Parameters
-    ----------
-    path : str
-        Path or URL.
-    more : int
-        How many others there are.
+    * `path`: Path or URL.
+    * `more`: How many others there are.
     """
     others = f", and so {agreeing(more, 'is', 'are')} {counted(more, 'more segment')}" if more else ""
     return UnsupportedStoreError(

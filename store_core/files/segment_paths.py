@@ -22,21 +22,13 @@ def _none_full() -> Collection[Path]:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPaths:
-    """Where segments are stored: usually one directory, several in a multi-path commit log (RocketMQ 4.9.2 and later).
+    """Where segments are stored: one directory, or several in a multi-path commit log (RocketMQ 4.9.2 and later)."""
 
-    Attributes
-    ----------
-    paths : tuple of Path
-        Directories that take new files.
-    read_only_paths : tuple of Path
-        Directories whose files are loaded, but that get no new ones (``readOnlyCommitLogStorePaths``).
-    full_paths : callable
-        Returns the directories that are currently too full for a new file (``diskSpaceCleanForciblyRatio``).
-    """
-
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...]  # directories that take new files
     read_only_paths: tuple[Path, ...] = ()
+    """Directories whose files are loaded, but that get no new ones (``readOnlyCommitLogStorePaths``)."""
     full_paths: Callable[[], Collection[Path]] = _none_full
+    """Returns the directories that are currently too full for a new file (``diskSpaceCleanForciblyRatio``)."""
 
     @classmethod
     def parse(

@@ -52,37 +52,20 @@ _DISK_BLOCK = 512
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment file of the log, as found when the directory was listed.
+    """A segment file of the log, as found when the directory was listed."""
 
-    Attributes
-    ----------
-    path : str
-        Absolute path; the URL of a file that is not on this machine.
-    start_offset : int
-        Physical offset of its first byte, taken from its name.
-    size : int
-        Bytes in the file when it was listed.
-    entries : EntryLog or None
-        The DLedger log that it belongs to, whose records lie in entries; None in an ordinary log.
-    remote : RemoteFile or None
-        The file in an object store or another file system; None on a disk of this machine.
-    codec : str or None
-        How the file is compressed, one of `store_core.files.segment_names.CODECS`; `size` is then that of the
-        segment in it. None for a plain file.
-    archive : str
-        Path or URL of the tar archive that it is in; empty for a file of its own.
-    begin : int
-        Where it begins in what a compressed archive expands to.
-    """
-
-    path: str
-    start_offset: int
-    size: int
+    path: str  # absolute path; the URL of a file that is not on this machine
+    start_offset: int  # physical offset of its first byte, taken from its name
+    size: int  # bytes in the file when it was listed
     entries: EntryLog | None = None
+    """The DLedger log that it belongs to, whose records lie in entries; None in an ordinary log."""
     remote: RemoteFile | None = None
+    """The file in an object store or another file system; None on a disk of this machine."""
     codec: str | None = None
-    archive: str = ""
-    begin: int = 0
+    """How the file is compressed, one of `store_core.files.segment_names.CODECS`; `size` is then that of the segment in
+    it. None for a plain file."""
+    archive: str = ""  # path or URL of the tar archive that it is in; empty for a file of its own
+    begin: int = 0  # where it begins in what a compressed archive expands to
 
     @property
     def name(self) -> str:
@@ -158,10 +141,7 @@ def open_ahead(segment: Segment) -> PagedBytes:
 def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
     """Open a segment of which parts are read; what is read has to be loaded before.
 
-    Parameters
-    ----------
-    ahead_to : int
-        Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
+    * `ahead_to`: Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
     """
     return _unmapped(segment, ahead_to)
 

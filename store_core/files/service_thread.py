@@ -22,10 +22,7 @@ __all__ = ["ServiceThread", "WorkerThread"]
 class WorkerThread:
     """Does pieces of work in order, in a thread of its own.
 
-    Parameters
-    ----------
-    most_waiting : int
-        Most unfinished pieces when another one is accepted; its caller waits until there are no more.
+    * `most_waiting`: Most unfinished pieces when another one is accepted; its caller waits until there are no more.
     """
 
     def __init__(self, name: str, most_waiting: int) -> None:

@@ -77,17 +77,10 @@ def check_store_kind(
 
     Nothing is written. A root that does not exist, or is empty, is fine.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
-    reads_entries : bool
-        Whether the caller only reads, and reads the entries of a DLedger log, too.
+    * `root`: The store's root.
+    * `reads_entries`: Whether the caller only reads, and reads the entries of a DLedger log, too.
 
-    Returns
-    -------
-    tuple of str
-        Notes on what is there but harmlessly ignored.
+    Returns: Notes on what is there but harmlessly ignored.
     """
     for data in () if reads_entries else dledger_logs(root, file_system):
         raise dledger_error(root, data, file_system)
@@ -129,10 +122,7 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     A single segment given by its own name is read, whatever is in the root: the caller wants only that part. But
     nothing below ``dledger-*`` is: readers of entries find those by `store_core.files.dledger_log`.
 
-    Parameters
-    ----------
-    place : Path
-        A directory of segments, or a file. The target of a link is checked, too.
+    * `place`: A directory of segments, or a file. The target of a link is checked, too.
     """
     for path, deepest in _names_of(place):
         for level, root in enumerate(path.parents[:deepest]):

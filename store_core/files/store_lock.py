@@ -102,12 +102,9 @@ class StoreLock:
     A process forked while the lock is held shares it: the child can't release it, and it stays until both have closed
     the file.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
-    log_roots : collection of Path
-        Other roots above the directories of its log, see `store_core.files.log_place`: their locks are taken, too.
+    * `root`: The store's root.
+    * `log_roots`: Other roots above the directories of its log, see `store_core.files.log_place`: their locks are
+      taken, too.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, log_roots: Collection[Path] = ()) -> None:

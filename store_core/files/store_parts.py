@@ -72,12 +72,8 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
 
     A store opened there would be empty, and would put its own files among those already there. This writes nothing.
 
-    Parameters
-    ----------
-    path : Path
-        Absolute or relative; it need not exist.
-    log_paths : collection of Path
-        Configured segment directories: a root among them may hold segments itself.
+    * `path`: Absolute or relative; it need not exist.
+    * `log_paths`: Configured segment directories: a root among them may hold segments itself.
     """
     path = path.absolute()
     if file_system.status(path) is None:

@@ -59,12 +59,8 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
 
     Called once for each plan: what is there is listed when it is first asked for, and then stays as it was.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        Of a `UrlPath` the settings are those with which it was made.
-    storage : StorageSettings
-        For those that are text.
+    * `paths`: Of a `UrlPath` the settings are those with which it was made.
+    * `storage`: For those that are text.
     """
     given = _given(paths)
     found = [path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage) for path in given]

@@ -52,20 +52,12 @@ _HEAD_TYPES: Final = {field.name: field.type for field in MESSAGE_HEAD.fields if
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a view.
-
-    Attributes
-    ----------
-    nullable : bool
-        Whether a sound record can have a null here.
-    default : bool
-        Whether it is read if no columns are named.
-    """
+    """One column of a view."""
 
     name: str
     type: pa.DataType
-    nullable: bool
-    default: bool
+    nullable: bool  # whether a sound record can have a null here
+    default: bool  # whether it is read if no columns are named
     doc: str
 
 
@@ -177,10 +169,7 @@ DEFAULT_COLUMNS: Final = tuple(column.name for column in COLUMNS if column.defau
 def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -> tuple[str, ...]:
     """Return the canonical names for column names of any case, in the order given.
 
-    Parameters
-    ----------
-    columns : sequence of Column
-        Those of the view.
+    * `columns`: Those of the view.
     """
     known = [column.name for column in columns]
     resolved = tuple(
@@ -233,14 +222,9 @@ def _resolve(name: str, known: Sequence[str]) -> str:
 def arrow_schema(names: Sequence[str], *, nullable: bool = False, columns: Sequence[Column] = COLUMNS) -> pa.Schema:
     """Return the Arrow schema of some columns.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Canonical names, see `resolve_columns`.
-    nullable : bool
-        Declare every column nullable, as mode PERMISSIVE needs.
-    columns : sequence of Column
-        Those of the view.
+    * `names`: Canonical names, see `resolve_columns`.
+    * `nullable`: Declare every column nullable, as mode PERMISSIVE needs.
+    * `columns`: Those of the view.
     """
     by_name = {column.name: column for column in columns}
     found = (by_name.get(name) or column_named(name) for name in names)

@@ -35,14 +35,9 @@ class BodyTooLargeError(ValueError):
 def expand_body(body: bytes, compression: CompressionType, limit: int = MAX_EXPANDED_BODY) -> bytes:
     """Expand a compressed body, never to more than a bound.
 
-    Parameters
-    ----------
-    body : bytes
-        As stored: a zlib stream, an LZ4 frame or a zstd frame.
-    compression : CompressionType
-        How it is compressed; NONE returns it unchanged.
-    limit : int
-        Most bytes to accept.
+    * `body`: As stored: a zlib stream, an LZ4 frame or a zstd frame.
+    * `compression`: How it is compressed; NONE returns it unchanged.
+    * `limit`: Most bytes to accept.
 
     Notes
     -----

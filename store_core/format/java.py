@@ -78,12 +78,8 @@ def _bucket_size(names: Sequence[str], name: str, capacity: int) -> int:
 def hash_map_order(names: tuple[str, ...], capacity: int = DEFAULT_CAPACITY) -> tuple[str, ...]:
     """Return distinct names, given in insertion order, in the iteration order of a map of `capacity` buckets.
 
-    Parameters
-    ----------
-    names : tuple of str
-        In the order in which they were put; a replaced value keeps its key's position.
-    capacity : int
-        Final number of buckets, see `hash_map_capacity`; a power of two.
+    * `names`: In the order in which they were put; a replaced value keeps its key's position.
+    * `capacity`: Final number of buckets, see `hash_map_capacity`; a power of two.
 
     Notes
     -----
@@ -119,13 +115,9 @@ _MOST_DIGITS: Final = 4000
 def parse_java_int(text: str, bits: int) -> int:
     """Parse a decimal integer as ``Short.parseShort``, ``Integer.parseInt`` and ``Long.parseLong`` do.
 
-    Parameters
-    ----------
-    text : str
-        An optional sign, then one or more digits of any script; nothing else, and no blanks. Java reads UTF-16 units,
-        so digits beyond U+FFFF do not count as digits.
-    bits : int
-        Width of the integer: 16, 32 or 64.
+    * `text`: An optional sign, then one or more digits of any script; nothing else, and no blanks. Java reads UTF-16
+      units, so digits beyond U+FFFF do not count as digits.
+    * `bits`: Width of the integer: 16, 32 or 64.
 
     Examples
     --------

@@ -79,27 +79,13 @@ HOST_V6: Final = np.dtype([("address", "V16"), ("port", ">i4")])
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a record or unit.
+    """One field of a record or unit."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the dtype's field and, if there is one, of the column.
-    java_name : str
-        RocketMQ's name for the field.
-    type : str
-        numpy type code in stored byte order, or ``"host"``.
-    doc : str
-        Its content, in one line.
-    v6_flag : MessageSysFlag or None
-        For hosts, the sys_flag bit that widens the address to 16 bytes.
-    """
-
-    name: str
-    java_name: str
-    type: str
-    doc: str
-    v6_flag: MessageSysFlag | None = None
+    name: str  # name of the dtype's field and, if there is one, of the column
+    java_name: str  # RocketMQ's name for the field
+    type: str  # numpy type code in stored byte order, or ``"host"``
+    doc: str  # its content, in one line
+    v6_flag: MessageSysFlag | None = None  # for hosts, the sys_flag bit that widens the address to 16 bytes
 
     def dtype(self, sys_flag: int = 0) -> np.dtype[np.void] | np.dtype[np.generic]:
         """Return the field's dtype in a record of this `sys_flag`."""
@@ -367,10 +353,7 @@ _HEAD_DTYPES: Final = {bits: _dtype(MESSAGE_HEAD, bits) for bits in (0, *Message
 def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
     """Return the dtype of a message record's head.
 
-    Parameters
-    ----------
-    sys_flag : int
-        Only the two host bits matter: 88 bytes with neither, 100 with one of them, 112 with both.
+    * `sys_flag`: Only the two host bits matter: 88 bytes with neither, 100 with one of them, 112 with both.
     """
     return _HEAD_DTYPES[int(sys_flag) & _V6_BITS]
 

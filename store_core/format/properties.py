@@ -103,12 +103,8 @@ def decode_text(data: bytes) -> str:
 def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
     r"""Parse a properties string; if a name occurs twice the last value wins.
 
-    Parameters
-    ----------
-    text : str
-        The properties field, decoded.
-    parser : PropertyParser
-        The rule of the release to follow.
+    * `text`: The properties field, decoded.
+    * `parser`: The rule of the release to follow.
 
     Examples
     --------
@@ -192,12 +188,8 @@ CRC_RESERVED: Final = len("__CRC32#") + 1 + 10 + 1
 class PropertyMap(dict[str, str | None]):
     """Properties in insertion order, with the initial number of buckets of the Java map they represent.
 
-    Parameters
-    ----------
-    items : mapping or iterable of pairs
-        Name to value; None means no value.
-    capacity : int
-        16 for a producer's map; `ReleaseRules.decoded_properties_capacity` for one parsed from a string.
+    * `items`: Name to value; None means no value.
+    * `capacity`: 16 for a producer's map; `ReleaseRules.decoded_properties_capacity` for one parsed from a string.
     """
 
     __slots__ = ("capacity",)
@@ -233,12 +225,8 @@ def ends_with_separator(data: bytes) -> bool:
 def format_properties(properties: Mapping[str, str | None], release: str = DEFAULT_RELEASE) -> str:
     r"""Return a properties map as the string a release writes (``MessageDecoder.messageProperties2String``).
 
-    Parameters
-    ----------
-    properties : mapping of str to str or None
-        In insertion order; a value of None is omitted, or written as ``null``, as in the release.
-    release : str
-        One of `RELEASES`; also determines whether a separator follows the last value.
+    * `properties`: In insertion order; a value of None is omitted, or written as ``null``, as in the release.
+    * `release`: One of `RELEASES`; also determines whether a separator follows the last value.
 
     Examples
     --------

@@ -49,21 +49,13 @@ def blank_head(room: int) -> bytes:
 def place_records(sizes: Iterable[int], room: int, segment_size: int) -> list[tuple[int, int]]:
     """Place records one after the other.
 
-    Parameters
-    ----------
-    sizes : iterable of int
-        Bytes of each record.
-    room : int
-        Bytes left in the segment in which the log ends; 0 without one.
-    segment_size : int
-        Bytes of each segment after that.
+    * `sizes`: Bytes of each record.
+    * `room`: Bytes left in the segment in which the log ends; 0 without one.
+    * `segment_size`: Bytes of each segment after that.
 
-    Returns
-    -------
-    list of tuple
-        For each record the number of its segment, 0 for the one with `room` bytes left, and its position there, in
-        bytes from the segment's start; in segment 0 from the end of the log. A segment that is followed by another is
-        closed by `blank_head`.
+    Returns: For each record the number of its segment, 0 for the one with `room` bytes left, and its position there, in
+    bytes from the segment's start; in segment 0 from the end of the log. A segment that is followed by another is
+    closed by `blank_head`.
     """
     segment = position = 0
     places = []
@@ -81,16 +73,11 @@ def place_records(sizes: Iterable[int], room: int, segment_size: int) -> list[tu
 def fill_segments(starts: npt.NDArray[np.int64], room: int, segment_size: int) -> Iterator[slice]:
     """Yield the records that go to each segment; equal to `place_records`.
 
-    Parameters
-    ----------
-    starts : numpy.ndarray
-        int64, shape (n + 1,): where each record begins if they are placed back to back, and where the last one ends.
+    * `starts`: int64, shape (n + 1,): where each record begins if they are placed back to back, and where the last one
+      ends.
 
-    Yields
-    ------
-    slice
-        Rows that are placed back to back: first those in the segment with `room` bytes left, which may be empty, then
-        those in each segment after it.
+    Yields: Rows that are placed back to back: first those in the segment with `room` bytes left, which may be empty,
+    then those in each segment after it.
     """
     row, count = 0, starts.size - 1
     while True:

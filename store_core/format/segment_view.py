@@ -80,30 +80,15 @@ def _no_holes(position: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentView:
-    """The bytes of a segment from its first byte on.
+    """The bytes of a segment from its first byte on."""
 
-    Attributes
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    start_offset : int
-        Physical offset of the first byte.
-    next_data : callable
-        Returns the first position at or after another that may hold anything but zeros.
-    framing : Framing
-        What it is made of.
-    pages : Pages
-        Makes bytes available.
-    file_size : int
-        Bytes of the whole file, if `raw` ends before; else 0.
-    """
-
-    raw: npt.NDArray[np.uint8]
-    start_offset: int = 0
+    raw: npt.NDArray[np.uint8]  # uint8, shape (m,), contiguous
+    start_offset: int = 0  # physical offset of the first byte
     next_data: Callable[[int], int] = _no_holes
-    framing: Framing = Framing.RECORDS
-    pages: Pages = ALL_THERE
-    file_size: int = 0
+    """Returns the first position at or after another that may hold anything but zeros."""
+    framing: Framing = Framing.RECORDS  # what it is made of
+    pages: Pages = ALL_THERE  # makes bytes available
+    file_size: int = 0  # bytes of the whole file, if `raw` ends before; else 0
 
     @property
     def size(self) -> int:

@@ -22,10 +22,7 @@ _NOT_A_TIME: Final = np.iinfo(np.int64).min
 def iso_time(milliseconds: int) -> str:
     """Return a time as text, such as ``2023-11-14T22:18:19.500Z``.
 
-    Parameters
-    ----------
-    milliseconds : int
-        Since 1970, as stores hold times; any 64-bit number, since a store's bytes may hold any.
+    * `milliseconds`: Since 1970, as stores hold times; any 64-bit number, since a store's bytes may hold any.
 
     Examples
     --------
@@ -58,12 +55,8 @@ def table_time(milliseconds: int | None) -> int | None:
 def table_times(milliseconds: npt.NDArray[np.int64], *, is_nearest: bool = False) -> pa.TimestampArray:
     """Return times as a column: `table_time` of each.
 
-    Parameters
-    ----------
-    milliseconds : numpy.ndarray
-        int64, shape (n,).
-    is_nearest : bool
-        Whether there are no nulls, but the nearest times that Arrow has: for what calculates with them.
+    * `milliseconds`: int64, shape (n,).
+    * `is_nearest`: Whether there are no nulls, but the nearest times that Arrow has: for what calculates with them.
     """
     if is_nearest:
         nearest = np.clip(milliseconds, -_LAST_MILLISECOND, _LAST_MILLISECOND)
@@ -86,10 +79,7 @@ _DAY_US: Final = DAY_MS * 1000
 def utc_days(times: pa.Array) -> npt.NDArray[np.int64]:
     """Return the day of each time, rounded down: times before 1970 are of negative days.
 
-    Parameters
-    ----------
-    times : pyarrow.Array
-        Timestamps in microseconds, without nulls.
+    * `times`: Timestamps in microseconds, without nulls.
 
     Examples
     --------

@@ -35,44 +35,29 @@ class QueueRules:
 
     Sizes are in bytes.
 
-    Attributes
-    ----------
-    consume_queue_file_size, batch_consume_queue_file_size : int
-        As configured; rounded up to multiples of 20 and 46 bytes, because files hold whole units.
-    batch_topics : frozenset of str
-        Topics with the attribute ``queue.type=BatchCQ``.
-    is_index_safe : bool
-        ``messageIndexSafe``.
-    delay_levels : tuple of int
-        Delays in ms, level 1 first; empty until they are loaded.
-    check_crc : bool
-        ``checkCRCOnRecover``.
-    verify_property_crc : bool
-        ``forceVerifyPropCRC``.
-    is_multi_dispatch_enabled, is_lmq_enabled : bool
-        ``enableMultiDispatch`` and ``enableLmq``.
-    features : ReleaseRules
-        The release's behaviour.
+    * `consume_queue_file_size`, `batch_consume_queue_file_size`: As configured; rounded up to multiples of 20 and 46
+      bytes, because files hold whole units.
+    * `is_multi_dispatch_enabled`, `is_lmq_enabled`: ``enableMultiDispatch`` and ``enableLmq``.
     """
 
     release: Release = DEFAULT_RELEASE
     consume_queue_file_size: int = 300_000 * 20
     batch_consume_queue_file_size: int = 300_000 * 46
-    batch_topics: frozenset[str] = field(default_factory=frozenset)
+    batch_topics: frozenset[str] = field(default_factory=frozenset)  # topics with the attribute ``queue.type=BatchCQ``
     ext_file_size: int = 48 * 1024 * 1024
     is_ext_enabled: bool = False
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     max_msgs_num_batch: int = 64
     is_index_enabled: bool = True
-    is_index_safe: bool = False
-    delay_levels: tuple[int, ...] = ()
-    check_crc: bool = True
-    verify_property_crc: bool = False
+    is_index_safe: bool = False  # ``messageIndexSafe``
+    delay_levels: tuple[int, ...] = ()  # delays in ms, level 1 first; empty until they are loaded
+    check_crc: bool = True  # ``checkCRCOnRecover``
+    verify_property_crc: bool = False  # ``forceVerifyPropCRC``
     is_duplication_enabled: bool = False
     is_multi_dispatch_enabled: bool = False
     is_lmq_enabled: bool = False
-    features: ReleaseRules = field(init=False, repr=False, compare=False)
+    features: ReleaseRules = field(init=False, repr=False, compare=False)  # the release's behaviour
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", rules_of(self.release))
@@ -92,12 +77,8 @@ U+DC80 to U+DCFF stand for bytes of a directory name that is not UTF-8, see PEP 
 def queue_path(directory: Path, topic: str, queue_id: int) -> Path:
     """Return the directory of a queue's files, two levels below `directory`.
 
-    Parameters
-    ----------
-    directory : Path
-        ``consumequeue``, ``consumequeue_ext`` or ``batchconsumequeue`` of the store.
-    topic, queue_id
-        As a record names them, so any value is possible.
+    * `directory`: ``consumequeue``, ``consumequeue_ext`` or ``batchconsumequeue`` of the store.
+    * `topic`, `queue_id`: As a record names them, so any value is possible.
     """
     reason = refusal_of(topic, queue_id)
     if reason is not None:

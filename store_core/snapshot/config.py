@@ -218,35 +218,20 @@ CONFIG_KINDS: Final[tuple[ConfigKind[Any], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile(Generic[T_co]):
-    """What a configuration file says.
-
-    Attributes
-    ----------
-    file : str
-        The file that says it, or its backup, below the store's root.
-    notes : tuple of str
-        That the backup was read, and why.
-    """
+    """What a configuration file says."""
 
     value: T_co
-    file: str
-    notes: tuple[str, ...]
+    file: str  # the file that says it, or its backup, below the store's root
+    notes: tuple[str, ...]  # that the backup was read, and why
 
 
 class TimerCheck(NamedTuple):
-    """What ``config/timercheck`` says.
-
-    Attributes
-    ----------
-    read_until : int or None
-        The time of the slot to be read next when the broker last wrote the file, ms: timers before it were delivered;
-        None without the file.
-    offset : int
-        The queue offset of the first timer that was not in the wheel then.
-    """
+    """What ``config/timercheck`` says."""
 
     read_until: int | None
-    offset: int
+    """The time of the slot to be read next when the broker last wrote the file, ms: timers before it were delivered;
+    None without the file."""
+    offset: int  # the queue offset of the first timer that was not in the wheel then
 
 
 class Config:

@@ -145,14 +145,9 @@ def parse_config(data: bytes, file: str, features: ReleaseRules | None = None) -
     and commas before a closing brace. What a broker takes by an accident of its parsers (a missing comma between two
     offsets) is refused. Of duplicate keys the last value wins. An integer key is an `int` if it is bare.
 
-    Parameters
-    ----------
-    data : bytes
-        UTF-8, with or without a byte order mark; what is none is replaced, as Java does.
-    file : str
-        Its name, for errors.
-    features : ReleaseRules, optional
-        Of the release that reads it. Without it a file is read that the library of any release takes.
+    * `data`: UTF-8, with or without a byte order mark; what is none is replaced, as Java does.
+    * `file`: Its name, for errors.
+    * `features`: Of the release that reads it. Without it a file is read that the library of any release takes.
 
     Examples
     --------

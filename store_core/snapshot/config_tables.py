@@ -33,21 +33,11 @@ _log: Final = logging.getLogger("store_core")
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """Version of a configuration (RocketMQ: ``DataVersion``).
+    """Version of a configuration (RocketMQ: ``DataVersion``)."""
 
-    Attributes
-    ----------
-    timestamp : int
-        Time of the change, ms since 1970.
-    counter : int
-        How many versions preceded this one.
-    state_version : int
-        The broker's in controller mode, else 0 (5.x).
-    """
-
-    timestamp: int
-    counter: int = 0
-    state_version: int = 0
+    timestamp: int  # time of the change, ms since 1970
+    counter: int = 0  # how many versions preceded this one
+    state_version: int = 0  # the broker's in controller mode, else 0 (5.x)
 
     @classmethod
     def decode(cls, fields: ConfigFields) -> Self:
@@ -278,24 +268,12 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffsets:
-    """What consumer groups have committed (RocketMQ: ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``).
+    """What consumer groups have committed (RocketMQ: ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``)."""
 
-    Attributes
-    ----------
-    file : str
-        The file that says so.
-    version : DataVersion or None
-        None in 4.x.
-    table : mapping
-        ``topic@group`` -> queue id -> offset, whatever the keys are.
-    light : tuple of Committed
-        Offsets of light message queues, each of which is queue 0 of a topic of its own.
-    """
-
-    file: str
-    version: DataVersion | None
-    table: Mapping[str, Mapping[int, int]]
-    light: tuple[Committed, ...] = ()
+    file: str  # the file that says so
+    version: DataVersion | None  # None in 4.x
+    table: Mapping[str, Mapping[int, int]]  # ``topic@group`` -> queue id -> offset, whatever the keys are
+    light: tuple[Committed, ...] = ()  # offsets of light message queues, each of which is queue 0 of a topic of its own
 
     @classmethod
     def decode(cls, fields: ConfigFields, *, has_version: bool = True, has_light: bool = False) -> Self:

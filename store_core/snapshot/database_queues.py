@@ -70,22 +70,12 @@ def unflushed_of(log: QueuedLog, flushed: int) -> dict[QueueName, Unflushed]:
 
 @dataclass(frozen=True, eq=False)
 class DatabaseQueue:
-    """A queue in a RocksDB.
+    """A queue in a RocksDB."""
 
-    Attributes
-    ----------
-    stored : RocksdbQueues
-        Open.
-    more : Unflushed or None
-        What only the log has; look-ups do not use it, as they scan the log there.
-    log : QueuedLog or None
-        Needed for `more`.
-    """
-
-    stored: RocksdbQueues
+    stored: RocksdbQueues  # open
     name: QueueName
-    more: Unflushed | None = None
-    log: QueuedLog | None = None
+    more: Unflushed | None = None  # what only the log has; look-ups do not use it, as they scan the log there
+    log: QueuedLog | None = None  # needed for `more`
 
     kind = QueueKind.ROCKSDB
     files = 1

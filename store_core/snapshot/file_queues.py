@@ -56,19 +56,11 @@ _PLACE_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A file of units, as its directory listed it; can be pickled.
-
-    Attributes
-    ----------
-    start : int
-        Place of its first byte in the queue, by its name.
-    size : int
-        Bytes.
-    """
+    """A file of units, as its directory listed it; can be pickled."""
 
     path: Path
-    start: int
-    size: int
+    start: int  # place of its first byte in the queue, by its name
+    size: int  # bytes
     kind: QueueKind
 
     @property
@@ -235,10 +227,7 @@ class OpenUnits:
 class FileQueue:
     """A queue in files, which are listed when it is asked for anything, and opened when a unit of theirs is.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
+    * `root`: The store's root.
     """
 
     def __init__(self, name: QueueName, kind: QueueKind, root: Path, file_system: FileSystem = _FILES) -> None:

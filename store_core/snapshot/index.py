@@ -53,18 +53,11 @@ class KeyFile:
 
     Entries are numbered from 1.
 
-    Attributes
-    ----------
-    size : int
-        Bytes, when it was listed.
-    header : IndexHeader
-        As it was then.
-    slots, most_entries : int
-        ``maxHashSlotNum`` and ``maxIndexNum``; 0 if they are not known.
-    stop : int
-        Number after the last entry: by the header, within the file, and before `end`.
-    end : int or None
-        Physical offset at which the log ends for whoever asks: entries of records after it are none.
+    * `size`: Bytes, when it was listed.
+    * `header`: As it was then.
+    * `slots`, `most_entries`: ``maxHashSlotNum`` and ``maxIndexNum``; 0 if they are not known.
+    * `stop`: Number after the last entry: by the header, within the file, and before `end`.
+    * `end`: Physical offset at which the log ends for whoever asks: entries of records after it are none.
     """
 
     def __init__(self, path: Path, file_system: FileSystem = _FILES, end: int | None = None) -> None:
@@ -223,17 +216,11 @@ class KeyFile:
 
 
 class LoadedIndex(NamedTuple):
-    """The files that a release loads with a configuration, oldest first.
-
-    Attributes
-    ----------
-    unloaded : tuple of Path
-        Files that are not loaded; a file without entries, whatever its size, is none.
-    """
+    """The files that a release loads with a configuration, oldest first."""
 
     directory: Path
     files: tuple[KeyFile, ...]
-    unloaded: tuple[Path, ...]
+    unloaded: tuple[Path, ...]  # files that are not loaded; a file without entries, whatever its size, is none
 
     @property
     def used(self) -> tuple[KeyFile, ...]:
@@ -257,12 +244,8 @@ class LoadedIndex(NamedTuple):
 class Index:
     """The key index of a store, of which nothing is written.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root, or the URL of one (`UrlPath`).
-    end : int, optional
-        Physical offset at which the log ends for whoever asks.
+    * `root`: The store's root, or the URL of one (`UrlPath`).
+    * `end`: Physical offset at which the log ends for whoever asks.
     """
 
     def __init__(self, root: Path, file_system: FileSystem = _FILES, end: int | None = None) -> None:
@@ -304,10 +287,7 @@ class Index:
         Left out is what is no file, or was deleted since the directory was listed. A file that is not empty and shows
         no counts is yielded with 0 slots.
 
-        Parameters
-        ----------
-        trusts_size : bool
-            A file of the usual size has the usual counts, whatever its chains show.
+        * `trusts_size`: A file of the usual size has the usual counts, whatever its chains show.
         """
         paths, expected = self.paths, _USUAL
         for path in paths:
@@ -334,13 +314,9 @@ class Index:
     def loaded(self, rules: QueueRules, *, is_open: bool = False) -> LoadedIndex:
         """Return the files that a release loads: of one length, named by a number, and before any directory.
 
-        Parameters
-        ----------
-        rules : QueueRules
-            With the numbers of slots and entries of a file.
-        is_open : bool
-            Whether the store was not closed. Then entries that the last header does not count, up to its own end, are
-            entries, too.
+        * `rules`: With the numbers of slots and entries of a file.
+        * `is_open`: Whether the store was not closed. Then entries that the last header does not count, up to its own
+          end, are entries, too.
         """
         size, found = index_file_size(rules), list[KeyFile]()
         for path in self._loaded_paths():

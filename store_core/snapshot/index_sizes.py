@@ -39,17 +39,12 @@ _SAMPLE: Final = 64
 class IndexSizes(NamedTuple):
     """Slot and entry counts of index files.
 
-    Attributes
-    ----------
-    slots, entries : int
-        ``maxHashSlotNum`` and ``maxIndexNum``.
-    example : Path
-        The file from which they were inferred.
+    * `slots`, `entries`: ``maxHashSlotNum`` and ``maxIndexNum``.
     """
 
     slots: int
     entries: int
-    example: Path
+    example: Path  # the file from which they were inferred
 
     @classmethod
     def of_file(
@@ -57,12 +52,9 @@ class IndexSizes(NamedTuple):
     ) -> IndexSizes | None:
         """Examine an index file: with its counts the chains of the slots reach all entries.
 
-        Parameters
-        ----------
-        expected : tuple of int, optional
-            Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of 400 MB.
-        is_full : bool
-            Whether there is a newer file.
+        * `expected`: Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of
+          400 MB.
+        * `is_full`: Whether there is a newer file.
         """
         status = file_system.status(path)
         size = status.size if status is not None and not status.is_directory else 0

@@ -71,16 +71,10 @@ _MEMBER_UNKNOWN: Final = (
 
 @dataclass(frozen=True)
 class Log:
-    """The segments of one log, in order of their offsets.
-
-    Attributes
-    ----------
-    notes : tuple of str
-        For the user, on what was left out.
-    """
+    """The segments of one log, in order of their offsets."""
 
     segments: tuple[Segment, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # for the user, on what was left out
 
     @classmethod
     def of(
@@ -96,24 +90,19 @@ class Log:
 
         Files whose names are not offsets, and empty files at the end, are left out with a note.
 
-        Parameters
-        ----------
-        paths : path or sequence of paths
-            A store root, a ``commitlog`` directory, a segment file, or several of these that form one log together, as
-            in a store with several commit log paths (RocketMQ 4.9.2 and later: ``MultiPathMappedFileQueue``). Also
-            RocketMQ's notation for these, ``/a/commitlog,/b/commitlog``, if no file has that name; and ``file:`` URLs.
-        reads_entries : bool
-            Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``, or in it.
-        storage : StorageSettings, optional
-            Settings of object stores and other file systems, for paths that are URLs as text. Callers that give them
-            read archives and segments that are compressed as a whole, too; others refuse archives, and leave such
-            segments out.
-        compressed : str
-            What becomes of segments that are compressed as a whole if the caller reads no archives. They are "left
-            out"; "read"; or "refused", for callers that answer for the whole log and need its segments as RocketMQ
-            writes them: what is left out would count as lost, or at either end of the log as never written.
-        told : set of str, optional
-            Notes that were logged before, to which new ones are added: for who lists again and again.
+        * `paths`: A store root, a ``commitlog`` directory, a segment file, or several of these that form one log
+          together, as in a store with several commit log paths (RocketMQ 4.9.2 and later:
+          ``MultiPathMappedFileQueue``). Also RocketMQ's notation for these, ``/a/commitlog,/b/commitlog``, if no file
+          has that name; and ``file:`` URLs.
+        * `reads_entries`: Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``,
+          or in it.
+        * `storage`: Settings of object stores and other file systems, for paths that are URLs as text. Callers that
+          give them read archives and segments that are compressed as a whole, too; others refuse archives, and leave
+          such segments out.
+        * `compressed`: What becomes of segments that are compressed as a whole if the caller reads no archives. They
+          are "left out"; "read"; or "refused", for callers that answer for the whole log and need its segments as
+          RocketMQ writes them: what is left out would count as lost, or at either end of the log as never written.
+        * `told`: Notes that were logged before, to which new ones are added: for who lists again and again.
         """
         notes: list[str] = []
         places = places_of(located(paths, storage or NO_SETTINGS))

@@ -70,20 +70,13 @@ _MAGIC_CODES: Final = {
 class TornTail:
     """Bytes after the end of a log that are not a record: an unfinished record, or older remains.
 
-    Attributes
-    ----------
-    path : str
-        The segment file.
-    begin, end : int
-        Physical offsets; the end is after the last non-zero byte, or where older records begin.
-    reason : StopReason
-        Why there is no record at `begin`.
+    * `begin`, `end`: Physical offsets; the end is after the last non-zero byte, or where older records begin.
     """
 
-    path: str
+    path: str  # the segment file
     begin: int
     end: int
-    reason: StopReason
+    reason: StopReason  # why there is no record at `begin`
 
     @property
     def size(self) -> int:
@@ -98,22 +91,14 @@ class TornTail:
 
 @dataclass(frozen=True, slots=True)
 class FoundEnd:
-    """The end of a log.
-
-    Attributes
-    ----------
-    end_offset : int
-        Physical offset one past the last sound record, whatever damage precedes it; where the log starts if it has no
-        record.
-    path : str
-        The segment file that holds the end; empty if there is no segment.
-    tails : tuple of TornTail
-        Bytes after the end that are neither zeros nor records, in log order; usually one tail.
-    """
+    """The end of a log."""
 
     end_offset: int = 0
-    path: str = ""
+    """Physical offset one past the last sound record, whatever damage precedes it; where the log starts if it has no
+    record."""
+    path: str = ""  # the segment file that holds the end; empty if there is no segment
     tails: tuple[TornTail, ...] = ()
+    """Bytes after the end that are neither zeros nor records, in log order; usually one tail."""
 
     @classmethod
     def of(cls, ends: Sequence[SegmentEnd]) -> Self:
@@ -126,22 +111,14 @@ class FoundEnd:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """Where the records of one segment end, given that no later segment has any.
-
-    Attributes
-    ----------
-    found : LogEnd
-        Its position is 0 if the segment has no record.
-    tail_end : int
-        Position one past the bytes after the end that are neither zeros nor records; that of `found` if there are none.
-    is_foreign : bool
-        Whether the segment has no record because it is another kind of file, or a renamed one.
-    """
+    """Where the records of one segment end, given that no later segment has any."""
 
     segment: Segment
-    found: LogEnd
+    found: LogEnd  # its position is 0 if the segment has no record
     tail_end: int
-    is_foreign: bool = False
+    """Position one past the bytes after the end that are neither zeros nor records; that of `found` if there are
+    none."""
+    is_foreign: bool = False  # whether the segment has no record because it is another kind of file, or a renamed one
 
     @property
     def end_offset(self) -> int:
@@ -166,16 +143,10 @@ def find_end(
 ) -> FoundEnd:
     """Find where a log ends, and what follows the end.
 
-    Parameters
-    ----------
-    segments : sequence of Segment
-        The log's segments, in order.
-    verify_crc : bool
-        Whether the bodies of the last records must match their checksums.
-    open_bytes : callable
-        Opens a segment.
-    place_in : callable, optional
-        Returns where the records of a segment ended before: what precedes that is not walked again.
+    * `segments`: The log's segments, in order.
+    * `verify_crc`: Whether the bodies of the last records must match their checksums.
+    * `open_bytes`: Opens a segment.
+    * `place_in`: Returns where the records of a segment ended before: what precedes that is not walked again.
     """
     return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, open_bytes=open_bytes, place_in=place_in))
 
@@ -213,16 +184,11 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
 ) -> SegmentEnd:
     """Find where the records of a segment end, given that later segments have none.
 
-    Parameters
-    ----------
-    is_first : bool
-        Whether it is the log's first segment.
-    verify_crc, open_bytes
-        As of `find_end`.
-    has_tail : bool
-        Whether to look for a tail when the records end in zeros; if anything else ends them, it is always looked for.
-    after : Place
-        Where the records ended before: what precedes it is not walked again.
+    * `is_first`: Whether it is the log's first segment.
+    * `verify_crc`, `open_bytes`: As of `find_end`.
+    * `has_tail`: Whether to look for a tail when the records end in zeros; if anything else ends them, it is always
+      looked for.
+    * `after`: Where the records ended before: what precedes it is not walked again.
     """
     with open_bytes(segment) as opened:
         view = segment.view(opened)
@@ -308,12 +274,8 @@ def _data_end(opened: PagedBytes) -> int:
 def covered_note(path: str, blank: int, covered: int) -> str:
     """Return a note that a blank record hides sound ones.
 
-    Parameters
-    ----------
-    path : str
-        The segment file.
-    blank, covered : int
-        Physical offsets of the blank record, and of the first sound record behind it.
+    * `path`: The segment file.
+    * `blank`, `covered`: Physical offsets of the blank record, and of the first sound record behind it.
     """
     return (
         f"the blank record at offset {blank} of {path} closes the file, but sound records that are not older follow it "
@@ -325,10 +287,7 @@ def covered_note(path: str, blank: int, covered: int) -> str:
 def uncommitted_note(end: SegmentEnd) -> str | None:
     """Return a note if the last entries of a DLedger log are not known to be committed; None if all are.
 
-    Parameters
-    ----------
-    end : SegmentEnd
-        The end of the segment that the log ends in.
+    * `end`: The end of the segment that the log ends in.
     """
     entries, chain = end.segment.entries, end.found.chain
     if entries is None or entries.committed_index is None or chain is None:

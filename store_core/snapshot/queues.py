@@ -263,10 +263,7 @@ class Queues:
     def __getitem__(self, name: QueueName) -> NamedQueue:
         """Return a queue by its topic and id.
 
-        Raises
-        ------
-        KeyError
-            If there is none.
+        Raises `KeyError`: If there is none.
         """
         if self.get(*name) is None:
             raise KeyError(name)

@@ -61,17 +61,10 @@ _END_MAGIC: Final = int(MagicCode.BLANK)
 def timer_units(raw: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.void], bool]:
     """Return the units of a file of the log of timers, and whether the file ends as it should after them.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,): the whole file.
+    * `raw`: uint8, shape (m,): the whole file.
 
-    Returns
-    -------
-    units : numpy.ndarray
-        Shape (n,), in stored byte order; unit k is at byte k times the unit's size.
-    is_sound : bool
-        Whether zeros, the end of the file, or its last mark follow.
+    Returns: Shape (n,), in stored byte order; unit k is at byte k times the unit's size.
+    Returns: Whether zeros, the end of the file, or its last mark follow.
     """
     count = raw.size // TIMER_DTYPE.itemsize
     units = raw[: count * TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
@@ -106,22 +99,12 @@ class TimerUnits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """The log of timers below a store's root, as it was listed.
-
-    Attributes
-    ----------
-    files : tuple of Segment
-        By position.
-    notes : tuple of str
-        On what was left out.
-    read_until : int or None
-        The time up to which slots were due, ms; None if unknown.
-    """
+    """The log of timers below a store's root, as it was listed."""
 
     root: Path
-    files: tuple[Segment, ...]
-    notes: tuple[str, ...]
-    read_until: int | None
+    files: tuple[Segment, ...]  # by position
+    notes: tuple[str, ...]  # on what was left out
+    read_until: int | None  # the time up to which slots were due, ms; None if unknown
 
     @classmethod
     def of(cls, root: Path) -> Self:
@@ -174,29 +157,17 @@ def _first_write(file: Segment) -> int:
 class TimerChains:
     """The chains of units, each from its last unit to the first; int64 arrays of shape (n,), one item for each unit.
 
-    Attributes
-    ----------
-    positions : numpy.ndarray
-        Ascending positions of the units in the log of timers.
-    due : numpy.ndarray
-        The time of each, ms.
-    first : numpy.ndarray
-        Position of the first unit of the chain that ends with each.
-    units, timers : numpy.ndarray
-        How many units that chain has, and how many are timers, less those that cancel.
-    is_whole : numpy.ndarray
-        bool: whether the chain leads over units of one time to one that has none before it, or out of these units.
-    rest : numpy.ndarray
-        The lower position to which the chain leads out of these units; -1 if it does not.
+    * `units`, `timers`: How many units that chain has, and how many are timers, less those that cancel.
     """
 
-    positions: npt.NDArray[np.int64]
-    due: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]  # ascending positions of the units in the log of timers
+    due: npt.NDArray[np.int64]  # the time of each, ms
+    first: npt.NDArray[np.int64]  # position of the first unit of the chain that ends with each
     units: npt.NDArray[np.int64]
     timers: npt.NDArray[np.int64]
     is_whole: npt.NDArray[np.bool_]
-    rest: npt.NDArray[np.int64]
+    """bool: whether the chain leads over units of one time to one that has none before it, or out of these units."""
+    rest: npt.NDArray[np.int64]  # the lower position to which the chain leads out of these units; -1 if it does not
 
     @classmethod
     def of(cls, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> TimerChains:
@@ -226,18 +197,11 @@ class TimerChains:
 class SlotChains:
     """The chains to which slots lead; arrays of shape (n,), one item for each slot. What is not there is 0.
 
-    Attributes
-    ----------
-    is_there : numpy.ndarray
-        bool: whether the slot's last unit is in the log of timers.
-    due : numpy.ndarray
-        The time of that unit, ms.
-    first, units, timers, is_whole : numpy.ndarray
-        As of `TimerChains`, in the whole log.
+    * `first`, `units`, `timers`, `is_whole`: As of `TimerChains`, in the whole log.
     """
 
-    is_there: npt.NDArray[np.bool_]
-    due: npt.NDArray[np.int64]
+    is_there: npt.NDArray[np.bool_]  # bool: whether the slot's last unit is in the log of timers
+    due: npt.NDArray[np.int64]  # the time of that unit, ms
     first: npt.NDArray[np.int64]
     units: npt.NDArray[np.int64]
     timers: npt.NDArray[np.int64]
@@ -251,12 +215,8 @@ def followed_slots(
 
     A chain leads to lower positions only, so each part is read once.
 
-    Parameters
-    ----------
-    last : numpy.ndarray
-        int64: position of each slot's last unit; -1 for none.
-    chunks : iterable of tuple
-        Positions, ascending, and units of parts of the log, the last part first.
+    * `last`: int64: position of each slot's last unit; -1 for none.
+    * `chunks`: Positions, ascending, and units of parts of the log, the last part first.
     """
     count = last.size
     due, first, length, timers = np.zeros((4, count), np.int64)

@@ -209,16 +209,10 @@ class _Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToldRelease:
-    """The releases that may have served a store last, in the order of `LIKELIEST_FIRST`.
-
-    Attributes
-    ----------
-    why : str
-        What shows it.
-    """
+    """The releases that may have served a store last, in the order of `LIKELIEST_FIRST`."""
 
     releases: tuple[Release, ...]
-    why: str
+    why: str  # what shows it
 
     @classmethod
     def of(cls, store: Path) -> Self:

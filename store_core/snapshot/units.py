@@ -103,12 +103,8 @@ EVERY_QUEUE: Final = TopicFilter()
 class QueueBounds(NamedTuple):
     """A queue, from its first message that the log still has to the one after its last.
 
-    Attributes
-    ----------
-    min_offset, max_offset : int
-        Queue offsets; equal if it has no message.
-    first, last : tuple of int or None
-        Physical offset and size of the first and the last message's record; None if it has no message.
+    * `min_offset`, `max_offset`: Queue offsets; equal if it has no message.
+    * `first`, `last`: Physical offset and size of the first and the last message's record; None if it has no message.
     """
 
     min_offset: int
@@ -129,15 +125,10 @@ class Comparison(NamedTuple):
 def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None = None) -> Comparison:
     """Compare a committed offset with its queue; without a queue the rest is unknown.
 
-    Parameters
-    ----------
-    committed : int
-        Below 0 it counts as 0: a broker answers that nothing is committed
-        (``ConsumerManageProcessor.queryConsumerOffset``).
-    bounds : QueueBounds or None
-        The queue now.
-    then : QueueBounds or None
-        The queue as it was; None for now. What was committed since counts as consumed.
+    * `committed`: Below 0 it counts as 0: a broker answers that nothing is committed
+      (``ConsumerManageProcessor.queryConsumerOffset``).
+    * `bounds`: The queue now.
+    * `then`: The queue as it was; None for now. What was committed since counts as consumed.
 
     Examples
     --------
@@ -169,19 +160,11 @@ class UnitRange(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Units of one queue, in its order.
-
-    Attributes
-    ----------
-    offsets : numpy.ndarray
-        int64, shape (n,): queue offset of each message; of a batch, of its first one.
-    stored : numpy.ndarray
-        Of the kind's dtype, shape (n,): as they are on disk, the bytes not swapped.
-    """
+    """Units of one queue, in its order."""
 
     kind: QueueKind
-    offsets: npt.NDArray[np.int64]
-    stored: npt.NDArray[np.void]
+    offsets: npt.NDArray[np.int64]  # int64, shape (n,): queue offset of each message; of a batch, of its first one
+    stored: npt.NDArray[np.void]  # of the kind's dtype, shape (n,): as they are on disk, the bytes not swapped
 
     @classmethod
     def of(cls, kind: QueueKind, stored: npt.NDArray[np.void], first: int = 0) -> Units:

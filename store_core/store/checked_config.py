@@ -105,12 +105,8 @@ def checked_config(
 def with_sizes_of_files(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:
     """Return a configuration with the sizes of a store's files.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root; it need not exist.
-    config : MessageStoreConfig
-        Sizes set explicitly are kept; see `DefaultSize`.
+    * `root`: The store's root; it need not exist.
+    * `config`: Sizes set explicitly are kept; see `DefaultSize`.
     """
     taken: dict[str, Any] = {}
     paths = log_paths(root, config, file_system).all_paths

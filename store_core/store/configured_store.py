@@ -90,15 +90,10 @@ def configured_store(
 ) -> str | os.PathLike[str]:
     """Return the path of a store as its configuration says where its log is.
 
-    Parameters
-    ----------
-    path : path
-        One that is not the root of a store on this machine is returned as it is.
-    config : MessageStoreConfig or path, optional
-        The broker's configuration.
-    store_path_commit_log : path-like, optional
-        Which log is meant, where the store and its configuration have two: a directory, or several, separated by
-        commas.
+    * `path`: One that is not the root of a store on this machine is returned as it is.
+    * `config`: The broker's configuration.
+    * `store_path_commit_log`: Which log is meant, where the store and its configuration have two: a directory, or
+      several, separated by commas.
     """
     if (config is None and store_path_commit_log is None) or isinstance(path, ConfiguredRoot):
         return path

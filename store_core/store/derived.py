@@ -33,18 +33,11 @@ _LOG: Final = logging.getLogger("store_core")
 class DerivedStructures:
     """The queues and index of a store, from loading to closing.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
-    is_master : bool
-        Whether dispatching skips bytes that are not a record.
-    notifies : bool
-        Whether listeners are notified of dispatched messages.
-    filter_bit_map : FilterBitMap, optional
-        Returns the bit map of a record, see `Dispatcher`.
-    reads_rocksdb : bool
-        As of `ConsumeQueueStore`.
+    * `root`: The store's root.
+    * `is_master`: Whether dispatching skips bytes that are not a record.
+    * `notifies`: Whether listeners are notified of dispatched messages.
+    * `filter_bit_map`: Returns the bit map of a record, see `Dispatcher`.
+    * `reads_rocksdb`: As of `ConsumeQueueStore`.
     """
 
     def __init__(  # noqa: PLR0913 -- location, inputs, and the services it depends on

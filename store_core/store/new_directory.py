@@ -122,12 +122,8 @@ def matches_in_file(path: Path, expression: re.Pattern[bytes]) -> int | None:
 def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, Path]:
     """Return a target, and the directory beside it where it is made.
 
-    Parameters
-    ----------
-    purpose : str
-        In the name of that directory.
-    source : path or sequence of paths
-        The store that the target is made of.
+    * `purpose`: In the name of that directory.
+    * `source`: The store that the target is made of.
     """
     target = into.resolve()
     check_outside("into", target, source)
@@ -217,12 +213,8 @@ def _locked(directory: Path) -> int:
 def named_places(made: NewDirectory, source: Path) -> Iterator[None]:
     """Let errors of the core name the place that a user knows: the source instead of its copy.
 
-    Parameters
-    ----------
-    made : NewDirectory
-        A copy of the source, which is gone when the error is read.
-    source : Path
-        Where the file that an error is about is as well.
+    * `made`: A copy of the source, which is gone when the error is read.
+    * `source`: Where the file that an error is about is as well.
     """
     work = str(made.work)
     try:

@@ -18,25 +18,14 @@ __all__ = ["Option", "unknown_option"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of ``format("commitlog")``, for reading or for writing; `commitlog` has those for reading, too.
+    """One option of ``format("commitlog")``, for reading or for writing; `commitlog` has those for reading, too."""
 
-    Attributes
-    ----------
-    name : str
-        As users write it; Spark ignores case.
-    default : str
-        Text of the default value, or, in parentheses, what happens without the option.
-    scope : str
-        What the option is about. Reading: ``what`` is opened, which ``rows`` and ``columns`` are returned, what
-        ``damage`` does, ``speed``. Writing: ``rows``, ``store``, ``commit``.
-    meaning : str
-        For users, in Markdown.
-    """
-
-    name: str
-    default: str
+    name: str  # as users write it; Spark ignores case
+    default: str  # text of the default value, or, in parentheses, what happens without the option
     scope: str
-    meaning: str
+    """What the option is about. Reading: ``what`` is opened, which ``rows`` and ``columns`` are returned, what
+    ``damage`` does, ``speed``. Writing: ``rows``, ``store``, ``commit``."""
+    meaning: str  # for users, in Markdown
 
     @property
     def field(self) -> str:

@@ -40,12 +40,8 @@ _MOST: Final = 2**63 - 1
 def check_least(least: int, **values: int) -> None:
     """Refuse values that are too small, or do not fit into 64 bits.
 
-    Parameters
-    ----------
-    least : int
-        The smallest that is accepted.
-    **values
-        By the names of their options.
+    * `least`: The smallest that is accepted.
+    * `values`: By the names of their options.
     """
     for name, value in values.items():
         if value < least:
@@ -169,10 +165,7 @@ ProgressSink: TypeAlias = "Callable[[PartsDone], None]"
 class LocalEngine(ABC):
     """Base of engines on this machine; a subclass only supplies a way to map a function over parts.
 
-    Parameters
-    ----------
-    on_progress : callable, optional
-        Called with a `PartsDone` after each part, in the process that runs the job.
+    * `on_progress`: Called with a `PartsDone` after each part, in the process that runs the job.
     """
 
     is_one_machine = True

@@ -44,15 +44,9 @@ class ProcessPool(LocalEngine):
     A process is started by ``spawn``, so it imports the program's main module again: guard that module's code with
     ``if __name__ == "__main__":``. Workers ignore ^C; the process that runs the job receives it, and stops them.
 
-    Parameters
-    ----------
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
+    * `on_progress`: Called with a `store_core.store.parts.PartsDone` after each part.
 
-    Raises
-    ------
-    InvalidOptionError
-        If `processes` is less than 1.
+    Raises `InvalidOptionError`: If `processes` is less than 1.
     """
 
     def __init__(self, processes: int, on_progress: ProgressSink | None = None) -> None:
@@ -80,10 +74,8 @@ class ProcessPool(LocalEngine):
     def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
         """Call a function for each part, and yield what it returns in the order of the parts.
 
-        Raises
-        ------
-        LostWorkerError
-            If a process exits before its part is done. The others are then stopped, as they are if a part fails.
+        Raises `LostWorkerError`: If a process exits before its part is done. The others are then stopped, as they are
+        if a part fails.
         """
         given: deque[Future[Partial]] = deque()
         done = 0

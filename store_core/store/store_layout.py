@@ -33,14 +33,9 @@ _MOST_SHOWN: Final = 3
 def check_outside(name: str, target: Path, source: StorePaths) -> None:
     """Refuse a target that is in a store, or that a store is in.
 
-    Parameters
-    ----------
-    name : str
-        Of the option.
-    target : Path
-        Absolute, with links resolved.
-    source : path or sequence of paths
-        The store.
+    * `name`: Of the option.
+    * `target`: Absolute, with links resolved.
+    * `source`: The store.
     """
     check_is_no_url(target)
     places = [each for root in store_roots(source) for each in (root, *log_directories(root))]
@@ -56,14 +51,9 @@ def check_nothing_else(
 ) -> None:
     """Refuse a directory that is not empty and not what is written there: our files would lie among those of others.
 
-    Parameters
-    ----------
-    target : Path
-        It need not exist.
-    what : str
-        What is made there, or continued.
-    is_it : callable
-        Returns whether it is there already, by the names in the directory.
+    * `target`: It need not exist.
+    * `what`: What is made there, or continued.
+    * `is_it`: Returns whether it is there already, by the names in the directory.
     """
     names = [name for name in names_in(target, file_system) if name != _OF_DISK]
     if not names or is_it(names):
@@ -89,10 +79,7 @@ def log_place(
 
     Commas separate directories in the configuration alone. RocketMQ also splits a root that has one.
 
-    Parameters
-    ----------
-    full_paths : callable
-        Returns the directories that currently get no new segments: `DiskSpace.full_paths`.
+    * `full_paths`: Returns the directories that currently get no new segments: `DiskSpace.full_paths`.
     """
     given = config.store_path_commit_log
     configured = SegmentPaths.parse(given or "", config.read_only_commit_log_store_paths or "", full_paths)

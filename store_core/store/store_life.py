@@ -140,10 +140,7 @@ class StoreServices:
         Steps: 1. stop cleaning; 2. flush the log; 3. dispatch what is left, and flush queues and index; 4. delete
         preallocated files; 5. write the checkpoint.
 
-        Returns
-        -------
-        bool
-            Whether all that succeeded, and everything is on disk and dispatched.
+        Returns: Whether all that succeeded, and everything is on disk and dispatched.
         """
         ended = self.clean.shutdown()
         ended = self.commit_log.shutdown() and ended
@@ -184,10 +181,7 @@ _BUSY_LIMIT_MS: Final = 10_000_000
 class StoreCondition:
     """The state that every put checks first; a `store_core.store.put.put_checks.StoreState`.
 
-    Attributes
-    ----------
-    is_shutdown : bool
-        Whether the store no longer accepts messages, or never did.
+    * `is_shutdown`: Whether the store no longer accepts messages, or never did.
     """
 
     def __init__(self, setup: StoreSetup, commit_log: CommitLog) -> None:
@@ -216,10 +210,7 @@ _log: Final = logging.getLogger("store_core")
 class StoreLife:
     """Opens and closes a store; if read-only, in memory, without lock or threads.
 
-    Attributes
-    ----------
-    recovery_report : RecoveryReport
-        What opening found.
+    * `recovery_report`: What opening found.
     """
 
     def __init__(self, setup: StoreSetup) -> None:

@@ -57,21 +57,11 @@ _PART_ROWS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class OffsetsPart:
-    """Committed offsets that are looked at together.
+    """Committed offsets that are looked at together."""
 
-    Attributes
-    ----------
-    committed : tuple
-        One for each row.
-    queues : Queues or None
-        If the columns need their bounds.
-    config_file : str
-        The file that has the offsets.
-    """
-
-    committed: tuple[Committed, ...]
-    queues: Queues | None
-    config_file: str
+    committed: tuple[Committed, ...]  # one for each row
+    queues: Queues | None  # if the columns need their bounds
+    config_file: str  # the file that has the offsets
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each committed offset; queues are opened only if the columns need them."""
@@ -133,15 +123,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RowsPart:
-    """Rows that planning has read: the whole file is one small part.
+    """Rows that planning has read: the whole file is one small part."""
 
-    Attributes
-    ----------
-    rows : tuple of dict
-        By column, with all columns of the view.
-    """
-
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # by column, with all columns of the view
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""

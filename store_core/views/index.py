@@ -115,12 +115,8 @@ class EntriesPart:
 def plan(paths: StorePaths, options: ViewOptions) -> list[EntriesPart]:
     """Read the headers of the index files, and infer the numbers of slots and entries.
 
-    Raises
-    ------
-    StoreNotFoundError
-        If there is no index, unless `fail_on_data_loss` is off.
-    CorruptRecordError
-        If a file is not an index file, unless `fail_on_data_loss` is off; then it is left out.
+    Raises `StoreNotFoundError`: If there is no index, unless `fail_on_data_loss` is off.
+    Raises `CorruptRecordError`: If a file is not an index file, unless `fail_on_data_loss` is off; then it is left out.
     """
     index = Index(Store(paths).root)
     if not index.directory.is_dir():

@@ -95,18 +95,13 @@ _FILE_COST: Final = 4 << 10
 class QueueSlice:
     """The units of one file of a queue, or some of a queue in a RocksDB.
 
-    Attributes
-    ----------
-    file : UnitFile or None
-        None in a RocksDB.
-    begin, end : int or None
-        In a RocksDB, queue offsets. Of a file, 0 and the number of units when the view was planned; None for a file
-        that doesn't change: one that is not the queue's last, or not on this machine.
+    * `begin`, `end`: In a RocksDB, queue offsets. Of a file, 0 and the number of units when the view was planned; None
+      for a file that doesn't change: one that is not the queue's last, or not on this machine.
     """
 
     name: QueueName
     kind: QueueKind
-    file: UnitFile | None
+    file: UnitFile | None  # None in a RocksDB
     begin: int
     end: int | None
 
@@ -300,24 +295,12 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicsPart:
-    """Queues and topics that are looked at together.
+    """Queues and topics that are looked at together."""
 
-    Attributes
-    ----------
-    entries : tuple
-        One for each row.
-    segments : tuple of Segment
-        The log's, if the columns need them.
-    queues : Queues or None
-        If the columns need their bounds.
-    config_file : str or None
-        The file with the configuration of topics, if there is one.
-    """
-
-    entries: tuple[_Entry, ...]
-    segments: tuple[Segment, ...]
-    queues: Queues | None
-    config_file: str | None
+    entries: tuple[_Entry, ...]  # one for each row
+    segments: tuple[Segment, ...]  # the log's, if the columns need them
+    queues: Queues | None  # if the columns need their bounds
+    config_file: str | None  # the file with the configuration of topics, if there is one
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each entry."""

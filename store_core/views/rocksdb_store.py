@@ -76,10 +76,7 @@ class FamilyPart:
 def plan(paths: StorePaths, options: ViewOptions) -> list[FamilyPart]:
     """Find the database; it is opened when a part is read.
 
-    Raises
-    ------
-    StoreNotFoundError
-        If there is none, unless `fail_on_data_loss` is off.
+    Raises `StoreNotFoundError`: If there is none, unless `fail_on_data_loss` is off.
     """
     database = Store(paths).root / STORE_DATABASE
     if not database.is_dir():

@@ -55,19 +55,11 @@ class _Walk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentsPart:
-    """Segments that are looked at together; one at a time if they are walked.
-
-    Attributes
-    ----------
-    last : str
-        Path of the segment that the log ends in; empty if that is not asked for.
-    is_first : bool
-        Whether the first of them is the log's first.
-    """
+    """Segments that are looked at together; one at a time if they are walked."""
 
     segments: tuple[Segment, ...]
-    last: str
-    is_first: bool
+    last: str  # path of the segment that the log ends in; empty if that is not asked for
+    is_first: bool  # whether the first of them is the log's first
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each segment."""
@@ -115,10 +107,7 @@ class SegmentsPart:
 def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
     """List the segments, and find the one that the log ends in if that is asked for.
 
-    Raises
-    ------
-    StoreNotFoundError
-        If there is no segment.
+    Raises `StoreNotFoundError`: If there is no segment.
     """
     log = Log.of(paths, reads_entries=True, compressed="read")
     for problem in log.problems:

@@ -201,10 +201,7 @@ class ViewScanner:
 def options_of(condition: str, view: str = "messages") -> dict[str, Any]:
     """Return options of a read that leave out no row that meets a condition.
 
-    Parameters
-    ----------
-    condition : str
-        As Arrow writes an expression. What is not understood narrows nothing.
+    * `condition`: As Arrow writes an expression. What is not understood narrows nothing.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for part in _conjuncts(condition):

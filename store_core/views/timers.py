@@ -48,17 +48,10 @@ class TimerCancels:
     A broker collects the properties TIMER_DEL_UNIQKEY of a slot's cancelling timers, and delivers none of the slot's
     others whose key is among them: by the release, REAL_TOPIC, a plus sign and UNIQ_KEY, or UNIQ_KEY alone. A timer
     that is to be put again cancels nothing yet. RocketMQ: ``TimerMessageStore.TimerDequeueGetMessageService``.
-
-    Attributes
-    ----------
-    units : numpy.ndarray
-        Their units, ordered by time.
-    due : numpy.ndarray
-        int64: their times, ms, ascending.
     """
 
-    units: npt.NDArray[np.void]
-    due: npt.NDArray[np.int64]
+    units: npt.NDArray[np.void]  # their units, ordered by time
+    due: npt.NDArray[np.int64]  # int64: their times, ms, ascending
     log: Log
     features: ReleaseRules
 
@@ -111,15 +104,9 @@ def cancel_key(real_topic: str | None, unique_key: str, features: ReleaseRules) 
 def find_cancels(timers: Timers, log: Log, after: int, options: ViewOptions) -> TimerCancels | None:
     """Find the cancelling timers that are due at a time or later, in all files of a log of timers.
 
-    Parameters
-    ----------
-    after : int
-        Milliseconds.
+    * `after`: Milliseconds.
 
-    Returns
-    -------
-    TimerCancels or None
-        None if there are none.
+    Returns: None if there are none.
     """
     found = [np.empty(0, TIMER_DTYPE)]
     for file in timers.pending_files(after):
@@ -162,19 +149,11 @@ _CHAINED: Final = ("units", "state", "due_timestamp", "is_pending")
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """One file of the log of timers.
-
-    Attributes
-    ----------
-    timers : Timers
-        All of them.
-    log : Log
-        The commit log, which has the messages of timers.
-    """
+    """One file of the log of timers."""
 
     file: Segment
-    timers: Timers
-    log: Log
+    timers: Timers  # all of them
+    log: Log  # the commit log, which has the messages of timers
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each unit."""
@@ -222,15 +201,9 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class WheelPart:
-    """The whole wheel.
+    """The whole wheel."""
 
-    Attributes
-    ----------
-    file : Segment
-        Its start offset is 0.
-    """
-
-    file: Segment
+    file: Segment  # its start offset is 0
     timers: Timers
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:

@@ -52,25 +52,14 @@ _NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
-    """How a view is read; made by `parse`, and picklable.
+    """How a view is read; made by `parse`, and picklable."""
 
-    Attributes
-    ----------
-    name : str
-        The view's name.
-    columns : tuple of str
-        Canonical names, in the order of the rows.
-    read : ReadOptions
-        The other options; its `columns` are not used.
-    log_end : int or None
-        Physical offset at which the log ended at the time `as_of`; None without it, and if all records are older. Set
-        by `store_core.views.view.resolved`.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    read: ReadOptions
+    name: str  # the view's name
+    columns: tuple[str, ...]  # canonical names, in the order of the rows
+    read: ReadOptions  # the other options; its `columns` are not used
     log_end: int | None = None
+    """Physical offset at which the log ended at the time `as_of`; None without it, and if all records are older. Set by
+    `store_core.views.view.resolved`."""
 
     @classmethod
     def parse(cls, view: object, **named: object) -> Self:
@@ -154,14 +143,9 @@ def timestamps(
 ) -> pa.TimestampArray:
     """Return times as a column, null outside the range of tables, and say so once in a read.
 
-    Parameters
-    ----------
-    milliseconds : numpy.ndarray
-        int64, shape (n,).
-    name : str
-        Of the column.
-    place : callable
-        Says what the time of a row belongs to.
+    * `milliseconds`: int64, shape (n,).
+    * `name`: Of the column.
+    * `place`: Says what the time of a row belongs to.
     """
     column = table_times(milliseconds)
     if column.null_count:
@@ -234,17 +218,10 @@ def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
 def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
     """Plan the reading of a view; called once, before any part is read.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        The store's root, its ``commitlog`` directory, or a segment.
-    options : ViewOptions
-        As `resolved` returns them.
+    * `paths`: The store's root, its ``commitlog`` directory, or a segment.
+    * `options`: As `resolved` returns them.
 
-    Returns
-    -------
-    tuple of ViewPart
-        In the order of the rows; each can be pickled, and read by any process that sees the files.
+    Returns: In the order of the rows; each can be pickled, and read by any process that sees the files.
     """
     plan: Callable[[StorePaths, ViewOptions], Sequence[ViewPart]] = resolve_name(_PLANNERS[options.name])
     paths = options.read.configured(paths)

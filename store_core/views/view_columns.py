@@ -21,20 +21,12 @@ MESSAGES: Final = "messages"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view of a store.
-
-    Attributes
-    ----------
-    doc : str
-        What a row is, in Markdown.
-    hint : str
-        What to do in place of an option that it does not take.
-    """
+    """One view of a store."""
 
     name: str
-    doc: str
+    doc: str  # what a row is, in Markdown
     columns: tuple[Column, ...]
-    hint: str = "select rows by the view's columns"
+    hint: str = "select rows by the view's columns"  # what to do in place of an option that it does not take
 
     @property
     def own_options(self) -> tuple[str, ...]:

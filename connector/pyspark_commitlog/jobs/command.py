@@ -24,16 +24,10 @@ _SPARK: Final = ("pyspark", "py4j")
 def run_command(name: str, run: Callable[[], ExitCode]) -> int:
     """Run a command, and write to standard error why it failed, if it does.
 
-    Parameters
-    ----------
-    name : str
-        What the paragraph begins with.
+    * `name`: What the paragraph begins with.
 
-    Returns
-    -------
-    int
-        The exit code. An unexpected error is shown with its traceback and is `ExitCode.FAILED`, because Python's own
-        exit code, 1, stands for findings. As of the program `commitlog`, ^C and a closed pipe have codes of their own.
+    Returns: The exit code. An unexpected error is shown with its traceback and is `ExitCode.FAILED`, because Python's
+    own exit code, 1, stands for findings. As of the program `commitlog`, ^C and a closed pipe have codes of their own.
     """
     if sys.stdout is sys.__stdout__:  # not in a notebook or a test
         watch_standard_output()

@@ -36,12 +36,8 @@ def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSess
     kept, except that Spark's own progress bar is off: a job's output may be saved, and on a terminal the job draws its
     own bar (`pyspark_commitlog.progress`).
 
-    Parameters
-    ----------
-    name : str
-        Name of the application.
-    needs_context : bool
-        Whether the job needs a session with a ``sparkContext``.
+    * `name`: Name of the application.
+    * `needs_context`: Whether the job needs a session with a ``sparkContext``.
     """
     active = SparkSession.getActiveSession()
     if active is None and needs_context and "SPARK_REMOTE" in os.environ:

@@ -178,16 +178,11 @@ def _arrow_percentiles(used: pa.Table, name: str, percentiles: Sequence[float]) 
 class Rates:
     """Messages and bytes of each topic over time; topics with the most messages come first.
 
-    Attributes
-    ----------
-    begins : int64 array, shape (bins,)
-        When each bin begins, ms since the epoch.
-    messages, sizes : int64 array, shape (topics, bins)
-        Records, and bytes of records, whose store time is in the bin.
+    * `messages`, `sizes`: Records, and bytes of records, whose store time is in the bin.
     """
 
     topics: tuple[str, ...]
-    begins: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.int64]  # when each bin begins, ms since the epoch
     bin_seconds: int
     messages: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
@@ -195,51 +190,30 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class SegmentBytes:
-    """The bytes of each topic in each segment; topics with the most bytes come first.
-
-    Attributes
-    ----------
-    offsets : int64 array, shape (segments,)
-        Where each segment begins, in bytes of the log.
-    sizes : int64 array, shape (topics, segments)
-        Bytes of records.
-    first_times : int64 array, shape (segments,), optional
-        Store time of each segment's first record, ms; None if the rows had no such column.
-    """
+    """The bytes of each topic in each segment; topics with the most bytes come first."""
 
     topics: tuple[str, ...]
-    offsets: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]  # where each segment begins, in bytes of the log
+    sizes: npt.NDArray[np.int64]  # bytes of records
     first_times: npt.NDArray[np.int64] | None
+    """Store time of each segment's first record, ms; None if the rows had no such column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """How long messages took from the producer to the log.
+    """How long messages took from the producer to the log."""
 
-    Attributes
-    ----------
-    begins : int64 array, shape (bins,)
-        When each bin begins, ms since the epoch; bins without a message are left out.
-    values : float64 array, shape (percentiles, bins)
-        Milliseconds; negative where the producer's clock is ahead of the broker's.
-    """
-
-    begins: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.int64]  # when each bin begins, ms since the epoch; bins without a message are left out
     bin_seconds: int
     percentiles: tuple[float, ...]
-    values: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float64]  # milliseconds; negative where the producer's clock is ahead of the broker's
 
 
 def rates(messages: Messages, bin_seconds: int | None = None) -> Rates:
     """Count messages and bytes by topic and time.
 
-    Parameters
-    ----------
-    messages : DataFrame, Table or RecordBatchReader
-        With columns `topic`, `store_timestamp` and `store_size`.
-    bin_seconds : int, optional
-        By default such that there are at most 120 bins; a DataFrame is then read twice.
+    * `messages`: With columns `topic`, `store_timestamp` and `store_size`.
+    * `bin_seconds`: By default such that there are at most 120 bins; a DataFrame is then read twice.
     """
     rows, seconds = binned(messages, bin_seconds, ("topic",), {"store_size": "sum"})
     topics, place = _ranked(rows["topic"], rows["count"])
@@ -253,10 +227,7 @@ def rates(messages: Messages, bin_seconds: int | None = None) -> Rates:
 def segment_bytes(messages: Messages) -> SegmentBytes:
     """Count bytes by topic and segment.
 
-    Parameters
-    ----------
-    messages : DataFrame, Table or RecordBatchReader
-        With columns `topic`, `segment` and `store_size`, and `store_timestamp` for the times of segments.
+    * `messages`: With columns `topic`, `segment` and `store_size`, and `store_timestamp` for the times of segments.
     """
     columns = column_names(messages)
     timed = "store_timestamp" in columns
@@ -281,14 +252,9 @@ def store_latencies(
 
     Delayed and retried messages keep the time when they were born, so leave out their topics first.
 
-    Parameters
-    ----------
-    messages : DataFrame, Table or RecordBatchReader
-        With columns `born_timestamp` and `store_timestamp`.
-    percentiles : sequence of float
-        From 0 to 100; between two messages they are interpolated.
-    bin_seconds : int, optional
-        By default such that there are at most 120 bins; a DataFrame is then read twice.
+    * `messages`: With columns `born_timestamp` and `store_timestamp`.
+    * `percentiles`: From 0 to 100; between two messages they are interpolated.
+    * `bin_seconds`: By default such that there are at most 120 bins; a DataFrame is then read twice.
     """
     rows, seconds = binned(messages, bin_seconds, (), {"latency": "percentile"}, percentiles)
     order = np.argsort(rows["bin"].to_numpy())

@@ -29,23 +29,14 @@ class QueueDepth:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """What a consumer group has not consumed of a topic.
-
-    Attributes
-    ----------
-    messages : int
-        Messages between the committed offsets and the ends of the queues.
-    skipped : int
-        Messages that were deleted before the group consumed them: committed offsets before the queues' first ones.
-    oldest : int, optional
-        Store time of the oldest message that is not consumed, ms; None if all are consumed.
-    """
+    """What a consumer group has not consumed of a topic."""
 
     group: str
     topic: str
-    messages: int
+    messages: int  # messages between the committed offsets and the ends of the queues
     skipped: int
-    oldest: int | None
+    """Messages that were deleted before the group consumed them: committed offsets before the queues' first ones."""
+    oldest: int | None  # store time of the oldest message that is not consumed, ms; None if all are consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +62,7 @@ def group_lags(store: DefaultMessageStore) -> tuple[GroupLag, ...]:
 
     An offset after a queue's end, as a lost tail leaves it, counts as no lag.
 
-    Parameters
-    ----------
-    store : DefaultMessageStore
-        An open store.
+    * `store`: An open store.
     """
     offsets = ConsumerOffsetManager(store.path)
     offsets.load()

@@ -85,12 +85,8 @@ def new_figure(
 ) -> tuple[Figure, npt.NDArray[np.object_]]:
     """Make a figure and its axes.
 
-    Parameters
-    ----------
-    height : float
-        Inches; the width is the same for all.
-    **grid
-        Passed to `Figure.subplots`.
+    * `height`: Inches; the width is the same for all.
+    * `grid`: Passed to `Figure.subplots`.
     """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra

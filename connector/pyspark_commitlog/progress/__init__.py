@@ -100,10 +100,7 @@ def _has_own_bar(spark: SparkSession) -> bool:
 class ProgressWatch:
     """Shows on a display what Spark is running.
 
-    Parameters
-    ----------
-    clock : callable
-        Returns seconds.
+    * `clock`: Returns seconds.
     """
 
     def __init__(

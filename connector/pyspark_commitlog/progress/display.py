@@ -22,26 +22,15 @@ _BAR: Final = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tasks [{ela
 class StageView:
     """What is shown of a stage.
 
-    Attributes
-    ----------
-    stage : int
-        Its number.
-    label : str
-        What it is called.
-    done, total : int
-        Tasks.
-    pace : float
-        Tasks per second; 0 if not known yet.
-    notes : tuple of str
-        Rates and the like.
+    * `done`, `total`: Tasks.
     """
 
-    stage: int
-    label: str
+    stage: int  # its number
+    label: str  # what it is called
     done: int
     total: int
-    pace: float
-    notes: tuple[str, ...] = ()
+    pace: float  # tasks per second; 0 if not known yet
+    notes: tuple[str, ...] = ()  # rates and the like
 
 
 class Display(Protocol):
@@ -71,18 +60,11 @@ def progress_line(view: StageView) -> str:
 def choose_display(stream: TextIO | None = None, is_taken: Callable[[], bool] = bool) -> Display | None:
     """Choose how to show progress.
 
-    Parameters
-    ----------
-    stream : text file, optional
-        Standard error by default.
-    is_taken : callable
-        Returns whether something else draws on the terminal; called only if there is one.
+    * `stream`: Standard error by default.
+    * `is_taken`: Returns whether something else draws on the terminal; called only if there is one.
 
-    Returns
-    -------
-    Display or None
-        In Jupyter a tqdm bar if ``tqdm`` and ``ipywidgets`` are installed, else a line in the cell's output. On a
-        terminal a tqdm bar, or a line without ``tqdm``. None elsewhere: a bar does not belong in a file.
+    Returns: In Jupyter a tqdm bar if ``tqdm`` and ``ipywidgets`` are installed, else a line in the cell's output. On a
+    terminal a tqdm bar, or a line without ``tqdm``. None elsewhere: a bar does not belong in a file.
     """
     if stream is None and _is_jupyter():
         return _notebook_display()
@@ -117,12 +99,8 @@ def _notebook_display() -> Display:
 class TqdmDisplay:
     """A tqdm bar.
 
-    Parameters
-    ----------
-    make : callable
-        The tqdm class.
-    options : dict
-        Arguments for the class. Environment variables such as ``TQDM_DISABLE`` apply as well.
+    * `make`: The tqdm class.
+    * `options`: Arguments for the class. Environment variables such as ``TQDM_DISABLE`` apply as well.
     """
 
     def __init__(self, make: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 -- tqdm's own

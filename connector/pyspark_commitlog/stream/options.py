@@ -74,30 +74,14 @@ _DEFAULT_DELAY: Final = 15 * 60.0
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """The parsed options of a stream; can be pickled.
+    """The parsed options of a stream; can be pickled."""
 
-    Attributes
-    ----------
-    common : CommitLogOptions
-        The options that a batch has, too.
-    starts_at_end : bool
-        Whether a new query begins at the log's end.
-    limits : ReadLimits
-        Most that a batch may have.
-    min_records : int or None
-        Fewest new records of a batch; None for any number.
-    max_delay : float or None
-        How long `min_records` may hold back a batch, in seconds, if an option says so.
-    end : str
-        The name of an option that sets an end, if there is one: a stream has none.
-    """
-
-    common: CommitLogOptions
-    starts_at_end: bool = False
-    limits: ReadLimits = NO_LIMITS
-    min_records: int | None = None
-    max_delay: float | None = None
-    end: str = ""
+    common: CommitLogOptions  # the options that a batch has, too
+    starts_at_end: bool = False  # whether a new query begins at the log's end
+    limits: ReadLimits = NO_LIMITS  # most that a batch may have
+    min_records: int | None = None  # fewest new records of a batch; None for any number
+    max_delay: float | None = None  # how long `min_records` may hold back a batch, in seconds, if an option says so
+    end: str = ""  # the name of an option that sets an end, if there is one: a stream has none
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> Self:
@@ -129,10 +113,7 @@ class StreamOptions:
     def check_stream(self, *, can_limit: bool) -> None:
         """Refuse what a stream can't do.
 
-        Parameters
-        ----------
-        can_limit : bool
-            Whether this PySpark tells a source where a batch begins.
+        * `can_limit`: Whether this PySpark tells a source where a batch begins.
         """
         if self.end:
             raise InvalidOptionError(

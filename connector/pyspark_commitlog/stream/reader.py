@@ -135,10 +135,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     and calls all methods but `read` there, one after the other. It pickles `read` with this object to the tasks of each
     batch. Offsets are those of `LogPosition.as_json`; Spark keeps them in the checkpoint.
 
-    Parameters
-    ----------
-    clock : callable
-        Returns a time in seconds that only differences are taken of.
+    * `clock`: Returns a time in seconds that only differences are taken of.
     """
 
     def __init__(self, options: StreamOptions, schema: ReadSchema, clock: Callable[[], float] = time.monotonic) -> None:
@@ -173,17 +170,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         PySpark 4.1 passes nothing: there a batch ends where the log ends.
 
-        Parameters
-        ----------
-        start : dict
-            Where the batch before ended.
-        limit : ReadLimit
-            What `getDefaultReadLimit` returned, or ``ReadAllAvailable``, which overrides the options.
+        * `start`: Where the batch before ended.
+        * `limit`: What `getDefaultReadLimit` returned, or ``ReadAllAvailable``, which overrides the options.
 
-        Returns
-        -------
-        dict
-            `start` itself if there is nothing new, or not yet enough.
+        Returns: `start` itself if there is nothing new, or not yet enough.
         """
         self._check()
         if start is None:

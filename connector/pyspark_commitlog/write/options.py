@@ -150,18 +150,10 @@ T = TypeVar("T", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The parsed options of one write; can be pickled.
+    """The parsed options of one write; can be pickled."""
 
-    Attributes
-    ----------
-    root : Path
-        The store root.
-    config : MessageStoreConfig
-        From the options and the configuration alone; an existing store may have other sizes.
-    """
-
-    root: Path
-    config: MessageStoreConfig
+    root: Path  # the store root
+    config: MessageStoreConfig  # from the options and the configuration alone; an existing store may have other sizes
     topic: str | None
     queue_nums: int
     sharding_key: str | None

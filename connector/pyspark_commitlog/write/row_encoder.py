@@ -68,10 +68,7 @@ def without_property_crc(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
 
     A broker that verifies it (5.2 and later, ``forceVerifyPropCRC``) would treat the new record as damaged.
 
-    Parameters
-    ----------
-    columns : dict of str to pyarrow.Array
-        Columns by lower-case name.
+    * `columns`: Columns by lower-case name.
     """
     replaced: dict[str, pa.Array] = {}
     strings, properties = columns.get("properties_string"), columns.get("properties")
@@ -87,10 +84,7 @@ def without_delivery(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
 
     That a broker delivered them shows ``REAL_TOPIC``: a message that a producer sends has none.
 
-    Parameters
-    ----------
-    columns : dict of str to pyarrow.Array
-        Columns by lower-case name.
+    * `columns`: Columns by lower-case name.
     """
     strings, properties = columns.get("properties_string"), columns.get("properties")
     replaced: dict[str, pa.Array] = {}
@@ -123,13 +117,9 @@ def _without_items(strings: pa.BinaryArray, names: Iterable[str]) -> pa.BinaryAr
 def refuse_separators(messages: pa.RecordBatch, release: Release) -> None:
     """Refuse properties that contain separator bytes: readers of the message would see other properties.
 
-    Parameters
-    ----------
-    messages : pyarrow.RecordBatch
-        With lower-case names. Column `properties_string` may contain anything: it is stored as it is.
-    release : str
-        4.3 loses a value with the byte between name and value, or what follows it (``String.split`` in its
-        ``MessageDecoder``); 4.9 and later cut at the first, and keep it in values.
+    * `messages`: With lower-case names. Column `properties_string` may contain anything: it is stored as it is.
+    * `release`: 4.3 loses a value with the byte between name and value, or what follows it (``String.split`` in its
+      ``MessageDecoder``); 4.9 and later cut at the first, and keep it in values.
     """
     values = _VALUES if rules_of(release).splits_properties_at_first_separator else _VALUES_WITHOUT_SEPARATOR
     for what, column, separators in _texts(messages, values):
@@ -237,15 +227,9 @@ _LARGE: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row that can't be a message.
+    """A row that can't be a message."""
 
-    Attributes
-    ----------
-    row : int
-        Number in its partition, from 0.
-    """
-
-    row: int
+    row: int  # number in its partition, from 0
     topic: str | None
     reason: str
 
@@ -277,17 +261,10 @@ class _Rows:
 class RowEncoder:
     """Encodes the rows of one partition, batch by batch, in order.
 
-    Parameters
-    ----------
-    partition : int
-        Number of the partition: each one starts at another queue to spread rows in turn.
-    now_ms : int
-        Time for messages without `born_timestamp`.
+    * `partition`: Number of the partition: each one starts at another queue to spread rows in turn.
+    * `now_ms`: Time for messages without `born_timestamp`.
 
-    Attributes
-    ----------
-    refused : list of RefusedRow
-        Rows left out so far; with ``badRows=fail`` the first one raises.
+    * `refused`: Rows left out so far; with ``badRows=fail`` the first one raises.
     """
 
     def __init__(self, options: WriteOptions, partition: int, now_ms: int) -> None:
@@ -302,10 +279,7 @@ class RowEncoder:
     def encode(self, batch: pa.RecordBatch) -> Iterator[StagedBatch]:
         """Encode a batch of rows.
 
-        Yields
-        ------
-        StagedBatch
-            One, unless rows are left out, or they are large in total.
+        Yields: One, unless rows are left out, or they are large in total.
         """
         if not batch.num_rows:
             return

@@ -29,10 +29,8 @@ __all__ = ["CommitLogStreamWriter", "plan_stream"]
 def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
     """Check a streaming write before any task runs.
 
-    Raises
-    ------
-    InvalidOptionError
-        If options, columns and the store do not fit together, or the output mode is not ``append``.
+    Raises `InvalidOptionError`: If options, columns and the store do not fit together, or the output mode is not
+    ``append``.
     """
     if overwrite or options.overwrite_store:
         raise InvalidOptionError("a stream is appended: use outputMode('append'), without option overwriteStore")

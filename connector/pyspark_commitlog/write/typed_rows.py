@@ -34,19 +34,11 @@ _FILE: Final = re.compile(r"while reading file (file:\S+)\. ")
 def typed_rows(frame: DataFrame, path: str, *, is_base64: bool) -> DataFrame:
     """Convert columns of text to the types of messages.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows from files, with columns of text; properties may be an object, and keys a list.
-    path : str
-        Where they come from, for errors.
-    is_base64 : bool
-        Whether bodies are in base64.
+    * `frame`: Rows from files, with columns of text; properties may be an object, and keys a list.
+    * `path`: Where they come from, for errors.
+    * `is_base64`: Whether bodies are in base64.
 
-    Returns
-    -------
-    DataFrame
-        Its job fails at a text that can't be converted; `wrong_row` finds the message in Spark's error.
+    Returns: Its job fails at a text that can't be converted; `wrong_row` finds the message in Spark's error.
     """
     if frame.columns == [WRONG_LINE]:
         raise InvalidOptionError(f"{path}: expected a JSON object in each line, found none")

@@ -66,46 +66,24 @@ QUERY_ID: Final = "sql.streaming.queryId"
 
 @dataclass(frozen=True)
 class StagedPartition(WriterCommitMessage):
-    """What a task has staged; pickled to the commit.
-
-    Attributes
-    ----------
-    staged : tuple of StagedFile
-        In the order of the rows.
-    refused : int
-        Rows left out.
-    refused_path : Path or None
-        File that lists them.
-    query_id : str or None
-        Id of the streaming query, if it is one.
-    """
+    """What a task has staged; pickled to the commit."""
 
     job: str
     partition: int
-    staged: tuple[StagedFile, ...]
-    refused: int
-    refused_path: Path | None
-    query_id: str | None
+    staged: tuple[StagedFile, ...]  # in the order of the rows
+    refused: int  # rows left out
+    refused_path: Path | None  # file that lists them
+    query_id: str | None  # id of the streaming query, if it is one
 
 
 @dataclass(frozen=True)
 class StagingTask:
-    """What all tasks of a job share; pickled to them.
+    """What all tasks of a job share; pickled to them."""
 
-    Attributes
-    ----------
-    options : WriteOptions
-        With the sizes of the store.
-    owner : str
-        Who runs the job, see `store_core.store.sink.commit`.
-    is_stream : bool
-        If not, `claim` has been called beside the driver.
-    """
-
-    options: WriteOptions
+    options: WriteOptions  # with the sizes of the store
     job: str
-    owner: str
-    is_stream: bool = False
+    owner: str  # who runs the job, see `store_core.store.sink.commit`
+    is_stream: bool = False  # if not, `claim` has been called beside the driver
 
     def claim(self) -> None:
         """Create the job's directory. Called beside the driver, so that no task does it after an abort."""

@@ -224,12 +224,8 @@ _TONES: Final = {kind.value: Tone.BAD for kind in FindingKind}
 def check_plots(begin: int, end: int, tables: Mapping[str, pa.Table]) -> Iterator[Plot]:
     """Yield the plots that have something to show.
 
-    Parameters
-    ----------
-    begin, end : int
-        Physical offsets of the log.
-    tables : mapping of str to pyarrow.Table
-        Those of the report.
+    * `begin`, `end`: Physical offsets of the log.
+    * `tables`: Those of the report.
     """
     rows = tables["findings"].select(["kind", "begin", "end"]).to_pylist()
     placed = ((row["kind"], row["begin"], row["end"] or row["begin"] + 1) for row in rows if row["begin"] is not None)

@@ -39,14 +39,9 @@ class KeptOffset(NamedTuple):
 class ConfigFiles:
     """Reads the configuration files of a store's broker.
 
-    Attributes
-    ----------
-    notes : list of str
-        Which backups would be used.
-    topics : set of str
-        Topics that ``topics.json`` knows.
-    offsets : list of KeptOffset
-        Where consumers, and delay levels, go on.
+    * `notes`: Which backups would be used.
+    * `topics`: Topics that ``topics.json`` knows.
+    * `offsets`: Where consumers, and delay levels, go on.
     """
 
     def __init__(self, store: Path, release: Release) -> None:
@@ -84,13 +79,9 @@ class ConfigFiles:
     def impossible(self, ends: Mapping[tuple[str, int], int], *, is_open: bool) -> Iterator[Finding]:
         """Yield the offsets that a queue can't have: negative ones, and those after its end.
 
-        Parameters
-        ----------
-        ends : mapping
-            Topic and id of each queue -> the queue offset after its last message.
-        is_open : bool
-            Whether the store was not closed: a crash may have taken the last messages, so offsets after the end are
-            none.
+        * `ends`: Topic and id of each queue -> the queue offset after its last message.
+        * `is_open`: Whether the store was not closed: a crash may have taken the last messages, so offsets after the
+          end are none.
         """
         for kept in self.offsets:
             end = ends.get((kept.topic, kept.queue_id))
@@ -109,18 +100,10 @@ _LOST_MS: Final = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogReach:
-    """How far a log reaches.
+    """How far a log reaches."""
 
-    Attributes
-    ----------
-    last_timestamp : int
-        Store time of its last record, ms.
-    end_offset : int
-        Physical offset one past that record.
-    """
-
-    last_timestamp: int
-    end_offset: int
+    last_timestamp: int  # store time of its last record, ms
+    end_offset: int  # physical offset one past that record
 
 
 class WrongValue(NamedTuple):
@@ -136,14 +119,9 @@ def wrong_values(
 ) -> Iterator[WrongValue]:
     """Yield the values of a checkpoint that can't be right.
 
-    Parameters
-    ----------
-    release : str
-        Which fields there are.
-    reach : LogReach, optional
-        Of the log, if its end is known to be there: nothing can be later.
-    margin_ms : int
-        By how much a time may be later all the same.
+    * `release`: Which fields there are.
+    * `reach`: Of the log, if its end is known to be there: nothing can be later.
+    * `margin_ms`: By how much a time may be later all the same.
     """
     for name in LOG_TIMES:
         time = getattr(checkpoint, name)
@@ -160,17 +138,11 @@ def wrong_values(
 def checkpoint_findings(store: Path, release: Release, reach: LogReach | None, *, is_open: bool) -> Iterator[Finding]:
     """Yield what can't be right in a checkpoint: one finding at most.
 
-    Parameters
-    ----------
-    store : Path
-        The store's root.
-    release : str
-        Which fields there are.
-    reach : LogReach, optional
-        Of the log, if its end is known to be there. A later time or offset lets a recovery start after records that no
-        queue has.
-    is_open : bool
-        Whether the store was not closed: then a crash may have taken the log's end.
+    * `store`: The store's root.
+    * `release`: Which fields there are.
+    * `reach`: Of the log, if its end is known to be there. A later time or offset lets a recovery start after records
+      that no queue has.
+    * `is_open`: Whether the store was not closed: then a crash may have taken the log's end.
     """
     path = store / CHECKPOINT_FILE
     if not path.is_file():

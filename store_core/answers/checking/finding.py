@@ -15,15 +15,9 @@ __all__ = ["Finding", "FindingKind", "Place", "Tally"]
 
 
 class FindingKind(StrEnum):
-    """What is wrong; the value is its name in reports.
+    """What is wrong; the value is its name in reports."""
 
-    Attributes
-    ----------
-    meaning : str
-        For a person, without a full stop.
-    """
-
-    meaning: str
+    meaning: str  # for a person, without a full stop
 
     def __new__(cls, value: str, meaning: str) -> Self:
         """Make a member from its name in JSON and its meaning."""
@@ -107,16 +101,11 @@ _BY_ANY_RELEASE: Final = frozenset(
 class Finding(NamedTuple):
     """One finding. Fields that do not apply are None.
 
-    Attributes
-    ----------
-    where : str
-        The file or directory.
-    begin, end : int or None
-        Physical offsets of the bytes of the log that it is about; the end is exclusive.
+    * `begin`, `end`: Physical offsets of the bytes of the log that it is about; the end is exclusive.
     """
 
     kind: FindingKind
-    where: str
+    where: str  # the file or directory
     topic: str | None = None
     queue_id: int | None = None
     queue_offset: int | None = None
@@ -137,20 +126,13 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """Findings, counted by kind; the first of each kind are kept.
+    """Findings, counted by kind; the first of each kind are kept."""
 
-    Attributes
-    ----------
-    most : int
-        How many findings of a kind are kept.
-    places : dict of Place to int or None
-        All places that have findings, each with the least physical offset of those that were given.
-    """
-
-    most: int = 100
+    most: int = 100  # how many findings of a kind are kept
     first: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     places: dict[Place, int | None] = field(default_factory=dict)
+    """All places that have findings, each with the least physical offset of those that were given."""
     _counts: Counter[FindingKind] = field(default_factory=Counter)
     _kept: Counter[FindingKind] = field(default_factory=Counter)
 

@@ -32,15 +32,10 @@ _KEPT: Final = 20
 class BrokenChain(NamedTuple):
     """A link of a chain that leads elsewhere.
 
-    Attributes
-    ----------
-    number : int
-        Number of the entry whose link is wrong; 0 if it is the slot's.
-    expected, found : int
-        Numbers of the entries that it should lead to, and does.
+    * `expected`, `found`: Numbers of the entries that it should lead to, and does.
     """
 
-    number: int
+    number: int  # number of the entry whose link is wrong; 0 if it is the slot's
     slot: int
     expected: int
     found: int
@@ -57,59 +52,34 @@ class StrayEntry(NamedTuple):
 class ChainCheck:
     """How one index file is.
 
-    Attributes
-    ----------
-    broken : int
-        Number of links that lead elsewhere.
-    problem : str
-        Why the file can't be checked; empty if it can.
-    begin, end : int
-        Physical offsets of the first and the last entry; -1 without entries.
-    header : str
-        How the header differs from these; empty if it does not.
-    begin_time, end_time : str
-        How its times differ from those of the records there now; empty if they do not.
-    stray_count : int
-        Number of entries that lead out of the file's bounds, or to or after the log's end.
-    strays : tuple of StrayEntry
-        The first of these.
-    ahead : int
-        In a store that was not closed: how many slots lead to entries that the header does not count.
+    * `begin`, `end`: Physical offsets of the first and the last entry; -1 without entries.
+    * `begin_time`, `end_time`: How its times differ from those of the records there now; empty if they do not.
     """
 
     path: str
     entries: int = 0
-    broken: int = 0
+    broken: int = 0  # number of links that lead elsewhere
     first: tuple[BrokenChain, ...] = ()
-    problem: str = ""
+    problem: str = ""  # why the file can't be checked; empty if it can
     begin: int = -1
     end: int = -1
-    header: str = ""
+    header: str = ""  # how the header differs from these; empty if it does not
     begin_time: str = ""
     end_time: str = ""
-    stray_count: int = 0
-    strays: tuple[StrayEntry, ...] = ()
-    ahead: int = 0
+    stray_count: int = 0  # number of entries that lead out of the file's bounds, or to or after the log's end
+    strays: tuple[StrayEntry, ...] = ()  # the first of these
+    ahead: int = 0  # in a store that was not closed: how many slots lead to entries that the header does not count
 
 
 @dataclass(frozen=True, slots=True)
 class ChainJob:
-    """Checks index files, each as a part; see `store_core.store.parts.Job`.
-
-    Attributes
-    ----------
-    log : Log
-        As it was listed before.
-    log_end : int
-        Physical offset where the log ends.
-    is_open : bool
-        Whether the store was not closed: header, slots and entries of a file may be of different moments.
-    """
+    """Checks index files, each as a part; see `store_core.store.parts.Job`."""
 
     files: tuple[KeyFile, ...]
-    log: Log
-    log_end: int
+    log: Log  # as it was listed before
+    log_end: int  # physical offset where the log ends
     is_open: bool = False
+    """Whether the store was not closed: header, slots and entries of a file may be of different moments."""
 
     def plan(self) -> Sequence[KeyFile]:
         """Return the files."""
@@ -255,10 +225,7 @@ def linked_slots(slots: Longs, links: Longs, table: Longs) -> Longs:
 def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:
     """Return where each entry leads, and each slot: to the newest entry before it that has the same slot.
 
-    Parameters
-    ----------
-    slots : array of int64
-        Slot of each entry; entry 0 is unused.
+    * `slots`: Slot of each entry; entry 0 is unused.
     """
     count = len(slots)
     order = np.argsort(slots[1:], kind="stable") + 1 if count > 1 else np.empty(0, np.int64)
@@ -273,12 +240,8 @@ def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:
 def is_sound(chains: Iterable[tuple[Longs, Longs]], table: Slots) -> bool:
     """Return whether links and slots are those of `expected_links`, without sorting.
 
-    Parameters
-    ----------
-    chains : iterable of (array, array)
-        Slots and links of the entries from entry 1 on, in pieces.
-    table : array
-        The slots of the file.
+    * `chains`: Slots and links of the entries from entry 1 on, in pieces.
+    * `table`: The slots of the file.
 
     Notes
     -----

@@ -37,23 +37,13 @@ __all__ = ["IndexFindings", "JudgedEntries", "judge_entries"]
 
 @dataclass(frozen=True, slots=True)
 class IndexFindings:
-    """Judges the files of an index, and their entries.
+    """Judges the files of an index, and their entries."""
 
-    Attributes
-    ----------
-    report : RebuildReport
-        Of the comparison with the log.
-    checks : sequence of ChainCheck
-        Of the loaded files, oldest first.
-    store : Path
-        Its root.
-    """
-
-    report: RebuildReport
+    report: RebuildReport  # of the comparison with the log
     index: LoadedIndex
-    checks: Sequence[ChainCheck]
+    checks: Sequence[ChainCheck]  # of the loaded files, oldest first
     bounds: LogBounds
-    store: Path
+    store: Path  # its root
     log: Log
 
     def add_to(self, tally: Tally) -> None:
@@ -212,13 +202,9 @@ _BETWEEN_WORDS: Final = re.compile(rb"[\x00-\x20]+")
 class _Entry(NamedTuple):
     """An entry in question.
 
-    Attributes
-    ----------
-    begin_timestamp, seconds : int
-        Its file's begin, ms, and its own seconds since then.
-    before, after : int
-        Greatest physical offset of the entries put before it, and least of those put after it, without entries in
-        question.
+    * `begin_timestamp`, `seconds`: Its file's begin, ms, and its own seconds since then.
+    * `before`, `after`: Greatest physical offset of the entries put before it, and least of those put after it, without
+      entries in question.
     """
 
     difference: IndexDifference
@@ -233,21 +219,12 @@ class _Entry(NamedTuple):
 
 
 class JudgedEntries(NamedTuple):
-    """What entries without a key in the log are, and keys without an entry.
+    """What entries without a key in the log are, and keys without an entry."""
 
-    Attributes
-    ----------
-    left : tuple of IndexDifference
-        Entries of records that were cut off.
-    unput : frozenset of IndexDifference
-        Missing ones that RocketMQ did not put because of these.
-    moved : tuple of (IndexDifference, IndexDifference)
-        A missing entry, and the one that leads to another place instead.
-    """
-
-    left: tuple[IndexDifference, ...] = ()
-    unput: frozenset[IndexDifference] = frozenset()
+    left: tuple[IndexDifference, ...] = ()  # entries of records that were cut off
+    unput: frozenset[IndexDifference] = frozenset()  # missing ones that RocketMQ did not put because of these
     moved: tuple[tuple[IndexDifference, IndexDifference], ...] = ()
+    """A missing entry, and the one that leads to another place instead."""
 
 
 def judge_entries(
@@ -258,10 +235,7 @@ def judge_entries(
 ) -> JudgedEntries:
     """Judge whether entries without a key in the log were left there, or changed.
 
-    Parameters
-    ----------
-    extra : sequence of IndexDifference
-        With those of kind ``"hash"``, each of which stands for a missing one that is not among `missing`.
+    * `extra`: With those of kind ``"hash"``, each of which stands for a missing one that is not among `missing`.
     """
     if not extra:
         return JudgedEntries()

@@ -51,30 +51,20 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JudgedLog:
-    """Judges a comparison.
+    """Judges a comparison."""
 
-    Attributes
-    ----------
-    report : RebuildReport
-        Of a comparison in which each unit is judged.
-    has_crashed : bool
-        Whether the store was not closed, and no broker has it: then a torn last record, units and entries of it, and
-        records that have none yet are what a crash leaves. A restart removes the former, and completes the latter.
-    is_partial : bool
-        Whether only queues of some topics were compared.
-    holes : frozenset of int
-        Physical offsets where segments end before the next one begins: what is damaged up to there belongs to the hole.
-    restart_from : int
-        Physical offset from which a restart adds the units that queues lack at their ends; `NOT_ASKED` if that is not
-        known, then from after the last record of which any queue has a unit.
-    """
-
-    report: RebuildReport
+    report: RebuildReport  # of a comparison in which each unit is judged
     store: str
     has_crashed: bool
-    is_partial: bool
+    """Whether the store was not closed, and no broker has it: then a torn last record, units and entries of it, and
+    records that have none yet are what a crash leaves. A restart removes the former, and completes the latter."""
+    is_partial: bool  # whether only queues of some topics were compared
     holes: frozenset[int] = frozenset()
+    """Physical offsets where segments end before the next one begins: what is damaged up to there belongs to the
+    hole."""
     restart_from: int = NOT_ASKED
+    """Physical offset from which a restart adds the units that queues lack at their ends; `NOT_ASKED` if that is not
+    known, then from after the last record of which any queue has a unit."""
 
     def add_to(self, tally: Tally) -> None:
         """Add all findings and notes."""
@@ -216,18 +206,11 @@ def dispatch_start(
 
     Nothing is written: the recovery runs on changes that are kept in memory.
 
-    Parameters
-    ----------
-    store : Path
-        The store's root.
-    options : CheckOptions or RebuildOptions
-        With the release, and the broker's configuration.
+    * `store`: The store's root.
+    * `options`: With the release, and the broker's configuration.
 
-    Returns
-    -------
-    int
-        After every record if the release refuses the store; `NOT_ASKED` for queues in a RocksDB, and for a kind of
-        store that can't be opened.
+    Returns: After every record if the release refuses the store; `NOT_ASKED` for queues in a RocksDB, and for a kind of
+    store that can't be opened.
     """
     if queue_database(store, OsFileSystem()) is not None:
         return NOT_ASKED

@@ -83,25 +83,13 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Writes each range into staged files; see `store_core.store.parts.Job`.
-
-    Attributes
-    ----------
-    options : ReadOptions
-        With the default columns, in mode PERMISSIVE.
-    staged : Path
-        A directory that all workers see.
-    number : int
-        Of the export.
-    file_system : FileSystem or None
-        None for the real one, which each worker has.
-    """
+    """Writes each range into staged files; see `store_core.store.parts.Job`."""
 
     ranges: tuple[ReadRange, ...]
-    options: ReadOptions
-    staged: Path
-    number: int
-    file_system: FileSystem | None = None
+    options: ReadOptions  # with the default columns, in mode PERMISSIVE
+    staged: Path  # A directory that all workers see
+    number: int  # of the export
+    file_system: FileSystem | None = None  # None for the real one, which each worker has
 
     def plan(self) -> Sequence[ReadRange]:
         """Return the ranges."""

@@ -58,36 +58,22 @@ class LakePart:
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What a part has.
-
-    Attributes
-    ----------
-    is_lake : bool
-        Whether it is a file of the lake.
-    problem : str
-        What is wrong with that file by itself; empty if nothing is.
-    """
+    """What a part has."""
 
     totals: tuple[SegmentTotals, ...]
-    is_lake: bool
-    problem: str = ""
+    is_lake: bool  # whether it is a file of the lake
+    problem: str = ""  # what is wrong with that file by itself; empty if nothing is
     path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ProofJob:
-    """Totals both sides; see `store_core.store.parts.Job`.
-
-    Attributes
-    ----------
-    options : ReadOptions
-        As of the export, with the columns that are totalled.
-    """
+    """Totals both sides; see `store_core.store.parts.Job`."""
 
     target: Path
     files: tuple[LakePart, ...]
     ranges: tuple[ReadRange, ...]
-    options: ReadOptions
+    options: ReadOptions  # as of the export, with the columns that are totalled
 
     def plan(self) -> Sequence[LakePart | ReadRange]:
         """Return files and ranges."""
@@ -125,12 +111,8 @@ class ProofJob:
 def _of_rows(batch: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> Iterator[SegmentTotals]:
     """Yield totals of rows of a lake, by checksums of the bodies that are really there.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        With `physical_offset`, `store_size` and `body`.
-    starts : numpy.ndarray
-        int64, shape (n,): the starts of segments, in order; -1 stands for a segment before the first one.
+    * `batch`: With `physical_offset`, `store_size` and `body`.
+    * `starts`: int64, shape (n,): the starts of segments, in order; -1 stands for a segment before the first one.
     """
     places, sizes = (batch.column(name).to_numpy().astype(np.int64) for name in ("physical_offset", "store_size"))
     offsets, data, _ = binary_parts(batch.column("body"))
@@ -151,25 +133,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LakeProof:
-    """A proof.
+    """A proof."""
 
-    Attributes
-    ----------
-    root : str
-        The store root.
-    entries : sequence of ExportEntry
-        One or more.
-    options : ReadOptions
-        As of the exports.
-    table : LakeTable or None
-        Where the exports went; None for Parquet files below the target.
-    """
-
-    root: str
+    root: str  # the store root
     target: Path
-    entries: Sequence[ExportEntry]
-    options: ReadOptions
-    table: LakeTable | None = None
+    entries: Sequence[ExportEntry]  # one or more
+    options: ReadOptions  # as of the exports
+    table: LakeTable | None = None  # where the exports went; None for Parquet files below the target
 
     def run(self, engine: Engine, store: StorePaths) -> ProofReport:
         """Read both sides again, and compare them with the ledger."""

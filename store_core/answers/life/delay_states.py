@@ -115,52 +115,29 @@ _EMPTY_LEVEL: Final = "has an empty body: RocketMQ 5 refuses to put it, and gets
 
 @dataclass(frozen=True, slots=True)
 class LevelRules:
-    """What is known of the delivery of delayed messages.
+    """What is known of the delivery of delayed messages."""
 
-    Attributes
-    ----------
-    delays : sequence of int
-        Of each level, ms, level 1 first.
-    next_offsets : mapping of int to int
-        Level -> the queue offset that is delivered next; a level without one begins at its queue's first.
-    at : int
-        As of when, ms.
-    last_stored : int
-        Store time of the log's last record, ms: what was delivered later is not in it.
-    written : int or None
-        When the broker wrote the offsets, ms, if that is known.
-    """
-
-    delays: Sequence[int]
+    delays: Sequence[int]  # of each level, ms, level 1 first
     next_offsets: Mapping[int, int]
-    at: int
-    last_stored: int
-    written: int | None = None
+    """Level -> the queue offset that is delivered next; a level without one begins at its queue's first."""
+    at: int  # as of when, ms
+    last_stored: int  # store time of the log's last record, ms: what was delivered later is not in it
+    written: int | None = None  # when the broker wrote the offsets, ms, if that is known
 
 
 @dataclass(frozen=True, slots=True)
 class TimerRules:
     """What is known of the delivery of timers.
 
-    Attributes
-    ----------
-    read_until : int or None
-        The slot of the wheel that is read next, ms; None without the file that says so: all are delivered again.
-    next_offset : int
-        Queue offset of the first timer that is not in the wheel.
-    at : int
-        As of when, ms.
-    last_stored, written : int
-        As of `LevelRules`.
-    features : ReleaseRules
-        Of the release that serves the store: how cancelling timers name others.
+    * `last_stored`, `written`: As of `LevelRules`.
     """
 
     read_until: int | None
-    next_offset: int
-    at: int
+    """The slot of the wheel that is read next, ms; None without the file that says so: all are delivered again."""
+    next_offset: int  # queue offset of the first timer that is not in the wheel
+    at: int  # as of when, ms
     last_stored: int
-    features: ReleaseRules
+    features: ReleaseRules  # of the release that serves the store: how cancelling timers name others
     written: int | None = None
 
 

@@ -71,19 +71,13 @@ REPLAY_ORIGIN_TOPIC: Final = "REPLAY_ORIGIN_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class MessageRead:
-    """One read.
-
-    Attributes
-    ----------
-    reduced : callable or None
-        Makes of each batch the rows that are kept; a function of a module, since it is pickled.
-    flag_bits : int
-        If not 0: only records with one of these bits in ``sys_flag`` are kept by `reduced`, and damage.
-    """
+    """One read."""
 
     options: ReadOptions
     reduced: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    """Makes of each batch the rows that are kept; a function of a module, since it is pickled."""
     flag_bits: int = 0
+    """If not 0: only records with one of these bits in ``sys_flag`` are kept by `reduced`, and damage."""
 
     def rows_of(self, part: ReadRange) -> pa.Table:
         """Return what is kept of a range."""
@@ -119,12 +113,8 @@ def read_of(
 ) -> MessageRead:
     """Return a read that goes on after damage, and makes rows of it if it is permissive.
 
-    Parameters
-    ----------
-    flag_bits : int
-        As of `MessageRead`.
-    **options
-        As of `store_core.ReadOptions.parse`.
+    * `flag_bits`: As of `MessageRead`.
+    * `options`: As of `store_core.ReadOptions.parse`.
     """
     from store_core.store.read.read_options import ReadOptions
 
@@ -163,10 +153,8 @@ def can_survey(read: MessageRead) -> bool:
 def surveyed(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[str, pa.Table]]:
     """Return what several reads keep of a range: as `MessageRead.rows_of` of each, by one scan.
 
-    Parameters
-    ----------
-    reads : mapping of str to (MessageRead, ReadRange)
-        By name. Ranges that begin at one offset of one segment, without picks; in a growing log, ends may differ.
+    * `reads`: By name. Ranges that begin at one offset of one segment, without picks; in a growing log, ends may
+      differ.
     """
     from store_core.store.read.message_reader import read_range
 
@@ -278,18 +266,10 @@ class ReadPart:
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """What the reads found.
+    """What the reads found."""
 
-    Attributes
-    ----------
-    tables : dict of str to pyarrow.Table
-        By the name of the read, in log order.
-    notes : tuple of str
-        What an operator should know of the log.
-    """
-
-    tables: dict[str, pa.Table]
-    notes: tuple[str, ...]
+    tables: dict[str, pa.Table]  # by the name of the read, in log order
+    notes: tuple[str, ...]  # what an operator should know of the log
 
 
 class ReadJob:
@@ -298,10 +278,7 @@ class ReadJob:
     A read that queues give a look-up for reads what that picked. The others share one scan of the log where they can,
     which chooses the records of each: see `surveyed`.
 
-    Parameters
-    ----------
-    reads : mapping of str to MessageRead
-        Planned in this order: a later one sees all that an earlier one does.
+    * `reads`: Planned in this order: a later one sees all that an earlier one does.
     """
 
     def __init__(self, paths: StorePaths, reads: Mapping[str, MessageRead]) -> None:
@@ -383,14 +360,9 @@ class SegmentOffsets(NamedTuple):
 class RecordLookUp:
     """Finds records; see `store_core.store.parts.Job`. Its result has a row for each record, by its offset.
 
-    Parameters
-    ----------
-    segments : sequence of Segment
-        Of the log, in order.
-    offsets : iterable of int
-        Physical offsets, where records may be or not.
-    release : str
-        By which properties are parsed.
+    * `segments`: Of the log, in order.
+    * `offsets`: Physical offsets, where records may be or not.
+    * `release`: By which properties are parsed.
     """
 
     def __init__(self, segments: Sequence[Segment], offsets: Iterable[int], release: str) -> None:

@@ -61,13 +61,9 @@ _OWN: Final = frozenset({TopicKind.HALF, TopicKind.OP, TopicKind.SCHEDULE, Topic
 class TargetQueues:
     """Spreads messages over the queues of their topics.
 
-    Parameters
-    ----------
-    into : Path
-        The store that they are appended to.
-    count : int or None
-        Queues of each topic; by default as many as ``config/topics.json`` of the store lets producers use, or 4 of a
-        topic that it does not have.
+    * `into`: The store that they are appended to.
+    * `count`: Queues of each topic; by default as many as ``config/topics.json`` of the store lets producers use, or 4
+      of a topic that it does not have.
     """
 
     def __init__(self, into: Path, count: int | None) -> None:
@@ -147,12 +143,8 @@ _SCHEMA: Final = pa.schema(
 def undelivered(batch: pa.RecordBatch, left_out: tuple[str, ...] = OF_DELIVERY) -> pa.RecordBatch:
     """Return messages as new ones: without what the delivery of the old ones, or their records, put into them.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        With `properties` and `sys_flag`; other columns stay as they are.
-    left_out : tuple of str
-        Names of properties.
+    * `batch`: With `properties` and `sys_flag`; other columns stay as they are.
+    * `left_out`: Names of properties.
     """
     names = batch.schema.names
     columns = dict(zip(names, batch.columns, strict=True))
@@ -164,10 +156,7 @@ def undelivered(batch: pa.RecordBatch, left_out: tuple[str, ...] = OF_DELIVERY) 
 def copied_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return messages as new ones of the same topics and queues; those that wait go to their own topics, in turn.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        With `topic`, `queue_id`, `properties` and `sys_flag`; other columns stay as they are.
+    * `batch`: With `topic`, `queue_id`, `properties` and `sys_flag`; other columns stay as they are.
     """
     real = pc.map_lookup(batch["properties"], pa.scalar(REAL_TOPIC), "last")
     is_waiting = pc.and_(pc.is_in(batch["topic"], pa.array(WAITING_TOPICS)), pc.is_valid(real))
@@ -184,12 +173,8 @@ def replayed_batch(
 ) -> pa.RecordBatch:
     """Return messages, read with `REPLAYED_COLUMNS`, as new ones: never failed, and not part of a transaction.
 
-    Parameters
-    ----------
-    to_topic : str or None
-        If None, they go to the topic that they were sent to at first.
-    queue_of : callable
-        Returns the queue of the next message to a topic.
+    * `to_topic`: If None, they go to the topic that they were sent to at first.
+    * `queue_of`: Returns the queue of the next message to a topic.
     """
     targets = [to_topic] * len(batch) if to_topic is not None else _first_topics(batch)
     batch = batch.rename_columns({"born_timestamp_ms": "born_timestamp"})

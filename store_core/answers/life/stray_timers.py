@@ -26,21 +26,14 @@ _MOST: Final = 100_000
 class StrayTimers(NamedTuple):
     """Units of the log of timers that lead to no timer.
 
-    Attributes
-    ----------
-    path : str
-        The file of the first of them.
-    position, physical_offset : int
-        Where the first one is in the log of timers, and where it leads to.
-    found : str
-        What is there.
+    * `position`, `physical_offset`: Where the first one is in the log of timers, and where it leads to.
     """
 
     timers: int
-    path: str
+    path: str  # the file of the first of them
     position: int
     physical_offset: int
-    found: str
+    found: str  # what is there
 
     @property
     def note(self) -> str:

@@ -47,18 +47,10 @@ class StepKind(StrEnum):
 
 
 class BrokerState(NamedTuple):
-    """What a broker's files say of delivery.
+    """What a broker's files say of delivery."""
 
-    Attributes
-    ----------
-    delays : sequence of int
-        Of each delay level, ms.
-    next_offsets : mapping of int to int
-        Delay level -> the queue offset that is delivered next.
-    """
-
-    delays: Sequence[int]
-    next_offsets: Mapping[int, int]
+    delays: Sequence[int]  # of each delay level, ms
+    next_offsets: Mapping[int, int]  # delay level -> the queue offset that is delivered next
 
 
 _BY_TOPIC: Final = {

@@ -55,38 +55,25 @@ class IndexDeed:
 
     How many records an index file covers follows from the one before it, so that one alone can't be replaced.
 
-    Attributes
-    ----------
-    kept, replaced : tuple of str
-        Names of its files.
-    end_physical_offset : int
-        Offset of the record at which the kept files end; 0 if none is kept.
-    why : dict of str to tuple of str
-        Kinds of findings by name of a file; by an empty name those that are about no certain file.
+    * `kept`, `replaced`: Names of its files.
     """
 
     kept: tuple[str, ...]
     replaced: tuple[str, ...]
-    end_physical_offset: int
+    end_physical_offset: int  # offset of the record at which the kept files end; 0 if none is kept
     why: dict[str, tuple[str, ...]]
+    """Kinds of findings by name of a file; by an empty name those that are about no certain file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deeds:
-    """What a repair does.
+    """What a repair does."""
 
-    Attributes
-    ----------
-    queues : tuple of QueueDeed
-        By topic and id.
-    checkpoint : tuple of str
-        Names of the times that are negative, or later than the log's last record, and of offsets after its end, so that
-        a recovery could begin too late; ``size`` if the file is only too short.
-    """
-
-    queues: tuple[QueueDeed, ...]
+    queues: tuple[QueueDeed, ...]  # by topic and id
     index: IndexDeed | None
     checkpoint: tuple[str, ...]
+    """Names of the times that are negative, or later than the log's last record, and of offsets after its end, so that
+    a recovery could begin too late; ``size`` if the file is only too short."""
 
     @classmethod
     def of(cls, checked: CheckedStore) -> Deeds:

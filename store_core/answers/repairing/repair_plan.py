@@ -318,20 +318,12 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SignedPlan:
-    """A plan that was written to a file, and is unchanged since.
-
-    Attributes
-    ----------
-    options : CheckOptions
-        With which the plan was made.
-    tables : dict of str to list of dict
-        The rows of the plan's tables.
-    """
+    """A plan that was written to a file, and is unchanged since."""
 
     path: str
-    options: CheckOptions
+    options: CheckOptions  # with which the plan was made
     digest: str
-    tables: dict[str, list[dict[str, Any]]]
+    tables: dict[str, list[dict[str, Any]]]  # the rows of the plan's tables
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -357,10 +349,7 @@ class SignedPlan:
     def check_is_of(self, now: RepairPlan) -> None:
         """Check that the store is still what the plan was made for.
 
-        Parameters
-        ----------
-        now : RepairPlan
-            A plan made by the same options just now.
+        * `now`: A plan made by the same options just now.
         """
         if self.digest == now.found.digest:
             return

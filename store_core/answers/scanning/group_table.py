@@ -45,23 +45,14 @@ class GroupTable:
     If there are more groups than it may have, the smallest are left out, and only their totals are kept: `left_out`
     and `uncertain` then say how much that can be. With fewer groups, everything is exact.
 
-    Parameters
-    ----------
-    rows : pyarrow.Schema
-        Keys, and columns that are totalled.
-    totals : mapping of str to str
-        Column -> `COUNT`, `SUM`, `MIN` or `MAX`; the first decides which groups are large. The others are the keys.
-    most : int
-        Groups that are kept.
-    cuts_keys : bool
-        Whether strings of more than 200 characters are cut.
+    * `rows`: Keys, and columns that are totalled.
+    * `totals`: Column -> `COUNT`, `SUM`, `MIN` or `MAX`; the first decides which groups are large. The others are the
+      keys.
+    * `most`: Groups that are kept.
+    * `cuts_keys`: Whether strings of more than 200 characters are cut.
 
-    Attributes
-    ----------
-    left_out : dict
-        Totals of the rows whose groups were left out; empty if there are none.
-    uncertain : int
-        By how much the first total of a kept group may be too small, at most.
+    * `left_out`: Totals of the rows whose groups were left out; empty if there are none.
+    * `uncertain`: By how much the first total of a kept group may be too small, at most.
     """
 
     def __init__(
@@ -183,12 +174,8 @@ OTHERS_DOC: Final = "null; in the last row, how many more groups it has the tota
 def top_rows(groups: GroupTable, most: int, totals: Sequence[str]) -> list[dict[str, Any]]:
     """Return the largest groups, and a row with the totals of all others, if there are any.
 
-    Parameters
-    ----------
-    most : int
-        Groups that have a row of their own.
-    totals : sequence of str
-        Columns that are summed for the others.
+    * `most`: Groups that have a row of their own.
+    * `totals`: Columns that are summed for the others.
     """
     table = groups.table()
     rows: list[dict[str, Any]] = table.slice(0, most).to_pylist()
@@ -202,12 +189,8 @@ def top_rows(groups: GroupTable, most: int, totals: Sequence[str]) -> list[dict[
 def uncertain_note(groups: GroupTable, what: str) -> tuple[str, ...]:
     """Return what an operator should know of groups that were left out, in words; nothing if there are none.
 
-    Parameters
-    ----------
-    groups : GroupTable
-        Its first total is in bytes.
-    what : str
-        What the groups are, in the plural.
+    * `groups`: Its first total is in bytes.
+    * `what`: What the groups are, in the plural.
     """
     if not groups.left_out:
         return ()

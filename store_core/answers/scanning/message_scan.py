@@ -51,13 +51,9 @@ Result_co = TypeVar("Result_co", covariant=True)
 class ScanCounts:
     """How much was read.
 
-    Attributes
-    ----------
-    messages, bytes : int
-        Messages, and bytes of their records.
-    damaged_ranges, damaged_bytes : int
-        What is no message within the log, in pieces of 16 MiB at most, and what is missing between segments, one for
-        each place; a torn tail after the log's end is not counted.
+    * `messages`, `bytes`: Messages, and bytes of their records.
+    * `damaged_ranges`, `damaged_bytes`: What is no message within the log, in pieces of 16 MiB at most, and what is
+      missing between segments, one for each place; a torn tail after the log's end is not counted.
     """
 
     messages: int = 0
@@ -103,26 +99,15 @@ class MessageScan(ABC, Generic[Found, Result_co]):
     Damage ends nothing: what is no message is counted. Bodies are read, and checked, only if a column needs them,
     except those of the last records, which tell where the log ends.
 
-    Parameters
-    ----------
-    store : path or sequence of paths
-        As of `store_core.read_messages`.
-    options : ReadOptions, optional
-        Which messages; columns, mode and parts are set here.
+    * `store`: As of `store_core.read_messages`.
+    * `options`: Which messages; columns, mode and parts are set here.
 
-    Attributes
-    ----------
-    COLUMNS : tuple of str
-        Columns of the batches, which may have others, too.
-    store : str
-        The store root.
-    notes : tuple of str
-        What planning found.
-    missing : ScanCounts
-        What is missing between segments, as damage.
+    * `store`: The store root.
+    * `notes`: What planning found.
+    * `missing`: What is missing between segments, as damage.
     """
 
-    COLUMNS: ClassVar[tuple[str, ...]]
+    COLUMNS: ClassVar[tuple[str, ...]]  # columns of the batches, which may have others, too
 
     def __init__(self, store: StorePaths, options: ReadOptions | None = None) -> None:
         from store_core.files.store_path import store_roots

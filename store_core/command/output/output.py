@@ -129,29 +129,15 @@ _UTF_8: Final = "utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command's rows go, and in which format.
+    """Where a command's rows go, and in which format."""
 
-    Attributes
-    ----------
-    format : str
-        One of `store_core.command.output_arguments.FORMATS`.
-    target : Path or None
-        A file that does not exist yet; None for standard output.
-    width : int or None
-        Columns of a table on standard output; None if it is not to be cut.
-    is_terminal : bool
-        Whether standard output is one.
-    zone : tzinfo or None
-        Of the times in text; None is UTC.
-    """
-
-    format: str
-    target: Path | None = None
+    format: str  # one of `store_core.command.output_arguments.FORMATS`
+    target: Path | None = None  # A file that does not exist yet; None for standard output
     style: BytesStyle = BytesStyle.AUTO
-    width: int | None = None
-    is_terminal: bool = False
+    width: int | None = None  # columns of a table on standard output; None if it is not to be cut
+    is_terminal: bool = False  # whether standard output is one
     is_coloured: bool = False
-    zone: tzinfo | None = None
+    zone: tzinfo | None = None  # of the times in text; None is UTC
 
     @property
     def is_for_people(self) -> bool:

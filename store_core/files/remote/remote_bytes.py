@@ -64,17 +64,10 @@ class RemoteBytes:
     What was loaded stays until it is dropped, whether the file is closed or not: a reader that comes later opens it
     again only for what is missing.
 
-    Parameters
-    ----------
-    ahead_to : int
-        Position up to which blocks after those that a walk reads are requested in advance; 0 for none.
+    * `ahead_to`: Position up to which blocks after those that a walk reads are requested in advance; 0 for none.
 
-    Attributes
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (size,), read-only.
-    step : int
-        See `store_core.format.segment_view.Pages`.
+    * `raw`: uint8, shape (size,), read-only.
+    * `step`: See `store_core.format.segment_view.Pages`.
     """
 
     step = _STEP

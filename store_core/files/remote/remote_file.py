@@ -39,34 +39,19 @@ _OTHER_MARK: Final = "its content is marked as another (ETag) than when it was o
 
 
 class RemoteFile(NamedTuple):
-    """A file as it was listed.
-
-    Attributes
-    ----------
-    size : int
-        In bytes.
-    modified : int
-        When it was written last, in ns since 1970; 0 if the storage does not tell.
-    begin : int
-        Where in the file the bytes begin that are read, as of one file in an archive.
-    whole : int or None
-        Size of the whole file; None if that is `size`.
-    """
+    """A file as it was listed."""
 
     path: RemotePath
-    size: int
-    modified: int
-    begin: int = 0
-    whole: int | None = None
+    size: int  # in bytes
+    modified: int  # when it was written last, in ns since 1970; 0 if the storage does not tell
+    begin: int = 0  # where in the file the bytes begin that are read, as of one file in an archive
+    whole: int | None = None  # size of the whole file; None if that is `size`
 
 
 class RemoteReader:
     """Reads ranges of a file; several threads may do so at once.
 
-    Parameters
-    ----------
-    clock : Clock, optional
-        Pauses between attempts.
+    * `clock`: Pauses between attempts.
     """
 
     def __init__(self, file: RemoteFile, clock: Clock | None = None) -> None:

@@ -77,10 +77,7 @@ NOTHING: Final = Moved()
 class Traffic:
     """Counts what threads of this process ask of one storage; a pickle begins at zero.
 
-    Attributes
-    ----------
-    moved : Moved
-        So far.
+    * `moved`: So far.
     """
 
     __slots__ = ("_lock", "moved")
@@ -115,15 +112,10 @@ _TRUTHS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageSettings:
-    """Settings by name; hashable, and picklable for tasks. Neither ``repr`` nor an error shows a value.
-
-    Attributes
-    ----------
-    values : tuple of (str, str)
-        In the order of their names, which are those of the file system's own arguments, in lower case.
-    """
+    """Settings by name; hashable, and picklable for tasks. Neither ``repr`` nor an error shows a value."""
 
     values: tuple[tuple[str, str], ...] = ()
+    """In the order of their names, which are those of the file system's own arguments, in lower case."""
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Self:
@@ -141,10 +133,7 @@ class StorageSettings:
     def arguments(self, types: Mapping[str, type]) -> dict[str, object]:
         """Return the settings as arguments of a file system.
 
-        Parameters
-        ----------
-        types : mapping of str to type
-            The names that the file system knows, with ``str``, ``bool`` or ``float``.
+        * `types`: The names that the file system knows, with ``str``, ``bool`` or ``float``.
         """
         self.check_names(types)
         return {name: _typed(name, text, types[name]) for name, text in self.values}
@@ -221,34 +210,18 @@ _GONE: Final = re.compile(r"RESOURCE_NOT_FOUND|NO_SUCH_KEY|BlobNotFound|HTTP sta
 
 
 class Attempts(NamedTuple):
-    """How often something is tried, and what errors say of it.
+    """How often something is tried, and what errors say of it."""
 
-    Attributes
-    ----------
-    url : str
-        What is asked for; it holds no setting.
-    settings : StorageSettings
-        Their values are hidden in the errors of clients.
-    clock : Clock
-        Pauses between attempts.
-    seconds : float
-        How long after the first attempt another may begin, for what nobody waits longer for.
-    """
-
-    url: str
-    settings: StorageSettings
-    clock: Clock = SystemClock()
-    seconds: float = inf
+    url: str  # what is asked for; it holds no setting
+    settings: StorageSettings  # their values are hidden in the errors of clients
+    clock: Clock = SystemClock()  # pauses between attempts
+    seconds: float = inf  # how long after the first attempt another may begin, for what nobody waits longer for
 
     def make(self, what: str, act: Callable[[], _T]) -> _T:
         """Do something until it works.
 
-        Parameters
-        ----------
-        what : str
-            Completes "could not".
-        act : callable
-            May raise an error of this package, which is passed on, or one of the storage's client.
+        * `what`: Completes "could not".
+        * `act`: May raise an error of this package, which is passed on, or one of the storage's client.
         """
         pause, end = _FIRST_PAUSE, self.clock.monotonic() + self.seconds
         for attempt in range(1, _MOST + 1):
@@ -352,16 +325,10 @@ _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 
 
 class OpenStorage(NamedTuple):
-    """An open file system, and where in it a URL's paths begin.
-
-    Attributes
-    ----------
-    root : str
-        A bucket or a container; empty or a slash where paths have no such beginning.
-    """
+    """An open file system, and where in it a URL's paths begin."""
 
     file_system: FileSystem
-    root: str
+    root: str  # A bucket or a container; empty or a slash where paths have no such beginning
 
     def path_of(self, relative: str) -> str:
         """Return a path as the file system takes it, by what follows the authority in the URL."""
@@ -372,18 +339,14 @@ class OpenStorage(NamedTuple):
 class Storage:
     """A file system that is not this machine's, opened where it is needed: hashable, and picklable for tasks.
 
-    Attributes
-    ----------
-    scheme, authority : str
-        Of the URL: ``s3`` and a bucket, or ``hdfs`` and a host with its port.
-    traffic : Traffic
-        What this process asked of it through this object, and those copied from it.
+    * `scheme`, `authority`: Of the URL: ``s3`` and a bucket, or ``hdfs`` and a host with its port.
     """
 
     scheme: str
     authority: str
     settings: StorageSettings
     traffic: Traffic = field(default_factory=Traffic, compare=False, repr=False)
+    """What this process asked of it through this object, and those copied from it."""
 
     def url_of(self, relative: str) -> str:
         """Return the URL of a path below the authority."""
@@ -395,16 +358,10 @@ class Storage:
 
 
 class RemotePath(NamedTuple):
-    """A file or directory in a storage.
-
-    Attributes
-    ----------
-    relative : str
-        What follows the authority in its URL, without slashes around it.
-    """
+    """A file or directory in a storage."""
 
     storage: Storage
-    relative: str
+    relative: str  # what follows the authority in its URL, without slashes around it
 
     @property
     def url(self) -> str:

@@ -46,29 +46,18 @@ _WHOLE: Final = frozenset(
 
 
 class TreeEntry(NamedTuple):
-    """A file or directory as it was listed.
-
-    Attributes
-    ----------
-    size : int
-        In bytes; 0 for a directory.
-    modified : int
-        When it was written last, in ns since 1970; 0 if the storage does not tell.
-    """
+    """A file or directory as it was listed."""
 
     name: str
     is_file: bool
-    size: int = 0
-    modified: int = 0
+    size: int = 0  # in bytes; 0 for a directory
+    modified: int = 0  # when it was written last, in ns since 1970; 0 if the storage does not tell
 
 
 class StorageTree:
     """A part of a storage as it was when it was first looked at. Paths in it are those of `RemotePath.relative`.
 
-    Parameters
-    ----------
-    top : str
-        What a user gave. Directories above it are listed only if their entries are asked for.
+    * `top`: What a user gave. Directories above it are listed only if their entries are asked for.
 
     Notes
     -----
@@ -204,10 +193,7 @@ class UrlPath(PosixPath):
     As text it is its URL. Its parts begin with the URL's scheme and authority, so that what takes them for a local
     path finds nothing there, and names the URL.
 
-    Parameters
-    ----------
-    tree : StorageTree, optional
-        What is known of the storage; is not pickled.
+    * `tree`: What is known of the storage; is not pickled.
     """
 
     place: RemotePath

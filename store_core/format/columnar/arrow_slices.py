@@ -103,12 +103,9 @@ def take_slices(
 ) -> pa.BinaryArray:
     """Copy the slices ``raw[starts[i]:stops[i]]`` into one array.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,).
-    starts, stops : numpy.ndarray
-        int64, shape (n,), ascending without overlap: ``starts[i] <= stops[i] <= starts[i + 1]``; all within 2 GiB.
+    * `raw`: uint8, shape (m,).
+    * `starts`, `stops`: int64, shape (n,), ascending without overlap: ``starts[i] <= stops[i] <= starts[i + 1]``; all
+      within 2 GiB.
 
     Notes
     -----
@@ -196,14 +193,9 @@ def words_before(
 ) -> npt.NDArray[np.uint64]:
     """Read the eight bytes before each stop, the first one lowest.
 
-    Parameters
-    ----------
-    data : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    stops : numpy.ndarray
-        int64, shape (n,).
-    left : numpy.ndarray
-        int64, shape (n,): how many of the bytes belong to the piece; the others are read as zeros.
+    * `data`: uint8, shape (m,), contiguous.
+    * `stops`: int64, shape (n,).
+    * `left`: int64, shape (n,): how many of the bytes belong to the piece; the others are read as zeros.
     """
     words: npt.NDArray[np.uint64] = gather(data, np.maximum(stops - WORD_SIZE, 0), _WORD).view("<u8")
     if left.size and int(left.min()) < WORD_SIZE:
@@ -216,17 +208,12 @@ def piece_words(
 ) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
     """Yield the words of many pieces, last words first; the first words are padded with leading zeros.
 
-    Parameters
-    ----------
-    data : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    stops, lengths : numpy.ndarray
-        int64, shape (n,): ends and lengths of the pieces. The word that a piece begins in must be inside `data`.
+    * `data`: uint8, shape (m,), contiguous.
+    * `stops`, `lengths`: int64, shape (n,): ends and lengths of the pieces. The word that a piece begins in must be
+      inside `data`.
 
-    Yields
-    ------
-    tuple of int, numpy.ndarray or slice, numpy.ndarray
-        How many bytes follow the word, the rows that reach so far, and their words, uint64, which may be written to.
+    Yields: How many bytes follow the word, the rows that reach so far, and their words, uint64, which may be written
+    to.
     """
     for passed in range(0, int(lengths.max(initial=0)), WORD_SIZE):
         left = lengths - passed
@@ -265,10 +252,7 @@ _LOWEST: Final = np.bitwise_count((_BYTES & -_BYTES) - np.uint8(1)).astype(np.in
 def true_positions(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return ``numpy.flatnonzero(mask)``.
 
-    Parameters
-    ----------
-    mask : numpy.ndarray
-        bool, shape (n,).
+    * `mask`: bool, shape (n,).
 
     Notes
     -----
@@ -297,12 +281,8 @@ _PROPERTIES: Final = "properties"
 def with_properties(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
     """Return a batch with columns of single properties in place of that of all properties.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        Has the column ``properties``.
-    names : mapping of str to str
-        New column -> property. Of two properties with one name the last counts, as in Java.
+    * `batch`: Has the column ``properties``.
+    * `names`: New column -> property. Of two properties with one name the last counts, as in Java.
     """
     maps = batch[_PROPERTIES]
     for column, name in names.items():

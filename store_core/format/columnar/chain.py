@@ -47,34 +47,19 @@ _BEYOND: Final = 4 << 10
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position in a segment that a walk has reached.
+    """A position in a segment that a walk has reached."""
 
-    Attributes
-    ----------
-    position : int
-        Where to continue, in bytes from the segment's start.
-    last_sound : int
-        Start of the last sound record before it; -1 if there is none.
-    """
-
-    position: int = 0
-    last_sound: int = -1
+    position: int = 0  # where to continue, in bytes from the segment's start
+    last_sound: int = -1  # start of the last sound record before it; -1 if there is none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Records, or entries that hold them, that follow one another.
-
-    Attributes
-    ----------
-    starts : numpy.ndarray
-        int64, shape (n,), n >= 1, ascending: positions in the segment; those of entries in a DLedger log.
-    stop : int
-        Where the last one ends.
-    """
+    """Records, or entries that hold them, that follow one another."""
 
     starts: npt.NDArray[np.int64]
-    stop: int
+    """int64, shape (n,), n >= 1, ascending: positions in the segment; those of entries in a DLedger log."""
+    stop: int  # where the last one ends
 
     @property
     def size(self) -> int:
@@ -101,27 +86,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """Frames that follow one another, and their bytes.
+    """Frames that follow one another, and their bytes."""
 
-    Attributes
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,): until the next window is read.
-    base : int
-        Position in the segment of its first byte.
-    run : Run
-        At least one frame; positions in `raw`.
-    previous : int
-        Position in `raw` of the sound frame before the first one; -1 if that is not needed, or there is none.
-    is_last : bool
-        Whether the chain is known to end with it.
-    """
-
-    raw: npt.NDArray[np.uint8]
-    base: int
-    run: Run
+    raw: npt.NDArray[np.uint8]  # uint8, shape (m,): until the next window is read
+    base: int  # position in the segment of its first byte
+    run: Run  # at least one frame; positions in `raw`
     previous: int = -1
-    is_last: bool = False
+    """Position in `raw` of the sound frame before the first one; -1 if that is not needed, or there is none."""
+    is_last: bool = False  # whether the chain is known to end with it
 
     def placed(self, count: int | None = None) -> Run | None:
         """Return the first frames, or all, as positions in the segment; None for none of them."""
@@ -131,19 +103,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """The records of a segment by their sizes and magic codes alone.
-
-    Attributes
-    ----------
-    kept : tuple of Run
-        The chain from `begin`, as far as it is kept for further readers: 8 bytes per record.
-    begin : Place
-        Where the kept part begins: the segment's first byte, or where a record is known to end.
-    """
+    """The records of a segment by their sizes and magic codes alone."""
 
     segment: SegmentView
-    kept: tuple[Run, ...] = ()
+    kept: tuple[Run, ...] = ()  # the chain from `begin`, as far as it is kept for further readers: 8 bytes per record
     begin: Place = field(default_factory=Place)
+    """Where the kept part begins: the segment's first byte, or where a record is known to end."""
 
     @property
     def stop(self) -> int:
@@ -186,14 +151,9 @@ class Chain:
         cuts is the first of the next one. One that is larger than a window is read alone, if its lengths add up to its
         size: no field of a damaged record makes much memory be taken.
 
-        Parameters
-        ----------
-        place : Place
-            Where a frame starts.
-        limit : int
-            Frames that start at or after it are left out.
-        most_rows : int
-            Frames that are used at once: a window has about as many, or less.
+        * `place`: Where a frame starts.
+        * `limit`: Frames that start at or after it are left out.
+        * `most_rows`: Frames that are used at once: a window has about as many, or less.
         """
         known = self.starts_before(limit)
         position, last, size = place.position, place.last_sound, _LEAST
@@ -271,20 +231,12 @@ class Chain:
     def runs(self, begin: int = 0, end: int | None = None, *, window: int | None = None) -> Iterator[Run]:
         """Follow the chain from a record; the kept part is not followed again.
 
-        Parameters
-        ----------
-        begin : int
-            Position where a record starts.
-        end : int, optional
-            Records that start at or after it are omitted.
-        window : int, optional
-            Bytes to follow in the first step, doubled each time: if a break is likely soon, following far beyond it
-            would be wasted.
+        * `begin`: Position where a record starts.
+        * `end`: Records that start at or after it are omitted.
+        * `window`: Bytes to follow in the first step, doubled each time: if a break is likely soon, following far
+          beyond it would be wasted.
 
-        Yields
-        ------
-        Run
-            In order; the chain ends where the last one stops.
+        Yields: In order; the chain ends where the last one stops.
         """
         segment = self.segment
         limit = segment.size if end is None else min(end, segment.size)

@@ -33,12 +33,8 @@ def body_crcs(
 ) -> npt.NDArray[np.int64]:
     """Return `store_core.format.message.body_crc` of many pieces, shape (n,); 0 for empty ones.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    starts, stops : numpy.ndarray
-        int64, shape (n,): the pieces ``raw[starts[i]:stops[i]]``.
+    * `raw`: uint8, shape (m,), contiguous.
+    * `starts`, `stops`: int64, shape (n,): the pieces ``raw[starts[i]:stops[i]]``.
 
     Notes
     -----
@@ -94,29 +90,18 @@ _END: Final = 2
 
 
 class RecordCrcs(NamedTuple):
-    """The records that have such a checksum, and what it says.
+    """The records that have such a checksum, and what it says."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray
-        int64, shape (k,), ascending.
-    is_right : numpy.ndarray
-        bool, shape (k,).
-    """
-
-    rows: npt.NDArray[np.int64]
-    is_right: npt.NDArray[np.bool_]
+    rows: npt.NDArray[np.int64]  # int64, shape (k,), ascending
+    is_right: npt.NDArray[np.bool_]  # bool, shape (k,)
 
 
 def record_crcs(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> RecordCrcs:
     """Check records against their checksums, as far as they have any.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    starts, stops : numpy.ndarray
-        int64, shape (n,): records ``raw[starts[i]:stops[i]]`` whose last property has room for a checksum.
+    * `raw`: uint8, shape (m,), contiguous.
+    * `starts`, `stops`: int64, shape (n,): records ``raw[starts[i]:stops[i]]`` whose last property has room for a
+      checksum.
     """
     rows, tails = _tails(raw, stops)
     digits = tails[:, _NAME.size : -1].astype(np.int64) - ord("0")

@@ -27,25 +27,14 @@ __all__ = ["DecodedBatch", "Fault", "decode_batch", "decode_records"]
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """Rows of the records that could be decoded, and the faults of the others.
+    """Rows of the records that could be decoded, and the faults of the others."""
 
-    Attributes
-    ----------
-    batch : pyarrow.RecordBatch
-        The requested columns, in that order.
-    positions : numpy.ndarray
-        int64, shape (rows,): where each row's record starts in the segment.
-    faults : tuple of Fault
-        Ascending by position.
-    pending : numpy.ndarray
-        int64: the last of the given starts, left for another call because their expanded bodies would not fit into one
-        batch; nearly always empty.
-    """
-
-    batch: pa.RecordBatch
-    positions: npt.NDArray[np.int64]
-    faults: tuple[Fault, ...]
+    batch: pa.RecordBatch  # the requested columns, in that order
+    positions: npt.NDArray[np.int64]  # int64, shape (rows,): where each row's record starts in the segment
+    faults: tuple[Fault, ...]  # ascending by position
     pending: npt.NDArray[np.int64]
+    """int64: the last of the given starts, left for another call because their expanded bodies would not fit into one
+    batch; nearly always empty."""
 
 
 def decode_batch(  # noqa: PLR0913 -- the records, the columns, and how strictly they are read
@@ -62,12 +51,8 @@ def decode_batch(  # noqa: PLR0913 -- the records, the columns, and how strictly
 ) -> DecodedBatch:
     """Decode records of a segment into the requested columns.
 
-    Parameters
-    ----------
-    raw, starts, segment, start_offset, parser
-        See `store_core.format.columnar.records.Records`.
-    columns, verify_crc, decompress, nullable
-        See `decode_records`.
+    * `raw`, `starts`, `segment`, `start_offset`, `parser`: See `store_core.format.columnar.records.Records`.
+    * `columns`, `verify_crc`, `decompress`, `nullable`: See `decode_records`.
     """
     records = Records(raw, starts, segment, start_offset, parser)
     return decode_records(records, columns, verify_crc=verify_crc, decompress=decompress, nullable=nullable)
@@ -85,28 +70,17 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
 ) -> DecodedBatch:
     """Decode records into the requested columns.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Canonical column names, see `store_core.format.columns`.
-    verify_crc : bool
-        Whether bodies must match their checksums; only if the column ``body`` is requested.
-    decompress : bool
-        Whether the column ``body`` holds expanded bodies.
-    nullable : bool
-        Whether the schema declares every column nullable. A body that does not expand is null then, and
-        ``_corrupt_record`` says why.
-    nearest_times : bool
-        As of `store_core.format.times.table_times`.
-    verify_property_crc : bool, optional
-        Whether records must match the checksum over all of them, if they carry one, where a column is requested that
-        it covers; as `verify_crc` if it is not given.
+    * `columns`: Canonical column names, see `store_core.format.columns`.
+    * `verify_crc`: Whether bodies must match their checksums; only if the column ``body`` is requested.
+    * `decompress`: Whether the column ``body`` holds expanded bodies.
+    * `nullable`: Whether the schema declares every column nullable. A body that does not expand is null then, and
+      ``_corrupt_record`` says why.
+    * `nearest_times`: As of `store_core.format.times.table_times`.
+    * `verify_property_crc`: Whether records must match the checksum over all of them, if they carry one, where a column
+      is requested that it covers; as `verify_crc` if it is not given.
 
-    Returns
-    -------
-    DecodedBatch
-        Records whose parts do not add up, whose requested topic is not UTF-8, or whose requested body is damaged, are
-        faults and not in the batch.
+    Returns: Records whose parts do not add up, whose requested topic is not UTF-8, or whose requested body is damaged,
+    are faults and not in the batch.
     """
     verifies = verify_crc if verify_property_crc is None else verify_property_crc
 

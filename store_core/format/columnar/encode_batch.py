@@ -83,20 +83,13 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and de
 ) -> EncodedBatch:
     """Encode many messages.
 
-    Parameters
-    ----------
-    messages : pyarrow.RecordBatch or pyarrow.Table
-        Columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
-    rules : EncodeRules or None
-        None: release 5.3 with RocketMQ's defaults.
-    store_host, born_host : tuple of str and int
-        For messages without one. born_timestamp : int For messages without one, ms.
-    max_delay_level : int or None
-        Number of delay levels: delayed messages go to the schedule topic. None leaves them in their topics.
-    first_row : int
-        Number of the first row, for errors.
-    compute_crc : bool
-        False leaves the body checksums 0; for measurements.
+    * `messages`: Columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
+    * `rules`: None: release 5.3 with RocketMQ's defaults.
+    * `store_host`, `born_host`: For messages without one. born_timestamp : int For messages without one, ms.
+    * `max_delay_level`: Number of delay levels: delayed messages go to the schedule topic. None leaves them in their
+      topics.
+    * `first_row`: Number of the first row, for errors.
+    * `compute_crc`: False leaves the body checksums 0; for measurements.
     """
     batch = messages if isinstance(messages, pa.RecordBatch) else _combine(messages)
     columns = MessageColumns(batch, born_timestamp, first_row, born_host)

@@ -96,13 +96,9 @@ def lengths_before(lengths: npt.NDArray[np.int64], parts: Sequence[Part]) -> lis
 def head_items(values: Mapping[str, HeadValue], v6_bits: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     """Return the heads of records.
 
-    Parameters
-    ----------
-    values : mapping
-        Field name to one value for all records, or a column of shape (n,); a host is a `HostColumn`. Other fields are
-        0.
-    v6_bits : numpy.ndarray
-        uint8, shape (n,): host bits of each sys_flag.
+    * `values`: Field name to one value for all records, or a column of shape (n,); a host is a `HostColumn`. Other
+      fields are 0.
+    * `v6_bits`: uint8, shape (n,): host bits of each sys_flag.
     """
     distinct = np.flatnonzero(np.bincount(v6_bits)).tolist()
     if len(distinct) <= 1:
@@ -135,18 +131,10 @@ def _heads(
 
 @dataclass(frozen=True, slots=True)
 class HostColumn:
-    """The distinct packed hosts of a column, and for each row the number of its host.
+    """The distinct packed hosts of a column, and for each row the number of its host."""
 
-    Attributes
-    ----------
-    packed : tuple of bytes
-        8 bytes each, or 20 for IPv6.
-    index : numpy.ndarray
-        int32, shape (n,).
-    """
-
-    packed: tuple[bytes, ...]
-    index: npt.NDArray[np.int32]
+    packed: tuple[bytes, ...]  # 8 bytes each, or 20 for IPv6
+    index: npt.NDArray[np.int32]  # int32, shape (n,)
 
     @property
     def is_v6(self) -> npt.NDArray[np.bool_]:
@@ -175,10 +163,7 @@ def number_queues(
 ) -> tuple[tuple[tuple[str, int], ...], npt.NDArray[np.int32]]:
     """Assign a number to each distinct pair of topic and queue id.
 
-    Returns
-    -------
-    queue_index : numpy.ndarray
-        int32, shape (n,).
+    Returns: int32, shape (n,).
     """
     if not len(topics):
         return (), np.zeros(0, np.int32)

@@ -49,37 +49,20 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class PropertyGroup:
-    """Rows whose properties are joined together.
+    """Rows whose properties are joined together."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray or None
-        int64, ascending; None means all rows.
-    parts : tuple
-        Constants, and arrays with one item per row of the group; joined they are the properties fields.
-    """
-
-    rows: npt.NDArray[np.int64] | None
+    rows: npt.NDArray[np.int64] | None  # int64, ascending; None means all rows
     parts: tuple[Part, ...]
+    """Constants, and arrays with one item per row of the group; joined they are the properties fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """The delayed rows of a batch.
+    """The delayed rows of a batch."""
 
-    Attributes
-    ----------
-    is_delayed : numpy.ndarray
-        bool, shape (n,): rows that go to the schedule topic.
-    levels : pyarrow.StringArray
-        Property DELAY, clamped for these rows; null for rows without one.
-    queue_ids : pyarrow.StringArray
-        Property REAL_QID.
-    """
-
-    is_delayed: npt.NDArray[np.bool_]
-    levels: pa.StringArray
-    queue_ids: pa.StringArray
+    is_delayed: npt.NDArray[np.bool_]  # bool, shape (n,): rows that go to the schedule topic
+    levels: pa.StringArray  # property DELAY, clamped for these rows; null for rows without one
+    queue_ids: pa.StringArray  # property REAL_QID
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +146,9 @@ def group_properties(
 ) -> tuple[list[PropertyGroup], npt.NDArray[np.int64]]:
     """Group the rows of a batch by the names of their properties.
 
-    Parameters
-    ----------
-    delays : Delays or None
-        None if delayed messages stay in their topics.
+    * `delays`: None if delayed messages stay in their topics.
 
-    Returns
-    -------
-    others : numpy.ndarray
-        int64, ascending: the rows in no group.
+    Returns: int64, ascending: the rows in no group.
     """
     pairs = _Pairs.of(columns.properties, len(columns))
     sources = _sources(columns, delays)

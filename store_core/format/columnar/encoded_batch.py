@@ -29,36 +29,18 @@ _CRC_NAME: Final = np.frombuffer(f"{PROPERTY_CRC}\x01".encode(), np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class EncodedBatch:
-    """Records that are complete except for physical offset, queue offset and store time; can be pickled.
+    """Records that are complete except for physical offset, queue offset and store time; can be pickled."""
 
-    Attributes
-    ----------
-    data : numpy.ndarray
-        uint8, writable: the records, end to end.
-    starts : numpy.ndarray
-        int64, shape (n + 1,): where each record begins in `data`, and where the last one ends.
-    queues : tuple of tuple
-        The distinct topics and queue ids.
-    queue_index : numpy.ndarray
-        int32, shape (n,): the queue of each record.
-    is_queued : numpy.ndarray
-        bool, shape (n,): False for prepared and rolled-back transaction messages.
-    v6_bits : numpy.ndarray
-        uint8, shape (n,): host bits of each record's sys_flag.
-    append_property_crc : bool
-        Whether records end with space for their property CRC.
-    property_lengths : numpy.ndarray or None
-        int64, shape (n,): bytes of each record's properties, which end the record; None if not known.
-    """
-
-    data: npt.NDArray[np.uint8]
+    data: npt.NDArray[np.uint8]  # uint8, writable: the records, end to end
     starts: npt.NDArray[np.int64]
-    queues: tuple[tuple[str, int], ...]
-    queue_index: npt.NDArray[np.int32]
-    is_queued: npt.NDArray[np.bool_]
-    v6_bits: npt.NDArray[np.uint8]
-    append_property_crc: bool = False
+    """int64, shape (n + 1,): where each record begins in `data`, and where the last one ends."""
+    queues: tuple[tuple[str, int], ...]  # the distinct topics and queue ids
+    queue_index: npt.NDArray[np.int32]  # int32, shape (n,): the queue of each record
+    is_queued: npt.NDArray[np.bool_]  # bool, shape (n,): False for prepared and rolled-back transaction messages
+    v6_bits: npt.NDArray[np.uint8]  # uint8, shape (n,): host bits of each record's sys_flag
+    append_property_crc: bool = False  # whether records end with space for their property CRC
     property_lengths: npt.NDArray[np.int64] | None = None
+    """int64, shape (n,): bytes of each record's properties, which end the record; None if not known."""
 
     def __len__(self) -> int:
         return int(self.queue_index.size)
@@ -99,16 +81,10 @@ def complete_batch(
 ) -> memoryview:
     """Complete some of the records in place, and return their bytes.
 
-    Parameters
-    ----------
-    rows : slice
-        Which records; they go to the log back to back.
-    physical_offset : int
-        Physical offset of the first of them.
-    queue_offsets : numpy.ndarray
-        int64, shape (n,): those of all records of the batch.
-    store_timestamp : int or numpy.ndarray
-        One time for all of them, or int64, shape (n,), for each record of the batch; ms.
+    * `rows`: Which records; they go to the log back to back.
+    * `physical_offset`: Physical offset of the first of them.
+    * `queue_offsets`: int64, shape (n,): those of all records of the batch.
+    * `store_timestamp`: One time for all of them, or int64, shape (n,), for each record of the batch; ms.
     """
     if rows.start == rows.stop:
         return memoryview(b"")

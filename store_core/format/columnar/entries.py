@@ -22,16 +22,11 @@ _RECORD_SIZE: Final = np.dtype([("total_size", unit_dtype(MESSAGE_HEAD)["total_s
 
 @dataclass(frozen=True, slots=True)
 class EntryLog:
-    """What is known of the DLedger log that a segment belongs to.
-
-    Attributes
-    ----------
-    committed_index : int or None
-        Index of the last entry that its checkpoint calls committed: another leader may still replace those after it.
-        None if it does not say.
-    """
+    """What is known of the DLedger log that a segment belongs to."""
 
     committed_index: int | None = None
+    """Index of the last entry that its checkpoint calls committed: another leader may still replace those after it.
+    None if it does not say."""
 
 
 def entry_column(raw: npt.NDArray[np.uint8], records: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
@@ -44,16 +39,10 @@ def sound_entries(
 ) -> npt.NDArray[np.bool_]:
     """Return which entries of a chain have a sound head, and continue the one before; records are not measured.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the whole file.
-    starts : numpy.ndarray
-        int64, shape (n,): positions of entries, one behind the other, with records inside the file.
-    start_offset : int or None
-        Physical offset of the file's first byte; None leaves positions unchecked.
-    previous : int
-        Position of the last sound entry before the first; -1 if there is none.
+    * `raw`: uint8, shape (m,), contiguous: the whole file.
+    * `starts`: int64, shape (n,): positions of entries, one behind the other, with records inside the file.
+    * `start_offset`: Physical offset of the file's first byte; None leaves positions unchecked.
+    * `previous`: Position of the last sound entry before the first; -1 if there is none.
     """
     heads = gather(raw, starts, ENTRY_DTYPE)
     index, term = heads["index"].astype(np.int64), heads["term"].astype(np.int64)

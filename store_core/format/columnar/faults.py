@@ -34,18 +34,12 @@ _AS_STORED: Final = "decompress=false returns bodies as they are stored."
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A record that could not be decoded: its position in the segment, its size, and why.
-
-    Attributes
-    ----------
-    is_sound : bool
-        Whether only one of its values can't be made, as the body that does not expand.
-    """
+    """A record that could not be decoded: its position in the segment, its size, and why."""
 
     position: int
     size: int
     error: CorruptRecordError
-    is_sound: bool = False
+    is_sound: bool = False  # whether only one of its values can't be made, as the body that does not expand
 
 
 def structural_faults(records: Records) -> list[Fault]:

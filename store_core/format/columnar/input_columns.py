@@ -66,16 +66,10 @@ def parse_host(text: str) -> tuple[str, int]:
 class MessageColumns:
     """A batch of messages, checked column by column.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        With columns of `INPUT_COLUMNS`; names are matched case-insensitively.
-    born_timestamp : int
-        For messages without one, ms.
-    first_row : int
-        Number of the first row, for errors.
-    born_host : tuple of str and int
-        For messages without one.
+    * `batch`: With columns of `INPUT_COLUMNS`; names are matched case-insensitively.
+    * `born_timestamp`: For messages without one, ms.
+    * `first_row`: Number of the first row, for errors.
+    * `born_host`: For messages without one.
     """
 
     def __init__(

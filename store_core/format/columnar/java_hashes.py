@@ -40,15 +40,9 @@ _CONTINUATION_MASK, _CONTINUATION, _FOUR_BYTES = 0xC0, 0x80, 0xF0
 def hash_codes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
     """Hash many strings at once; null counts as empty, with hash 0.
 
-    Parameters
-    ----------
-    texts : pyarrow.StringArray
-        Shape (n,).
+    * `texts`: Shape (n,).
 
-    Returns
-    -------
-    numpy.ndarray
-        int32, shape (n,), equal to `hash_code` of each string.
+    Returns: int32, shape (n,), equal to `hash_code` of each string.
     """
     offsets, content = _slices(texts.fill_null("") if texts.null_count else texts)
     return hash_slices(content, offsets[:-1], offsets[1:])
@@ -62,20 +56,12 @@ def hash_slices(
 ) -> npt.NDArray[np.int32]:
     """Hash many pieces of a buffer, each UTF-8; malformed bytes count as the U+FFFD that Java makes of them.
 
-    Parameters
-    ----------
-    data : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    starts, stops : numpy.ndarray
-        int64, shape (n,): the pieces ``data[starts[i]:stops[i]]``, ascending and, except for empty ones, without
-        overlap.
-    before : numpy.ndarray, optional
-        int32, shape (n,): hash of a string that precedes each piece.
+    * `data`: uint8, shape (m,), contiguous.
+    * `starts`, `stops`: int64, shape (n,): the pieces ``data[starts[i]:stops[i]]``, ascending and, except for empty
+      ones, without overlap.
+    * `before`: int32, shape (n,): hash of a string that precedes each piece.
 
-    Returns
-    -------
-    numpy.ndarray
-        int32, shape (n,), equal to `hash_code` of each piece, after its preceding string if given.
+    Returns: int32, shape (n,), equal to `hash_code` of each piece, after its preceding string if given.
 
     Notes
     -----

@@ -87,30 +87,17 @@ def scan(  # noqa: PLR0913 -- where to look, and for what
 ) -> Scan:
     """Return the frames of a segment that the chain from `begin` leads to.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the whole segment.
-    begin : int
-        Position where a frame is known to start, in bytes.
-    end : int, optional
-        Frames that start at or after it are omitted.
-    start_offset : int or None
-        Physical offset of the segment's first byte, which records must agree with; None leaves it unchecked, as
-        RocketMQ does.
-    framing : Framing
-        What the segment is made of.
-    previous : int
-        Position of the last sound frame before `begin`, which an entry has to continue; -1 if there is none.
-    lanes : int, optional
-        Most cursors to use; affects only speed.
-    load : callable, optional
-        Loads the bytes between two positions, for a segment of which those up to `end` are loaded.
+    * `raw`: uint8, shape (m,), contiguous: the whole segment.
+    * `begin`: Position where a frame is known to start, in bytes.
+    * `end`: Frames that start at or after it are omitted.
+    * `start_offset`: Physical offset of the segment's first byte, which records must agree with; None leaves it
+      unchecked, as RocketMQ does.
+    * `framing`: What the segment is made of.
+    * `previous`: Position of the last sound frame before `begin`, which an entry has to continue; -1 if there is none.
+    * `lanes`: Most cursors to use; affects only speed.
+    * `load`: Loads the bytes between two positions, for a segment of which those up to `end` are loaded.
 
-    Returns
-    -------
-    Scan
-        Equal to ``follow_frames(memoryview(raw), begin, end, start_offset, framing)``. Bodies are not read.
+    Returns: Equal to ``follow_frames(memoryview(raw), begin, end, start_offset, framing)``. Bodies are not read.
     """
     found = chain(raw, begin, end, start_offset, framing, lanes=lanes)
     if load is not None and end is not None:
@@ -229,10 +216,7 @@ def _near_candidates(
 ) -> npt.NDArray[np.int64]:
     """Return what `find_candidate` would of each lane if it searched only a little; -1 also if that is outside `raw`.
 
-    Parameters
-    ----------
-    cuts : numpy.ndarray
-        int64, shape (n + 1,), ascending: lane k may begin in ``[cuts[k], cuts[k + 1])``.
+    * `cuts`: int64, shape (n + 1,), ascending: lane k may begin in ``[cuts[k], cuts[k + 1])``.
     """
     found = np.full(cuts.size - 1, -1, np.int64)
     reach = _PROBE + MIN_RECORD_SIZE
@@ -271,14 +255,9 @@ def find_candidate(
 ) -> int:
     """Return the position of what looks like a record in [cut, stop), near its start; -1 if nothing does.
 
-    Parameters
-    ----------
-    raw, start_offset
-        As of `scan`.
-    cut, stop : int
-        Positions between which a record may start.
-    probes : tuple of int
-        Bytes after `cut` that are looked through, the one number after the other.
+    * `raw`, `start_offset`: As of `scan`.
+    * `cut`, `stop`: Positions between which a record may start.
+    * `probes`: Bytes after `cut` that are looked through, the one number after the other.
     """
     for probe in probes:
         chunk = raw[cut : min(cut + probe, stop) + MIN_RECORD_SIZE].tobytes()

@@ -51,12 +51,8 @@ __all__ = [
 class AlikeProperties:
     """Properties of `n` strings with the same names in the same order, and values of the same lengths.
 
-    Parameters
-    ----------
-    table : numpy.ndarray
-        uint8, shape (n, size), contiguous: the strings, which are UTF-8.
-    layout : PropertyLayout
-        The layout of all of them.
+    * `table`: uint8, shape (n, size), contiguous: the strings, which are UTF-8.
+    * `layout`: The layout of all of them.
     """
 
     __slots__ = ("_layout", "_table")
@@ -137,12 +133,8 @@ _MOST_PAIRS: Final = 64
 class PropertyColumns:
     """Properties of a batch of records as columns of `n` rows.
 
-    Parameters
-    ----------
-    packed : pyarrow.BinaryArray
-        The properties strings, shape (n,), offset 0.
-    parser : PropertyParser
-        The rule for rows that are not plain.
+    * `packed`: The properties strings, shape (n,), offset 0.
+    * `parser`: The rule for rows that are not plain.
     """
 
     __slots__ = ("_odd", "_order", "_parsed", "_parser", "_plain")
@@ -452,10 +444,7 @@ def without_names(
 ) -> pa.MapArray:
     """Return maps without some names; what is null stays null.
 
-    Parameters
-    ----------
-    rows : numpy.ndarray, optional
-        Which maps are changed; by default all are.
+    * `rows`: Which maps are changed; by default all are.
 
     Examples
     --------

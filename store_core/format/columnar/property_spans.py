@@ -67,10 +67,7 @@ class PropertyLayout:
     A string fits if its names and separators are the same bytes, and no byte of a value is as low as a separator: each
     byte is between two bounds.
 
-    Attributes
-    ----------
-    values : tuple of (int, int)
-        Start and stop of each name's value, in bytes from the string's start.
+    * `values`: Start and stop of each name's value, in bytes from the string's start.
     """
 
     __slots__ = ("_lowest", "_width", "names", "values")
@@ -115,12 +112,8 @@ class PropertyLayout:
 class PropertyFinder:
     """Finds some properties in many strings; remembers the layouts it has seen.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The properties to find.
-    parser : PropertyParser
-        Whose rules apply.
+    * `names`: The properties to find.
+    * `parser`: Whose rules apply.
     """
 
     def __init__(self, names: Sequence[str], parser: PropertyParser) -> None:
@@ -134,13 +127,9 @@ class PropertyFinder:
     ) -> list[PropertySpans | None]:
         """Return the positions of each property; None for one that no string has.
 
-        Parameters
-        ----------
-        raw : numpy.ndarray
-            uint8, shape (m,), contiguous.
-        starts, stops : numpy.ndarray
-            int64, shape (n,): the strings ``raw[starts[i]:stops[i]]``, ascending without overlap, within 2 GiB, each of
-            at most 32,767 bytes.
+        * `raw`: uint8, shape (m,), contiguous.
+        * `starts`, `stops`: int64, shape (n,): the strings ``raw[starts[i]:stops[i]]``, ascending without overlap,
+          within 2 GiB, each of at most 32,767 bytes.
         """
         found = _Found(raw, starts, stops, len(self._names))
         lengths = stops - starts

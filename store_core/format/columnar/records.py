@@ -57,12 +57,8 @@ def host_column(heads: Heads, name: str) -> pa.StringArray:
 
     A broker has one address and a log few producers, so each distinct host of the batch is formatted once.
 
-    Parameters
-    ----------
-    heads : Heads
-        Heads of sound records.
-    name : str
-        ``"born_host"`` or ``"store_host"``.
+    * `heads`: Heads of sound records.
+    * `name`: ``"born_host"`` or ``"store_host"``.
     """
     return _by_width(heads, lambda group: _host_texts(group[name]))
 
@@ -122,21 +118,13 @@ def _message_ids(heads: npt.NDArray[np.void]) -> pa.StringArray:
 class Records:
     """Records of a segment that were found by following the chain.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the whole segment.
-    starts : numpy.ndarray
-        int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`.
-    segment : str
-        File name of the segment.
-    start_offset : int or numpy.ndarray
-        Physical offset of the segment's first byte. Where records were read without what lies between them: int64,
-        shape (n,), what to add to each one's start.
-    parser : PropertyParser
-        How properties that are not plain are parsed.
-    entries : EntryLog, optional
-        The DLedger log in whose entries the records lie.
+    * `raw`: uint8, shape (m,), contiguous: the whole segment.
+    * `starts`: int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`.
+    * `segment`: File name of the segment.
+    * `start_offset`: Physical offset of the segment's first byte. Where records were read without what lies between
+      them: int64, shape (n,), what to add to each one's start.
+    * `parser`: How properties that are not plain are parsed.
+    * `entries`: The DLedger log in whose entries the records lie.
     """
 
     def __init__(  # noqa: PLR0913 -- where records are, and how they are read

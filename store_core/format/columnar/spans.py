@@ -27,17 +27,10 @@ _BYTE: Final = 256
 def gather(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """Copy one item of `dtype` from each start.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    starts : numpy.ndarray
-        int64, shape (n,); each item must be inside `raw`.
+    * `raw`: uint8, shape (m,), contiguous.
+    * `starts`: int64, shape (n,); each item must be inside `raw`.
 
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n,), contiguous, in stored byte order.
+    Returns: Shape (n,), contiguous, in stored byte order.
 
     Notes
     -----
@@ -57,12 +50,8 @@ class Heads:
     Records with different host widths have their later fields at different positions. Nearly always all widths are
     equal, and then a column is one conversion; otherwise each width is a group of rows.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,): the segment.
-    starts : numpy.ndarray
-        int64, shape (n,): record starts; at least `MIN_HEAD_SIZE` bytes must follow each.
+    * `raw`: uint8, shape (m,): the segment.
+    * `starts`: int64, shape (n,): record starts; at least `MIN_HEAD_SIZE` bytes must follow each.
     """
 
     __slots__ = ("_groups", "_leading", "_narrow", "raw", "starts", "widths")
@@ -136,13 +125,9 @@ class Spans:
 def measure(heads: Heads, start_offset: int | npt.NDArray[np.int64] | None) -> Spans:
     """Follow the three length fields of all records, as `store_core.format.record.scan.check_record` does for one.
 
-    Parameters
-    ----------
-    heads : Heads
-        Heads of records whose magic code and size are those of a message inside the segment.
-    start_offset : int, numpy.ndarray or None
-        Physical offset of the segment's first byte, or int64, shape (n,), what to add to each start; None leaves the
-        records' own offsets unchecked.
+    * `heads`: Heads of records whose magic code and size are those of a message inside the segment.
+    * `start_offset`: Physical offset of the segment's first byte, or int64, shape (n,), what to add to each start; None
+      leaves the records' own offsets unchecked.
     """
     starts, raw = heads.starts, heads.raw
     stops = starts + heads.leading("total_size")

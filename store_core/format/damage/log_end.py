@@ -29,19 +29,12 @@ __all__ = ["LogEnd", "find_log_end", "find_tail_end", "find_walk_starts"]
 def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
     """Return where walks can start that need only what starts at or after some positions.
 
-    Parameters
-    ----------
-    chain : Chain
-        Its kept records are sound.
-    begins : sequence of int
-        The positions.
+    * `chain`: Its kept records are sound.
+    * `begins`: The positions.
 
-    Returns
-    -------
-    list of int or None
-        For each position the start of the last record before it: the only extra record of the walk, with whose store
-        time a walk that starts at damage compares. None where that is the segment's first byte, and where a record that
-        is not sound, or the chain's end, is before the position: only a walk from the start finds the way then.
+    Returns: For each position the start of the last record before it: the only extra record of the walk, with whose
+    store time a walk that starts at damage compares. None where that is the segment's first byte, and where a record
+    that is not sound, or the chain's end, is before the position: only a walk from the start finds the way then.
     """
     starts = chain.starts_before(max(begins, default=0))
     end = chain.stop
@@ -63,30 +56,17 @@ _TAIL_CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The end of a log in its last segment.
+    """The end of a log in its last segment."""
 
-    Attributes
-    ----------
-    position : int
-        One past the last sound record, in bytes from the segment's start.
-    reason : StopReason
-        Why there is no record at `position`.
-    stale : int
-        Position of the first sound record after it that is older, and so stale; -1 without any.
-    is_unfinished : bool
-        Whether a batch of records is at `position` whose writer has not finished it, or died before it could.
-    covered : int
-        Position of a sound record that is behind the blank record at `position`, and not older; -1 without any.
-    chain : Chain or None
-        The segment's chain, as far as it was followed, for the next reader of the same bytes.
-    """
-
-    position: int
-    reason: StopReason
-    stale: int = -1
+    position: int  # one past the last sound record, in bytes from the segment's start
+    reason: StopReason  # why there is no record at `position`
+    stale: int = -1  # position of the first sound record after it that is older, and so stale; -1 without any
     is_unfinished: bool = False
+    """Whether a batch of records is at `position` whose writer has not finished it, or died before it could."""
     covered: int = -1
+    """Position of a sound record that is behind the blank record at `position`, and not older; -1 without any."""
     chain: Chain | None = field(default=None, compare=False, repr=False)
+    """The segment's chain, as far as it was followed, for the next reader of the same bytes."""
 
 
 def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGMENT_START) -> LogEnd:
@@ -97,14 +77,9 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     the log ends further on. A writer may be appending: what it adds meanwhile is found or not, but never taken for
     damage.
 
-    Parameters
-    ----------
-    segment : SegmentView
-        The whole segment.
-    verify_crc : bool
-        Whether the last records' bodies must match their checksums, as in RocketMQ's recovery.
-    after : Place
-        Where a search in the same segment found the end before; what precedes it is not walked again.
+    * `segment`: The whole segment.
+    * `verify_crc`: Whether the last records' bodies must match their checksums, as in RocketMQ's recovery.
+    * `after`: Where a search in the same segment found the end before; what precedes it is not walked again.
 
     Notes
     -----
@@ -123,12 +98,8 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
 class _Rest:
     """What follows a chain in the last segment, which is usually nothing.
 
-    Attributes
-    ----------
-    parts : deque of (Run or Damage)
-        The last stretches, without the damage at the segment's end.
-    stop, reason, stale, is_unfinished, covered
-        As in `Salvage`.
+    * `parts`: The last stretches, without the damage at the segment's end.
+    * `stop`, `reason`, `stale`, `is_unfinished`, `covered`: As in `Salvage`.
     """
 
     def __init__(self, chain: Chain) -> None:
@@ -144,17 +115,10 @@ class _Rest:
 def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
     """Find the end of the bytes after a log's end that are neither zeros nor records of an earlier time.
 
-    Parameters
-    ----------
-    segment : SegmentView
-        The whole segment.
-    end : LogEnd
-        What `find_log_end` found there.
+    * `segment`: The whole segment.
+    * `end`: What `find_log_end` found there.
 
-    Returns
-    -------
-    int
-        Position one past the last byte that is not zero; that of `end` if there is none.
+    Returns: Position one past the last byte that is not zero; that of `end` if there is none.
     """
     limit = end.stale if end.stale > end.position else segment.size
     found = position = end.position

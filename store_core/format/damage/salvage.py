@@ -135,20 +135,13 @@ _read_place: Final = head_reader("magic_code", "physical_offset")
 class Damage:
     """A range of bytes that are not records.
 
-    Attributes
-    ----------
-    begin, end : int
-        The range, as positions in the segment.
-    check : RecordCheck
-        Why there is no record at `begin`.
-    is_followed : bool
-        Whether a sound record is at `end`; else it is the end of the bytes.
+    * `begin`, `end`: The range, as positions in the segment.
     """
 
     begin: int
     end: int
-    check: RecordCheck
-    is_followed: bool
+    check: RecordCheck  # why there is no record at `begin`
+    is_followed: bool  # whether a sound record is at `end`; else it is the end of the bytes
 
 
 def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -159,31 +152,20 @@ def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) 
 class Salvage:
     """Finds sound records and damage in a segment, from any position on.
 
-    Parameters
-    ----------
-    segment : SegmentView
-        The segment, up to where it is to be read.
-    only_newer : bool
-        For the last segment of a log, where bytes after the write position can be whole records of an earlier time
-        (recovery moves the position back without clearing): a record found by searching must not be older than the last
-        sound one before the damage.
-    is_growing : bool
-        Whether a writer may be appending: what looks like damage is checked again once the next sound record is found,
-        and the end of the bytes is not taken for the end of the log.
+    * `segment`: The segment, up to where it is to be read.
+    * `only_newer`: For the last segment of a log, where bytes after the write position can be whole records of an
+      earlier time (recovery moves the position back without clearing): a record found by searching must not be older
+      than the last sound one before the damage.
+    * `is_growing`: Whether a writer may be appending: what looks like damage is checked again once the next sound
+      record is found, and the end of the bytes is not taken for the end of the log.
 
-    Attributes
-    ----------
-    stop : int
-        Where the last walk ended: at the blank record, the end of the bytes, or the last damage.
-    reason : StopReason
-        Why it ended there.
-    stale : int
-        Position of the first sound record that was skipped because it is older; -1 without any.
-    is_unfinished : bool
-        Whether the walk ended before a batch of records whose first one has no size yet, see `_is_unfinished`.
-    covered : int
-        Position of a sound record, not older than the last one, behind the blank record at which the walk ended; -1
-        without any. No writer leaves that, except an append that was not committed.
+    * `stop`: Where the last walk ended: at the blank record, the end of the bytes, or the last damage.
+    * `reason`: Why it ended there.
+    * `stale`: Position of the first sound record that was skipped because it is older; -1 without any.
+    * `is_unfinished`: Whether the walk ended before a batch of records whose first one has no size yet, see
+      `_is_unfinished`.
+    * `covered`: Position of a sound record, not older than the last one, behind the blank record at which the walk
+      ended; -1 without any. No writer leaves that, except an append that was not committed.
     """
 
     def __init__(self, segment: SegmentView, *, only_newer: bool = False, is_growing: bool = False) -> None:
@@ -212,12 +194,9 @@ class Salvage:
     def parts(self, place: Place = _SEGMENT_START, until: int | None = None) -> Iterator[Run | Damage]:
         """Yield sound records and damaged ranges in ascending order.
 
-        Parameters
-        ----------
-        place : Place
-            Where to start: the segment's first byte, or where a chain of sound records broke.
-        until : int, optional
-            Where to stop: records and damage that start at or after it are omitted. What is found before is unaffected.
+        * `place`: Where to start: the segment's first byte, or where a chain of sound records broke.
+        * `until`: Where to stop: records and damage that start at or after it are omitted. What is found before is
+          unaffected.
         """
         self.stop, self.reason = place.position, StopReason.LIMIT
         self._last_sound = place.last_sound

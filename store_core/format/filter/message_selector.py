@@ -37,10 +37,7 @@ _MOST_TOPIC: Final = 127
 def record_properties(record: memoryview, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
     """Return the properties of a record; the body is not read.
 
-    Parameters
-    ----------
-    record : memoryview
-        Format ``B``, from the record's first byte on.
+    * `record`: Format ``B``, from the record's first byte on.
 
     Notes
     -----
@@ -98,12 +95,8 @@ class MessageFilter(Protocol):
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: ExtUnit | None = None) -> bool:
         """Return from a queue unit whether the message may match.
 
-        Parameters
-        ----------
-        tags_code : int or None
-            The 64 bits of the unit; None if they were in an extension that is lost.
-        ext : ExtUnit or None
-            The unit of the extension, if there is one.
+        * `tags_code`: The 64 bits of the unit; None if they were in an extension that is lost.
+        * `ext`: The unit of the extension, if there is one.
         """
 
     def is_matched_by_commit_log(self, record: memoryview) -> bool:

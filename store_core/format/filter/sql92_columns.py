@@ -79,10 +79,7 @@ _COMPARISONS: Final[dict[object, Callable[[Any, Any], Any]]] = {
 def match_strings(function: Callable[[Value], Value], strings: pa.StringArray) -> _Mask | None:
     """Return a function of one string, applied to all; None if there is no kernel for it.
 
-    Returns
-    -------
-    numpy.ndarray or None
-        bool, shape (n,); undefined for null.
+    Returns: bool, shape (n,); undefined for null.
     """
     if function in (values.is_null, values.is_not_null, values.boolean_cast):
         return np.full(len(strings), function is values.is_not_null, np.bool_)
@@ -119,12 +116,8 @@ def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask
 
     Every type of the language parses such a string as the same number.
 
-    Returns
-    -------
-    numbers : numpy.ndarray
-        int64, shape (n,); 0 for the others.
-    is_plain : numpy.ndarray
-        bool, shape (n,); False for nulls.
+    Returns: int64, shape (n,); 0 for the others.
+    Returns: bool, shape (n,); False for nulls.
     """
     offsets, data, _ = binary_parts(_compact(strings))
     starts, stops = offsets[:-1], offsets[1:]
@@ -155,15 +148,10 @@ _SMALL_TABLE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The result of an expression for each row.
-
-    Attributes
-    ----------
-    codes : numpy.ndarray
-        intp, shape (rows,): 0 for False, 1 for True, 2 for null, 3 where the evaluation failed.
-    """
+    """The result of an expression for each row."""
 
     codes: npt.NDArray[np.intp]
+    """intp, shape (rows,): 0 for False, 1 for True, 2 for null, 3 where the evaluation failed."""
 
     @property
     def matches(self) -> npt.NDArray[np.bool_]:
@@ -186,10 +174,8 @@ class Verdicts:
 def evaluate_maps(expression: Sql92Expression, properties: pa.MapArray) -> Verdicts:
     """Evaluate an expression on the properties of many messages.
 
-    Parameters
-    ----------
-    properties : pyarrow.MapArray
-        Maps of strings, shape (rows,); null has no properties. If a name occurs twice the last value counts.
+    * `properties`: Maps of strings, shape (rows,); null has no properties. If a name occurs twice the last value
+      counts.
     """
     return evaluate_columns(expression, property_columns(properties, expression.names), len(properties))
 
@@ -197,10 +183,7 @@ def evaluate_maps(expression: Sql92Expression, properties: pa.MapArray) -> Verdi
 def evaluate_columns(expression: Sql92Expression, columns: Mapping[str, pa.StringArray], rows: int) -> Verdicts:
     """Evaluate an expression on columns of properties.
 
-    Parameters
-    ----------
-    columns : mapping of str to pyarrow.StringArray
-        A column for each of `expression.names`, shape (rows,), null where a message lacks it.
+    * `columns`: A column for each of `expression.names`, shape (rows,), null where a message lacks it.
     """
     stack: list[_Column | _Strings] = []
     loaded = {name: _Strings(columns[name]) for name in expression.names}

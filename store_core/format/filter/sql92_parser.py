@@ -97,21 +97,12 @@ _MOST_INT: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of an expression.
+    """One token of an expression."""
 
-    Attributes
-    ----------
-    kind : str
-        A keyword in capitals, a symbol, or `NAME`, `NUMBER`, `STRING`, `END`.
-    value : Value
-        The value of a literal, the name, or the text of a number that `Tokens.take_literal` has not read yet.
-    position : int
-        Where it starts in the text, in characters.
-    """
-
-    kind: str
+    kind: str  # A keyword in capitals, a symbol, or `NAME`, `NUMBER`, `STRING`, `END`
     value: Value
-    position: int
+    """The value of a literal, the name, or the text of a number that `Tokens.take_literal` has not read yet."""
+    position: int  # where it starts in the text, in characters
 
     @property
     def is_literal(self) -> bool:
@@ -122,15 +113,9 @@ class Token:
 class Tokens:
     """The tokens of an expression, one after the other.
 
-    Parameters
-    ----------
-    has_string_predicates : bool
-        Whether CONTAINS, STARTSWITH and ENDSWITH are keywords.
+    * `has_string_predicates`: Whether CONTAINS, STARTSWITH and ENDSWITH are keywords.
 
-    Attributes
-    ----------
-    current : Token
-        The next token.
+    * `current`: The next token.
     """
 
     __slots__ = ("_keywords", "_last_line", "_position", "current", "text")
@@ -315,16 +300,10 @@ class StopIf:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Replace the two topmost values by a function of them.
-
-    Attributes
-    ----------
-    stop : Value or NEVER
-        The left operand at which a `StopIf` skips this step; it is the result, whatever the right one.
-    """
+    """Replace the two topmost values by a function of them."""
 
     function: Callable[[Value, Value], Value]
-    stop: Any = NEVER
+    stop: Any = NEVER  # the left operand at which a `StopIf` skips this step; it is the result, whatever the right one
 
     def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
         """Run the step."""
@@ -341,10 +320,7 @@ Program: TypeAlias = tuple[Step, ...]
 def run(program: Program, properties: Mapping[str, str]) -> Value:
     """Run a program on the properties of one message.
 
-    Raises
-    ------
-    FilterError
-        If an operation fails on these values.
+    Raises `FilterError`: If an operation fails on these values.
     """
     stack: list[Value] = []
     position, end = 0, len(program)
@@ -420,12 +396,8 @@ class _Waiting:
 def parse(text: str, *, has_string_predicates: bool = True) -> Program:
     """Compile an expression.
 
-    Parameters
-    ----------
-    text : str
-        Text after an expression is ignored, as in RocketMQ.
-    has_string_predicates : bool
-        Whether CONTAINS, STARTSWITH and ENDSWITH are keywords, as since RocketMQ 5.1.3.
+    * `text`: Text after an expression is ignored, as in RocketMQ.
+    * `has_string_predicates`: Whether CONTAINS, STARTSWITH and ENDSWITH are keywords, as since RocketMQ 5.1.3.
     """
     return _Parser(Tokens(text, has_string_predicates=has_string_predicates)).program()
 

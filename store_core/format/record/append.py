@@ -22,27 +22,14 @@ __all__ = ["EncodedRecords", "do_append", "write_blank"]
 
 @dataclass(slots=True)
 class EncodedRecords:
-    """Records that are complete except for physical offset, queue offset and store time.
+    """Records that are complete except for physical offset, queue offset and store time."""
 
-    Attributes
-    ----------
-    data : bytearray
-        The records, end to end.
-    v6_bits : int
-        Host bits of the sys_flag, which determine where the store time is.
-    store_host : bytes
-        Packed, as stored.
-    starts : list of int
-        Where each record begins in `data`.
-    fixed_timestamp : int or None
-        The store time they keep, if that is not the clock inside the lock: members of a batch up to 4.9.0.
-    """
-
-    data: bytearray
-    v6_bits: int
-    store_host: bytes
-    starts: list[int] = field(default_factory=lambda: [0])
+    data: bytearray  # the records, end to end
+    v6_bits: int  # host bits of the sys_flag, which determine where the store time is
+    store_host: bytes  # packed, as stored
+    starts: list[int] = field(default_factory=lambda: [0])  # where each record begins in `data`
     fixed_timestamp: int | None = None
+    """The store time they keep, if that is not the clock inside the lock: members of a batch up to 4.9.0."""
 
 
 _OFFSETS: Final = struct.Struct(">qq")
@@ -72,27 +59,15 @@ def do_append(  # noqa: PLR0913 -- the record, where it goes, and the values kno
 ) -> AppendMessageResult:
     """Complete records and copy them into a file, all of them or none.
 
-    Parameters
-    ----------
-    view : memoryview
-        The rest of the file, writable; its length is the room left.
-    physical_offset : int
-        Of the first byte of `view`.
-    queue_offset : int
-        Index of the first record in its queue.
-    store_timestamp : int
-        Clock inside the put lock, ms.
-    append_property_crc : bool
-        Whether the records end with space for their property CRC.
-    is_queued : bool
-        False for prepared and rolled-back transaction messages: their queue offset is stored as 0.
-    message_num : int or None
-        Number of messages in the record, for an inner batch; None counts the records.
+    * `view`: The rest of the file, writable; its length is the room left.
+    * `physical_offset`: Of the first byte of `view`.
+    * `queue_offset`: Index of the first record in its queue.
+    * `store_timestamp`: Clock inside the put lock, ms.
+    * `append_property_crc`: Whether the records end with space for their property CRC.
+    * `is_queued`: False for prepared and rolled-back transaction messages: their queue offset is stored as 0.
+    * `message_num`: Number of messages in the record, for an inner batch; None counts the records.
 
-    Returns
-    -------
-    AppendMessageResult
-        PUT_OK; or END_OF_FILE if the records and a blank record don't fit, and a blank record was written instead.
+    Returns: PUT_OK; or END_OF_FILE if the records and a blank record don't fit, and a blank record was written instead.
     """
     first = queue_offset if is_queued else 0
     positions = [physical_offset + start for start in encoded.starts]

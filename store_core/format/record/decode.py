@@ -97,20 +97,13 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
 ) -> MessageExt:
     """Decode the record at a position of a segment.
 
-    Parameters
-    ----------
-    data : memoryview
-        The segment's bytes (format ``B``).
-    position : int
-        Start of the record, in bytes from the segment's start.
-    start_offset : int or None
-        Physical offset of the segment's first byte, which the record must agree with; None leaves that unchecked.
-    file : str
-        Name of the segment for errors.
-    parser : PropertyParser
-        How properties are parsed; see `PropertyParser.of_release`.
-    verify_crc : bool
-        Whether the body must match its checksum, and the record the one over all of it, if it carries one.
+    * `data`: The segment's bytes (format ``B``).
+    * `position`: Start of the record, in bytes from the segment's start.
+    * `start_offset`: Physical offset of the segment's first byte, which the record must agree with; None leaves that
+      unchecked.
+    * `file`: Name of the segment for errors.
+    * `parser`: How properties are parsed; see `PropertyParser.of_release`.
+    * `verify_crc`: Whether the body must match its checksum, and the record the one over all of it, if it carries one.
 
     Notes
     -----
@@ -132,12 +125,8 @@ def property_crc_error(
     It is the last property, and covers what precedes it: head, body, topic and the other properties. A record without
     it has no such error.
 
-    Parameters
-    ----------
-    data, position, start_offset, file
-        As of `decode_message`.
-    spans : RecordSpans
-        Of the record, which is sound otherwise.
+    * `data`, `position`, `start_offset`, `file`: As of `decode_message`.
+    * `spans`: Of the record, which is sound otherwise.
 
     Notes
     -----

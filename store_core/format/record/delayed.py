@@ -123,14 +123,9 @@ def to_real_topic_map(properties: PropertyMap, topic: str, queue_id: int) -> Pro
 def to_schedule_topic(message: Message, properties: PropertyMap, max_level: int, release: str) -> Message:
     """Redirect a message to the queue of its delay level; its properties string is rebuilt from the map.
 
-    Parameters
-    ----------
-    properties : PropertyMap
-        The message's, with property DELAY above 0.
-    max_level : int
-        The highest level; a higher one is lowered to it, in the property too.
-    release : str
-        The release whose way of writing the string is followed.
+    * `properties`: The message's, with property DELAY above 0.
+    * `max_level`: The highest level; a higher one is lowered to it, in the property too.
+    * `release`: The release whose way of writing the string is followed.
     """
     level = delay_level(properties)
     noted = PropertyMap(properties, properties.capacity)

@@ -102,21 +102,11 @@ class EncodeRules:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a message can't be encoded.
+    """Why a message can't be encoded."""
 
-    Attributes
-    ----------
-    status : PutMessageStatus
-        What the put returns.
-    reason : str
-        The limit and what exceeded it.
-    append_status : AppendMessageStatus or None
-        What the append returns, if RocketMQ finds out only there.
-    """
-
-    status: PutMessageStatus
-    reason: str
-    append_status: AppendMessageStatus | None = None
+    status: PutMessageStatus  # what the put returns
+    reason: str  # the limit and what exceeded it
+    append_status: AppendMessageStatus | None = None  # what the append returns, if RocketMQ finds out only there
 
 
 def _stored_codes(sys_flag: int) -> str:
@@ -212,14 +202,9 @@ def encode_message(
 ) -> EncodedRecords | Refusal:
     """Encode one message; `store_core.format.record.append.do_append` completes it.
 
-    Parameters
-    ----------
-    store_host : tuple of str and int
-        For a message without one of its own.
-    properties : bytes or None
-        The properties as stored, if they differ from those of the message.
-    born_timestamp : int
-        For a message without one of its own, ms.
+    * `store_host`: For a message without one of its own.
+    * `properties`: The properties as stored, if they differ from those of the message.
+    * `born_timestamp`: For a message without one of its own, ms.
     """
     head = _Head.of(message, rules, store_host, born_timestamp)
     stored = properties_bytes(message, rules) if properties is None else seal_properties(properties, rules)
@@ -335,14 +320,9 @@ def encode_members(
 ) -> EncodedRecords | Refusal:
     """Encode the members of a batch, each as a record of its own.
 
-    Parameters
-    ----------
-    batch : Message
-        What they share; its body is ignored.
-    items : iterable of tuple
-        Flag, body and properties field of each member.
-    rules, store_host, born_timestamp
-        As in `encode_message`.
+    * `batch`: What they share; its body is ignored.
+    * `items`: Flag, body and properties field of each member.
+    * `rules`, `store_host`, `born_timestamp`: As in `encode_message`.
 
     Notes
     -----

@@ -63,24 +63,15 @@ def check_entry(
 ) -> RecordCheck:
     """Check for an entry at a position of a file.
 
-    Parameters
-    ----------
-    data : memoryview
-        All bytes of the file (format ``B``).
-    position : int
-        Where to look, in bytes from the file's start.
-    start_offset : int or None
-        Physical offset of the file's first byte, with which entry and record must agree; None leaves that unchecked.
-    verify_crc : bool
-        Whether to check the record's body against its checksum.
-    previous : int
-        Position of the last sound entry before. If it ends at `position`, its index and term must be followed by those
-        of this one. -1 if there is none.
+    * `data`: All bytes of the file (format ``B``).
+    * `position`: Where to look, in bytes from the file's start.
+    * `start_offset`: Physical offset of the file's first byte, with which entry and record must agree; None leaves that
+      unchecked.
+    * `verify_crc`: Whether to check the record's body against its checksum.
+    * `previous`: Position of the last sound entry before. If it ends at `position`, its index and term must be followed
+      by those of this one. -1 if there is none.
 
-    Returns
-    -------
-    RecordCheck
-        Its size is that of the entry, its parts are those of the record.
+    Returns: Its size is that of the entry, its parts are those of the record.
     """
     frame = _check_frame(data, position)
     if frame.reason is not None:

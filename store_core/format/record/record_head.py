@@ -69,12 +69,8 @@ def encode_host(ip: str, port: int) -> bytes:
 def message_id(store_host: bytes, physical_offset: int) -> str:
     """Return the offset message id: upper-case hex of address, port and offset, 32 or 56 digits.
 
-    Parameters
-    ----------
-    store_host : bytes
-        The record's store host field: address and port, 8 or 20 bytes.
-    physical_offset : int
-        Position of the record in the log, in bytes.
+    * `store_host`: The record's store host field: address and port, 8 or 20 bytes.
+    * `physical_offset`: Position of the record in the log, in bytes.
 
     Notes
     -----
@@ -117,12 +113,8 @@ class HeadReader(Protocol):
 def head_reader(*names: str, sys_flag: int = 0) -> HeadReader:
     """Return a function that reads some fields of a head; it costs as much as one call of `struct`.
 
-    Parameters
-    ----------
-    names : str
-        Fields of `MESSAGE_HEAD`, in the order in which they are stored.
-    sys_flag : int
-        Host widths, needed for fields after the first host; see `head_dtype`.
+    * `names`: Fields of `MESSAGE_HEAD`, in the order in which they are stored.
+    * `sys_flag`: Host widths, needed for fields after the first host; see `head_dtype`.
 
     Examples
     --------
@@ -156,18 +148,10 @@ def read_sys_flag(data: Buffer, position: int) -> int:
 
 
 class HeadShape(NamedTuple):
-    """What a head's host widths decide.
+    """What a head's host widths decide."""
 
-    Attributes
-    ----------
-    size : int
-        Bytes of the head.
-    read_body_length : HeadReader
-        Reads the length of the body as stored, in bytes; a negative one stands for no bytes.
-    """
-
-    size: int
-    read_body_length: HeadReader
+    size: int  # bytes of the head
+    read_body_length: HeadReader  # reads the length of the body as stored, in bytes; a negative one stands for no bytes
 
 
 _SHAPES: Final = {
@@ -184,12 +168,8 @@ def head_shape(sys_flag: int) -> HeadShape:
 def store_timestamp(data: Buffer, position: int, *, has_ipv6: bool = True) -> int:
     """Return the store time of a record, ms.
 
-    Parameters
-    ----------
-    position : int
-        Where the record starts.
-    has_ipv6 : bool
-        Whether the record's flags may call for hosts of IPv6; RocketMQ knows none before 4.6.
+    * `position`: Where the record starts.
+    * `has_ipv6`: Whether the record's flags may call for hosts of IPv6; RocketMQ knows none before 4.6.
     """
     bits = read_sys_flag(data, position) & _BORN_HOST_V6 if has_ipv6 else 0
     stored: int = _read_store_timestamps[bits](data, position)[0]

@@ -91,21 +91,11 @@ class RecordCheck:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Record starts of a segment.
+    """Record starts of a segment."""
 
-    Attributes
-    ----------
-    starts : numpy.ndarray
-        int64, shape (n,), ascending: positions in the segment, in bytes.
-    stop : int
-        Where the chain ends: the end of the last record.
-    reason : StopReason
-        Why it ends there.
-    """
-
-    starts: npt.NDArray[np.int64]
-    stop: int
-    reason: StopReason
+    starts: npt.NDArray[np.int64]  # int64, shape (n,), ascending: positions in the segment, in bytes
+    stop: int  # where the chain ends: the end of the last record
+    reason: StopReason  # why it ends there
 
 
 def check_record(
@@ -113,17 +103,11 @@ def check_record(
 ) -> RecordCheck:
     """Check for a record at a position of a segment.
 
-    Parameters
-    ----------
-    data : memoryview
-        All bytes of the segment (format ``B``).
-    position : int
-        Where to look, in bytes from the segment's start.
-    start_offset : int or None
-        Physical offset of the segment's first byte; the record's own physical offset must agree with it.
-        None leaves that field unchecked, as RocketMQ does.
-    verify_crc : bool
-        Whether to check the body against its checksum. Empty bodies are never checked.
+    * `data`: All bytes of the segment (format ``B``).
+    * `position`: Where to look, in bytes from the segment's start.
+    * `start_offset`: Physical offset of the segment's first byte; the record's own physical offset must agree with it.
+      None leaves that field unchecked, as RocketMQ does.
+    * `verify_crc`: Whether to check the body against its checksum. Empty bodies are never checked.
 
     Notes
     -----

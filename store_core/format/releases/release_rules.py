@@ -34,14 +34,9 @@ __all__ = [
 def has(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field of a dataclass
     """Return the field of a feature that a release either has or lacks; the default is to lack it.
 
-    Parameters
-    ----------
-    area : str
-        The part of RocketMQ it belongs to.
-    meaning : str
-        A clause without a full stop.
-    source : str
-        Java method that the rule comes from, a comma, and the RocketMQ versions that have it.
+    * `area`: The part of RocketMQ it belongs to.
+    * `meaning`: A clause without a full stop.
+    * `source`: Java method that the rule comes from, a comma, and the RocketMQ versions that have it.
     """
     return field(default=False, metadata={"area": area, "meaning": meaning, "source": source})
 
@@ -558,40 +553,20 @@ class BrokerFeatures:
 
 
 class Feature(NamedTuple):
-    """A feature as documents show it.
+    """A feature as documents show it."""
 
-    Attributes
-    ----------
-    name : str
-        The attribute of `ReleaseRules`.
-    area : str
-        The part of RocketMQ it belongs to.
-    meaning : str
-        A clause without a full stop.
-    source : str
-        Java method, and the RocketMQ version of the rule.
-    """
-
-    name: str
-    area: str
-    meaning: str
-    source: str
+    name: str  # the attribute of `ReleaseRules`
+    area: str  # the part of RocketMQ it belongs to
+    meaning: str  # A clause without a full stop
+    source: str  # Java method, and the RocketMQ version of the rule
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
-    """The features of one release.
+    """The features of one release."""
 
-    Attributes
-    ----------
-    release : str
-        Its name in options.
-    judge : str
-        The RocketMQ version whose behaviour is followed and tested against.
-    """
-
-    release: str
-    judge: str
+    release: str  # its name in options
+    judge: str  # the RocketMQ version whose behaviour is followed and tested against
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.release!r})"

@@ -61,32 +61,18 @@ class BatchConsumeQueue:
     **Ghosts**: bytes after the end are zeroed when it moves back, as in
     `store_core.queue.consume_queue.consume_queue`.
 
-    Parameters
-    ----------
-    directory : Path
-        The queue's own: ``batchconsumequeue/TOPIC/QUEUE``.
-    can_write : callable
-        Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
-    on_error : callable
-        Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
-    writable : bool
-        Whether anything on disk may be changed.
+    * `directory`: The queue's own: ``batchconsumequeue/TOPIC/QUEUE``.
+    * `can_write`: Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
+    * `on_error`: Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
+    * `writable`: Whether anything on disk may be changed.
 
-    Attributes
-    ----------
-    max_physical_offset : int
-        Where the last unit's record **starts**; -1 before the first.
-    min_offset_in_queue : int
-        First existing index; -1 without units.
-    max_offset_in_queue : int
-        Next index; 0 without units.
-    min_logic_offset : int
-        Start of the first file, in bytes; -1 if a correction found no files.
-    unit_size : int
-        Bytes per unit.
+    * `max_physical_offset`: Where the last unit's record **starts**; -1 before the first.
+    * `min_offset_in_queue`: First existing index; -1 without units.
+    * `max_offset_in_queue`: Next index; 0 without units.
+    * `min_logic_offset`: Start of the first file, in bytes; -1 if a correction found no files.
     """
 
-    unit_size: Final = BATCH_UNIT_SIZE
+    unit_size: Final = BATCH_UNIT_SIZE  # bytes per unit
 
     def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
         self,
@@ -182,10 +168,8 @@ class BatchConsumeQueue:
 
         A record that starts at or before `max_physical_offset` is in the queue already, and nothing happens.
 
-        Returns
-        -------
-        bool
-            False if the unit was refused, see `batch_refusal`, or could not be written: then `on_error` was called.
+        Returns: False if the unit was refused, see `batch_refusal`, or could not be written: then `on_error` was
+        called.
         """
         if batch_refusal(request.message_base_offset, request.batch_size) is not None:
             return False
@@ -210,10 +194,8 @@ class BatchConsumeQueue:
     ) -> bool:
         """Append the units of many records, in log order, as `put_message_position_info_wrapper` one by one.
 
-        Returns
-        -------
-        bool
-            False if a unit was refused, or could not be written: then `on_error` was called, and the rest is skipped.
+        Returns: False if a unit was refused, or could not be written: then `on_error` was called, and the rest is
+        skipped.
         """
         sound = fitting_batches(message_base_offset, batch_size)
         columns: _Columns = {
@@ -315,15 +297,10 @@ class BatchConsumeQueue:
 
         Store times are in the units, so the log is not read.
 
-        Parameters
-        ----------
-        timestamp : int
-            Ms since 1970.
+        * `timestamp`: Ms since 1970.
 
-        Returns
-        -------
-        int
-            First index of the record found, limited to the queue's bounds; the queue's first index if there is none.
+        Returns: First index of the record found, limited to the queue's bounds; the queue's first index if there is
+        none.
         """
         units = units_of_time(self.mapped_file_queue, timestamp, boundary)
         found = int(units["msg_base_offset"][0]) if units is not None else -1
@@ -357,10 +334,7 @@ class BatchConsumeQueue:
     def delete_expired_file(self, min_physical_offset: int) -> int:
         """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.
 
-        Returns
-        -------
-        int
-            How many files were deleted.
+        Returns: How many files were deleted.
         """
         count = delete_expired_files(self.mapped_file_queue, min_physical_offset, BATCH_UNIT_SIZE)
         self.correct_min_offset(min_physical_offset)

@@ -34,18 +34,10 @@ _FILES_LOOKED_AT: Final = 3
 
 
 class BatchQueueEnd(NamedTuple):
-    """The end of a queue as found from its units.
+    """The end of a queue as found from its units."""
 
-    Attributes
-    ----------
-    max_physical_offset : int or None
-        Where the last unit's record starts; None without a unit.
-    notes : tuple of str
-        What was dropped.
-    """
-
-    max_physical_offset: int | None
-    notes: tuple[str, ...] = ()
+    max_physical_offset: int | None  # where the last unit's record starts; None without a unit
+    notes: tuple[str, ...] = ()  # what was dropped
 
 
 def recover(queue: MappedFileQueue, *, clear_tail: bool) -> BatchQueueEnd | None:
@@ -53,15 +45,9 @@ def recover(queue: MappedFileQueue, *, clear_tail: bool) -> BatchQueueEnd | None
 
     (RocketMQ: ``BatchConsumeQueue.recover``.)
 
-    Returns
-    -------
-    BatchQueueEnd or None
-        None without files.
+    Returns: None without files.
 
-    Raises
-    ------
-    OSError
-        As raised by the system.
+    Raises `OSError`: As raised by the system.
     """
     files = queue.mapped_files[-_FILES_LOOKED_AT:]
     if not files:

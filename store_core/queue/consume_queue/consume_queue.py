@@ -101,17 +101,10 @@ def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_
     The last file is never deleted. Deletion stops at a file that has to stay: one that readers use, less than a minute
     after the first try, or one that was never filled (RocketMQ: ``MappedFileQueue.deleteExpiredFileByOffset``).
 
-    Parameters
-    ----------
-    min_physical_offset : int
-        Where the commit log starts.
-    unit_size : int
-        Bytes per unit; its first eight are a physical offset.
+    * `min_physical_offset`: Where the commit log starts.
+    * `unit_size`: Bytes per unit; its first eight are a physical offset.
 
-    Returns
-    -------
-    int
-        How many files were deleted.
+    Returns: How many files were deleted.
     """
     count = 0
     for file in queue.mapped_files[:-1] if queue.writable else ():
@@ -160,11 +153,8 @@ class QueueReader:
     def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
         """Return the units from an index to the end of its file, without copying.
 
-        Returns
-        -------
-        array of unit, or None
-            Of dtype `store_core.queue.units.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum, beyond
-            the end, and in a hole between files. It stays valid when the file is deleted.
+        Returns: Of dtype `store_core.queue.units.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum,
+        beyond the end, and in a hole between files. It stays valid when the file is deleted.
         """
         wanted = queue_offset * CQ_STORE_UNIT_SIZE
         if queue_offset < 0 or wanted < self.min_logic_offset:
@@ -207,17 +197,11 @@ class QueueReader:
     ) -> int:
         """Return the index of the message stored at a time; for the rules see `time_search`.
 
-        Parameters
-        ----------
-        timestamp : int
-            Ms since 1970.
-        boundary : BoundaryType
-            For release 5.3; the others have a rule of their own, and ignore it.
-        store_time : callable
-            ``store_time(physical_offset, size)`` returns a record's store timestamp, -1 if it can't be read (RocketMQ:
-            ``CommitLog.pickupStoreTimestamp``).
-        min_physical_offset : int
-            Where the log starts.
+        * `timestamp`: Ms since 1970.
+        * `boundary`: For release 5.3; the others have a rule of their own, and ignore it.
+        * `store_time`: ``store_time(physical_offset, size)`` returns a record's store timestamp, -1 if it can't be read
+          (RocketMQ: ``CommitLog.pickupStoreTimestamp``).
+        * `min_physical_offset`: Where the log starts.
         """
         found = self._time_search.find(
             self.mapped_file_queue, self.min_logic_offset, timestamp, boundary, store_time, min_physical_offset
@@ -258,30 +242,18 @@ class ConsumeQueue(QueueReader):
     overwritten with zeros whenever the end moves back (`recover`, `truncate_dirty_logic_files`), and when the queue
     grows into a file that already existed. RocketMQ reads those bytes only to revive them, so nothing else differs.
 
-    Parameters
-    ----------
-    directory : Path
-        The queue's own: ``consumequeue/TOPIC/QUEUE``.
-    ext : QueueExtension, optional
-        Where tags codes, store times and filter bit maps are put if the extension is enabled.
-    can_write : callable
-        Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
-    on_error : callable
-        Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
-    writable : bool
-        Whether anything on disk may be changed. If not, `recover` and truncation leave files unchanged, and only this
-        object's view of them ends earlier.
+    * `directory`: The queue's own: ``consumequeue/TOPIC/QUEUE``.
+    * `ext`: Where tags codes, store times and filter bit maps are put if the extension is enabled.
+    * `can_write`: Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
+    * `on_error`: Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
+    * `writable`: Whether anything on disk may be changed. If not, `recover` and truncation leave files unchanged, and
+      only this object's view of them ends earlier.
 
-    Attributes
-    ----------
-    max_physical_offset : int
-        How far the last unit covers the log: to its record's end, in release 4.3 its start; -1 before the first.
-    min_logic_offset : int
-        Units below it point to deleted records; bytes. Not stored.
-    misplaced : int
-        How many units were put after their index, because units before them were missing.
-    unit_size : int
-        Bytes per unit.
+    * `max_physical_offset`: How far the last unit covers the log: to its record's end, in release 4.3 its start; -1
+      before the first.
+    * `min_logic_offset`: Units below it point to deleted records; bytes. Not stored.
+    * `misplaced`: How many units were put after their index, because units before them were missing.
+    * `unit_size`: Bytes per unit.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
@@ -320,10 +292,7 @@ class ConsumeQueue(QueueReader):
     def load(self) -> tuple[str, ...]:
         """Load the existing files, each as if full; `recover` finds the end.
 
-        Returns
-        -------
-        tuple of str
-            What an operator should know.
+        Returns: What an operator should know.
         """
         notes = self.mapped_file_queue.load(self.rules.release)
         return notes if self.ext is None else (*notes, *self.ext.load())
@@ -335,10 +304,7 @@ class ConsumeQueue(QueueReader):
         ``ConsumeQueue.recover``). A queue without files is unchanged. Units after the end stay in the file, since
         `truncate_dirty_logic_files` counts them again; `clear_tail` removes what is left of them.
 
-        Returns
-        -------
-        tuple of str
-            What was dropped.
+        Returns: What was dropped.
         """
         self._is_recovering = True
         queue = self.mapped_file_queue
@@ -400,11 +366,8 @@ class ConsumeQueue(QueueReader):
         RocketMQ moves ``maxPhysicOffset`` before it writes, so after a failed write the retry considers the record
         covered, and its unit is lost. Here it moves after the write.
 
-        Returns
-        -------
-        bool
-            True if the unit is in the queue, or was considered to be. False if `refusal_of` has a reason, or the system
-            refused to write; a retry then starts from the same state.
+        Returns: True if the unit is in the queue, or was considered to be. False if `refusal_of` has a reason, or the
+        system refused to write; a retry then starts from the same state.
         """
         if self.refusal_of(queue_offset) is not None:
             return False
@@ -460,10 +423,7 @@ class ConsumeQueue(QueueReader):
         address, or the tags code itself if that fails. RocketMQ puts them again for each try
         (``putMessagePositionInfoWrapper``). Units in light queues are put by the store, not here.
 
-        Returns
-        -------
-        bool
-            False if the unit was refused, see `refusal_of`, or could not be written: then `on_error` was called.
+        Returns: False if the unit was refused, see `refusal_of`, or could not be written: then `on_error` was called.
         """
         if self.refusal_of(request.consume_queue_offset) is not None:
             return False
@@ -503,10 +463,7 @@ class ConsumeQueue(QueueReader):
         The result is the same as putting each by itself, with retries; the caller fills the extension. Refused units
         are skipped, see `refusal_of`. If one can't be written, `on_error` is called and the rest is skipped.
 
-        Returns
-        -------
-        bool
-            False if a unit was refused or could not be written.
+        Returns: False if a unit was refused or could not be written.
         """
         sound = (queue_offset >= 0) & (queue_offset < self._index_limit)
         is_sound = bool(sound.all())
@@ -566,10 +523,7 @@ class ConsumeQueue(QueueReader):
         See `store_core.queue.consume_queue.consume_queue_bounds.truncate`. `max_physical_offset` becomes that of the
         last unit; for an empty queue `physical_offset`, in release 4.3 one less.
 
-        Returns
-        -------
-        tuple of str
-            What was dropped.
+        Returns: What was dropped.
         """
         queue, features = self.mapped_file_queue, self.rules.features
         self.max_physical_offset = physical_offset if features.covers_log_to_record_end else physical_offset - 1
@@ -595,10 +549,7 @@ class ConsumeQueue(QueueReader):
     def delete_expired_file(self, min_physical_offset: int) -> int:
         """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.
 
-        Returns
-        -------
-        int
-            How many files were deleted.
+        Returns: How many files were deleted.
         """
         count = delete_expired_files(self.mapped_file_queue, min_physical_offset, CQ_STORE_UNIT_SIZE)
         self.correct_min_offset(min_physical_offset)

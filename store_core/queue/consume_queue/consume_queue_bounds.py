@@ -24,21 +24,12 @@ _FILES_LOOKED_AT: Final = 3
 
 
 class QueueEnd(NamedTuple):
-    """The end of a queue as found from its units.
-
-    Attributes
-    ----------
-    max_physical_offset : int or None
-        How far the last unit covers the log: to its record's end, in release 4.3 the start; None without a unit.
-    ext_address : int
-        The last tags code that is an address in the extension; 1 if there is none.
-    notes : tuple of str
-        What was dropped.
-    """
+    """The end of a queue as found from its units."""
 
     max_physical_offset: int | None
-    ext_address: int
-    notes: tuple[str, ...]
+    """How far the last unit covers the log: to its record's end, in release 4.3 the start; None without a unit."""
+    ext_address: int  # the last tags code that is an address in the extension; 1 if there is none
+    notes: tuple[str, ...]  # what was dropped
 
 
 class FirstLive(NamedTuple):
@@ -53,15 +44,9 @@ def recover(queue: MappedFileQueue, features: ReleaseRules, *, clear_tail: bool)
 
     Damage in older files goes unnoticed, and so does a missing file (RocketMQ: ``ConsumeQueue.recover``).
 
-    Returns
-    -------
-    QueueEnd or None
-        None without files.
+    Returns: None without files.
 
-    Raises
-    ------
-    OSError
-        As raised by the system.
+    Raises `OSError`: As raised by the system.
     """
     files = queue.mapped_files[-_FILES_LOOKED_AT:]
     if not files:
@@ -113,10 +98,7 @@ def truncate(
     the first other unit that does, or that is invalid. Its own first unit is not checked for validity, so a file of
     zeros keeps one bogus unit. Units after the wrote position count. (With files of one unit RocketMQ never returns.)
 
-    Returns
-    -------
-    QueueEnd
-        `max_physical_offset` is None if no file is left.
+    Returns: `max_physical_offset` is None if no file is left.
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:
@@ -156,10 +138,7 @@ def first_live(
 
     If the last file is empty, RocketMQ 5.3.3 throws at step 2, and does not start; here the step is skipped.
 
-    Returns
-    -------
-    FirstLive or None
-        None if the minimum does not change.
+    Returns: None if the minimum does not change.
     """
     file, last = queue.first_mapped_file, queue.last_mapped_file
     if file is None or last is None:

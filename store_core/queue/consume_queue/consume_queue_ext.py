@@ -120,21 +120,11 @@ def offset_of_address(address: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CqExtUnit:
-    """One unit (RocketMQ: ``ConsumeQueueExt.CqExtUnit``).
+    """One unit (RocketMQ: ``ConsumeQueueExt.CqExtUnit``)."""
 
-    Attributes
-    ----------
-    tags_code : int
-        Hash of the tags, as the queue would hold it without an extension.
-    msg_store_time : int
-        Ms since 1970.
-    bit_map : bytes
-        Which SQL92 consumers match; empty if not computed.
-    """
-
-    tags_code: int
-    msg_store_time: int
-    bit_map: bytes = b""
+    tags_code: int  # hash of the tags, as the queue would hold it without an extension
+    msg_store_time: int  # ms since 1970
+    bit_map: bytes = b""  # which SQL92 consumers match; empty if not computed
 
     @property
     def size(self) -> int:
@@ -155,12 +145,8 @@ class ConsumeQueueExt:
     An extension is loaded only with a queue that is found on disk. For a queue created by dispatching, it begins at
     offset 0 again, overwriting any existing files, as in RocketMQ.
 
-    Parameters
-    ----------
-    directory : Path
-        ``consumequeue_ext/<topic>/<queue id>``.
-    rules : QueueRules
-        `ext_file_size` and `release`.
+    * `directory`: ``consumequeue_ext/<topic>/<queue id>``.
+    * `rules`: `ext_file_size` and `release`.
     """
 
     def __init__(
@@ -214,10 +200,7 @@ class ConsumeQueueExt:
     ) -> npt.NDArray[np.int64]:
         """Append units without bit maps, as `put` one by one; return what replaces the tags codes in the queue.
 
-        Returns
-        -------
-        array of int64
-            Addresses; the tags code for a unit that could not be put.
+        Returns: Addresses; the tags code for a unit that could not be put.
         """
         answer = tags_codes.astype(np.int64)
         units = np.zeros(len(answer), EXT_UNIT_DTYPE)

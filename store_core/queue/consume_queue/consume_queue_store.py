@@ -50,35 +50,21 @@ class ConsumeQueueStore:
     One thread puts; others look queues up and read them at the same time. However many queues there are, few have their
     files open: get a queue for each use, and do not keep it, see `store_core.files.open_files`.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
-    on_put : callable
-        Called with store timestamp (ms) and physical offset of each record that was put; for a batch with those of the
-        last one (RocketMQ: ``StoreCheckpoint.setLogicsMsgTimestamp``).
-    on_error : callable
-        Called when a unit could not be written: the store becomes read-only (``RunningFlags.makeLogicsQueueError``).
-    can_write : callable
-        Whether the store's flags allow writing to queues (``RunningFlags.isCQWriteable``).
-    writable : bool
-        Whether anything on disk may be changed.
-    max_queues : int
-        How many queues there may be; units of further ones are refused.
-    most_gathered : int
-        Most units that `gather_batch` holds back.
-    reads_rocksdb : bool
-        Whether queues may be in a RocksDB: they are read, and the units of records that it lacks are put in memory, so
-        the file system has to be an overlay.
+    * `root`: The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
+    * `on_put`: Called with store timestamp (ms) and physical offset of each record that was put; for a batch with those
+      of the last one (RocketMQ: ``StoreCheckpoint.setLogicsMsgTimestamp``).
+    * `on_error`: Called when a unit could not be written: the store becomes read-only
+      (``RunningFlags.makeLogicsQueueError``).
+    * `can_write`: Whether the store's flags allow writing to queues (``RunningFlags.isCQWriteable``).
+    * `writable`: Whether anything on disk may be changed.
+    * `max_queues`: How many queues there may be; units of further ones are refused.
+    * `most_gathered`: Most units that `gather_batch` holds back.
+    * `reads_rocksdb`: Whether queues may be in a RocksDB: they are read, and the units of records that it lacks are put
+      in memory, so the file system has to be an overlay.
 
-    Attributes
-    ----------
-    notes : list of str
-        What `load`, `recover` and `truncate_dirty` skipped or dropped.
-    refused : list of RefusedUnit
-        The first 1,000 units that were not written.
-    refused_count : int
-        How many were not written in all.
+    * `notes`: What `load`, `recover` and `truncate_dirty` skipped or dropped.
+    * `refused`: The first 1,000 units that were not written.
+    * `refused_count`: How many were not written in all.
     """
 
     def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
@@ -148,11 +134,8 @@ class ConsumeQueueStore:
     def recover(self) -> int:
         """Find the end of every queue.
 
-        Returns
-        -------
-        int
-            How far the queues cover the log: the largest `max_physical_offset`, -1 without units. For a simple queue
-            it is the end of its last record, in release 4.3 the start; for a batch queue always the start.
+        Returns: How far the queues cover the log: the largest `max_physical_offset`, -1 without units. For a simple
+        queue it is the end of its last record, in release 4.3 the start; for a batch queue always the start.
         """
         for queue in self.queues():
             self.notes += queue.recover()
@@ -351,10 +334,7 @@ class ConsumeQueueStore:
 
         For when a release does this see `store_core.store.recovery.store_recovery`.
 
-        Returns
-        -------
-        tuple of str
-            What was dropped.
+        Returns: What was dropped.
         """
         notes: list[str] = []
         for queue in self.queues():

@@ -50,25 +50,14 @@ class ConsumeQueueTable:
     However many queues there are, few have their files open, see `OpenFiles`. So get a queue from here for each use,
     and do not keep it.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
-    can_write : callable
-        Whether the store's flags allow writing to queues.
-    on_error : callable
-        Called when a unit can't be written.
-    writable : bool
-        Whether anything on disk may be changed.
-    max_queues : int
-        How many queues there may be.
-    reads_rocksdb : bool
-        Whether queues may be in a RocksDB: the file system is then an overlay.
+    * `root`: The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
+    * `can_write`: Whether the store's flags allow writing to queues.
+    * `on_error`: Called when a unit can't be written.
+    * `writable`: Whether anything on disk may be changed.
+    * `max_queues`: How many queues there may be.
+    * `reads_rocksdb`: Whether queues may be in a RocksDB: the file system is then an overlay.
 
-    Attributes
-    ----------
-    in_use : OpenFiles
-        The queues whose files are open; report the use of many queues there.
+    * `in_use`: The queues whose files are open; report the use of many queues there.
     """
 
     def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
@@ -198,10 +187,7 @@ class ConsumeQueueTable:
     def load(self) -> tuple[str, ...]:
         """Load the queues on disk: directories ``TOPIC/NUMBER``, including batch queues if the release has any.
 
-        Returns
-        -------
-        tuple of str
-            What was skipped.
+        Returns: What was skipped.
         """
         use = StoreUse.READ_QUEUES if self._reads_rocksdb else StoreUse.OPEN_QUEUES
         notes = list(check_store_kind(self._root, self._file_system, use))

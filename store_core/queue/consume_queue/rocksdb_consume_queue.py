@@ -35,12 +35,9 @@ class RocksdbConsumeQueue(ConsumeQueue):
     What the database has is read from it when it is asked for. Recovery puts the units of later records, which go into
     files of an overlay, and so stay in memory: `file_system` has to be one.
 
-    Parameters
-    ----------
-    topic, queue_id, directory, rules, file_system, clock
-        As of `ConsumeQueue`; the directory does not exist.
-    stored : RocksdbQueues
-        The open database.
+    * `topic`, `queue_id`, `directory`, `rules`, `file_system`, `clock`: As of `ConsumeQueue`; the directory does not
+      exist.
+    * `stored`: The open database.
     """
 
     def __init__(  # noqa: PLR0913 -- as of its base, and the database

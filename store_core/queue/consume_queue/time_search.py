@@ -46,15 +46,10 @@ class BoundaryType(Enum):
 class _Range(NamedTuple):
     """The range of a file's units to search.
 
-    Attributes
-    ----------
-    start : int
-        Offset of the file in the queue; bytes.
-    floor, ceiling : int
-        Index in the file of the first and the last unit.
+    * `floor`, `ceiling`: Index in the file of the first and the last unit.
     """
 
-    start: int
+    start: int  # offset of the file in the queue; bytes
     floor: int
     ceiling: int
 
@@ -70,10 +65,7 @@ class _Range(NamedTuple):
 class TimeSearch:
     """Search of one queue; it remembers the first and last time of files, as RocketMQ does.
 
-    Parameters
-    ----------
-    features : ReleaseRules
-        Decide which rules apply.
+    * `features`: Decide which rules apply.
     """
 
     def __init__(self, features: ReleaseRules) -> None:
@@ -92,20 +84,13 @@ class TimeSearch:
     ) -> int:
         """Return the index of the message for a time; 0 if there is none. It may be outside the queue's bounds.
 
-        Parameters
-        ----------
-        queue : MappedFileQueue
-            The queue's files.
-        min_logic_offset : int
-            Where the queue begins; bytes.
-        timestamp : int
-            Ms since 1970.
-        boundary : BoundaryType
-            Ignored before release 5.3.
-        store_time : callable
-            ``store_time(physical_offset, size)`` returns the store time of a record, -1 if it can't be read.
-        min_physical_offset : int
-            Where the log begins; units that point below it count as too early.
+        * `queue`: The queue's files.
+        * `min_logic_offset`: Where the queue begins; bytes.
+        * `timestamp`: Ms since 1970.
+        * `boundary`: Ignored before release 5.3.
+        * `store_time`: ``store_time(physical_offset, size)`` returns the store time of a record, -1 if it can't be
+          read.
+        * `min_physical_offset`: Where the log begins; units that point below it count as too early.
         """
         if self._by_boundary:
             file = self._file_by_time(queue, timestamp, boundary, store_time)
@@ -166,12 +151,8 @@ class SearchedUnits(Protocol):
 def search_bounded(first: int, last: int, times: SearchedUnits, timestamp: int, boundary: BoundaryType) -> int:
     """Search units that are not in files, by the rules of 5.3.
 
-    Parameters
-    ----------
-    first, last : int
-        Index in the queue of the first and the last unit.
-    timestamp : int
-        Ms since 1970.
+    * `first`, `last`: Index in the queue of the first and the last unit.
+    * `timestamp`: Ms since 1970.
     """
     return _bounded(_Range(0, first, last), times, timestamp, boundary)
 
@@ -197,17 +178,11 @@ class _Times:
 class _Around(NamedTuple):
     """Units around a time, as far as a search has visited them; -1 for none.
 
-    Attributes
-    ----------
-    equal : int
-        Index of a unit of exactly that time; if there is one, the others are -1.
-    left, right : int
-        Index of the last unit that is earlier, or gone, and of the first one that is later.
-    left_time, right_time : int
-        Ms since 1970; `left_time` is that of the last earlier unit that is not gone.
+    * `left`, `right`: Index of the last unit that is earlier, or gone, and of the first one that is later.
+    * `left_time`, `right_time`: Ms since 1970; `left_time` is that of the last earlier unit that is not gone.
     """
 
-    equal: int = -1
+    equal: int = -1  # index of a unit of exactly that time; if there is one, the others are -1
     left: int = -1
     left_time: int = -1
     right: int = -1

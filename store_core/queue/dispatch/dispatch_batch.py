@@ -34,15 +34,9 @@ __all__ = [
 class QueueNumbering:
     """Mapping between queues (topic and queue id) and numbers.
 
-    Parameters
-    ----------
-    queues : iterable of (str, int)
-        Queues with the first numbers; each once.
+    * `queues`: Queues with the first numbers; each once.
 
-    Attributes
-    ----------
-    queues : list of (str, int)
-        By number.
+    * `queues`: By number.
 
     Examples
     --------
@@ -79,34 +73,18 @@ INDEX_TAG_PREFIX: Final = "T#"
 class DispatchRequest:
     """One record as the dispatchers see it (RocketMQ: ``DispatchRequest``).
 
-    Attributes
-    ----------
-    physical_offset : int
-        The record's own field, which may differ from where it lies; bytes.
-    message_size : int
-        Bytes of the record.
-    tags_code : int
-        Hash of TAGS; for a delayed message its due time, ms.
-    store_timestamp : int
-        Ms since 1970.
-    consume_queue_offset : int
-        Its index in its queue.
-    keys, unique_key : str or None
-        Properties KEYS and UNIQ_KEY.
-    message_base_offset, batch_size : int
-        Its first queue index and number of messages: INNER_BASE and INNER_NUM for an inner batch, else the queue offset
-        and 1.
-    bit_map : bytes
-        Which SQL92 consumers match, if that was computed (``ConsumeQueueExt``).
+    * `keys`, `unique_key`: Properties KEYS and UNIQ_KEY.
+    * `message_base_offset`, `batch_size`: Its first queue index and number of messages: INNER_BASE and INNER_NUM for an
+      inner batch, else the queue offset and 1.
     """
 
     topic: str
     queue_id: int
-    physical_offset: int
-    message_size: int
-    tags_code: int
-    store_timestamp: int
-    consume_queue_offset: int
+    physical_offset: int  # the record's own field, which may differ from where it lies; bytes
+    message_size: int  # bytes of the record
+    tags_code: int  # hash of TAGS; for a delayed message its due time, ms
+    store_timestamp: int  # ms since 1970
+    consume_queue_offset: int  # its index in its queue
     keys: str | None = None
     unique_key: str | None = None
     sys_flag: int = 0
@@ -114,7 +92,7 @@ class DispatchRequest:
     properties: Mapping[str, str] = field(default_factory=dict)
     message_base_offset: int = -1
     batch_size: int = 1
-    bit_map: bytes = b""
+    bit_map: bytes = b""  # which SQL92 consumers match, if that was computed (``ConsumeQueueExt``)
 
     @property
     def end_offset(self) -> int:
@@ -142,24 +120,16 @@ class DispatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MessageCheck:
-    """The result of ``CommitLog.checkMessageAndReturnSize`` for a place in the log.
-
-    Attributes
-    ----------
-    size : int
-        The record's bytes. 0 with success: the file ends here with a blank record. On failure: -1, or the size that the
-        record claims if its parts do not add up to it.
-    request : DispatchRequest or None
-        Only for a record.
-    parsed : int
-        Bytes read before the check ended, 0 if a Java exception ended it; if RocketMQ skips a record of the wrong size,
-        it continues right after these.
-    """
+    """The result of ``CommitLog.checkMessageAndReturnSize`` for a place in the log."""
 
     is_success: bool
     size: int
-    request: DispatchRequest | None = None
+    """The record's bytes. 0 with success: the file ends here with a blank record. On failure: -1, or the size that the
+    record claims if its parts do not add up to it."""
+    request: DispatchRequest | None = None  # only for a record
     parsed: int = 0
+    """Bytes read before the check ended, 0 if a Java exception ended it; if RocketMQ skips a record of the wrong size,
+    it continues right after these."""
 
     @property
     def is_record(self) -> bool:
@@ -174,18 +144,10 @@ class MessageCheck:
 
 @dataclass(frozen=True, slots=True)
 class IndexHashes:
-    """Entries of a batch for the key index, in RocketMQ's order.
+    """Entries of a batch for the key index, in RocketMQ's order."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray
-        int64, shape (k,), ascending: the row of the batch that each key belongs to.
-    hashes : numpy.ndarray
-        int32, shape (k,), not negative: of ``topic#key``, as the index stores it.
-    """
-
-    rows: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int64]  # int64, shape (k,), ascending: the row of the batch that each key belongs to
+    hashes: npt.NDArray[np.int32]  # int32, shape (k,), not negative: of ``topic#key``, as the index stores it
 
 
 class DispatchBatch(ABC):
@@ -289,10 +251,7 @@ class DispatchBatch(ABC):
 
         Records that the last index file already has are included.
 
-        Parameters
-        ----------
-        with_tags : bool
-            `ReleaseRules.indexes_tags`.
+        * `with_tags`: `ReleaseRules.indexes_tags`.
         """
 
     @property
@@ -323,10 +282,7 @@ class DispatchBatch(ABC):
 class RequestBatch(DispatchBatch):
     """A batch of existing requests.
 
-    Parameters
-    ----------
-    starts : sequence of int, optional
-        Where their records lie in the file; by default, where they claim to.
+    * `starts`: Where their records lie in the file; by default, where they claim to.
     """
 
     def __init__(self, requests: Sequence[DispatchRequest], starts: Sequence[int] | None = None) -> None:

@@ -47,31 +47,17 @@ class DispatchReader:
 
     Equivalent to calling `check_message_and_return_size` for one record after the other until there is none.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the file up to the end of what can be read.
-    start_offset : int
-        Physical offset of its first byte, bytes. Records need not agree with it.
-    position : int
-        Where in the file to begin, bytes.
-    rules : QueueRules
-        Rules by which records are read.
-    check_crc, read_body, check_dup_info : bool
-        As for `check_message_and_return_size`.
-    batch_rows : int
-        Most records per batch.
-    limit : int, optional
-        Where in the file other readers continue, bytes: records that start at it or after it are not read.
+    * `raw`: uint8, shape (m,), contiguous: the file up to the end of what can be read.
+    * `start_offset`: Physical offset of its first byte, bytes. Records need not agree with it.
+    * `position`: Where in the file to begin, bytes.
+    * `rules`: Rules by which records are read.
+    * `check_crc`, `read_body`, `check_dup_info`: As for `check_message_and_return_size`.
+    * `batch_rows`: Most records per batch.
+    * `limit`: Where in the file other readers continue, bytes: records that start at it or after it are not read.
 
-    Attributes
-    ----------
-    position : int
-        End of the last record that was yielded; finally the place where no further record is.
-    end : MessageCheck
-        The check that ended the iteration.
-    is_at_limit : bool
-        Whether the iteration ended at `limit`; `end` is meaningless then.
+    * `position`: End of the last record that was yielded; finally the place where no further record is.
+    * `end`: The check that ended the iteration.
+    * `is_at_limit`: Whether the iteration ended at `limit`; `end` is meaningless then.
     """
 
     def __init__(  # noqa: PLR0913 -- the bytes, where to begin, and how to check them
@@ -223,14 +209,9 @@ class WindowReader:
     Equal to a `DispatchReader` over all of its bytes: the chain leads to the windows, and where it ends the definition
     is asked for the one record there. A batch and its bytes are used before the next one is asked for.
 
-    Attributes
-    ----------
-    position : int
-        End of the last record; finally the place in the segment where no further record is.
-    end : MessageCheck
-        The check that ended the iteration.
-    is_at_limit : bool
-        Whether the iteration ended at `limit`; `end` is meaningless then.
+    * `position`: End of the last record; finally the place in the segment where no further record is.
+    * `end`: The check that ended the iteration.
+    * `is_at_limit`: Whether the iteration ended at `limit`; `end` is meaningless then.
     """
 
     def __init__(self, segment: SegmentView, position: int, rules: QueueRules, *, check_crc: bool, limit: int) -> None:

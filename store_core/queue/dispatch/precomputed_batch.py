@@ -25,18 +25,10 @@ __all__ = ["DerivedColumns", "KnownBatch", "KnownColumns", "derive_columns"]
 
 
 class DerivedColumns(NamedTuple):
-    """Columns derived from the properties of some records.
+    """Columns derived from the properties of some records."""
 
-    Attributes
-    ----------
-    tags_code : numpy.ndarray
-        int64, shape (n,): hash of TAGS.
-    index_hashes : IndexHashes
-        Entries for the key index; empty if the store has no index.
-    """
-
-    tags_code: npt.NDArray[np.int64]
-    index_hashes: IndexHashes
+    tags_code: npt.NDArray[np.int64]  # int64, shape (n,): hash of TAGS
+    index_hashes: IndexHashes  # entries for the key index; empty if the store has no index
 
     def rows(self, rows: slice) -> DerivedColumns:
         """Return the columns of a range of records."""
@@ -49,12 +41,9 @@ class DerivedColumns(NamedTuple):
 def derive_columns(records: EncodedBatch, rules: QueueRules) -> DerivedColumns | None:
     """Derive the columns that dispatching needs, as if the records were read from the log.
 
-    Returns
-    -------
-    DerivedColumns or None
-        None if some of them are not known until the records are complete, or are rare: a delayed message's tags code
-        is its due time, transactions may be rolled back, and light queues and property checksums need the whole
-        record.
+    Returns: None if some of them are not known until the records are complete, or are rare: a delayed message's tags
+    code is its due time, transactions may be rolled back, and light queues and property checksums need the whole
+    record.
     """
     lengths = records.property_lengths
     if lengths is None or not len(records) or records.append_property_crc or not records.is_queued.all():

@@ -105,20 +105,13 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
 ) -> MessageCheck:
     """Check what is at a position of a log file, and make its dispatch request.
 
-    Parameters
-    ----------
-    view : memoryview
-        The file's bytes (format ``B``), from its first byte on.
-    position : int
-        Where to check.
-    stop : int
-        End of the readable bytes: of the file for a recovery, of the written part for reput.
-    rules : QueueRules
-        Rules to check by; `rules.delay_levels` is empty until RocketMQ has loaded its table of delays.
-    check_crc, read_body : bool
-        True for a recovery, False for reput (a body that is not read is not checked).
-    check_dup_info : bool
-        Whether a message must state where it was replicated from: recovery with ``duplicationEnable``, 5.0 and later.
+    * `view`: The file's bytes (format ``B``), from its first byte on.
+    * `position`: Where to check.
+    * `stop`: End of the readable bytes: of the file for a recovery, of the written part for reput.
+    * `rules`: Rules to check by; `rules.delay_levels` is empty until RocketMQ has loaded its table of delays.
+    * `check_crc`, `read_body`: True for a recovery, False for reput (a body that is not read is not checked).
+    * `check_dup_info`: Whether a message must state where it was replicated from: recovery with ``duplicationEnable``,
+      5.0 and later.
 
     Notes
     -----
@@ -280,17 +273,10 @@ class _Parts:
 def delay_of_level(level_text: str, rules: QueueRules) -> int | None:
     """Return the delay of a record of the schedule topic, ms.
 
-    Parameters
-    ----------
-    level_text : str
-        Property DELAY; levels above the highest count as the highest.
-    rules : QueueRules
-        For the table of delays.
+    * `level_text`: Property DELAY; levels above the highest count as the highest.
+    * `rules`: For the table of delays.
 
-    Returns
-    -------
-    int or None
-        None for a level below 1: the tags code is unchanged.
+    Returns: None for a level below 1: the tags code is unchanged.
     """
     level = min(parse_java_int(level_text, INT_BITS), len(rules.delay_levels))
     return rules.delay_levels[level - 1] if level > 0 else None

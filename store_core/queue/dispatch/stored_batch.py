@@ -67,14 +67,9 @@ def property_finder(release: Release) -> PropertyFinder:
 class StoredProperties:
     """Properties of many records.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous.
-    starts, stops : numpy.ndarray
-        int64, shape (n,): the property strings ``raw[starts[i]:stops[i]]``, ascending without overlap.
-    finder : PropertyFinder
-        As returned by `property_finder`.
+    * `raw`: uint8, shape (m,), contiguous.
+    * `starts`, `stops`: int64, shape (n,): the property strings ``raw[starts[i]:stops[i]]``, ascending without overlap.
+    * `finder`: As returned by `property_finder`.
     """
 
     def __init__(
@@ -118,14 +113,9 @@ class StoredProperties:
     ) -> IndexHashes:
         """Hash the keys: UNIQ_KEY, then KEYS split at blanks, then TAGS.
 
-        Parameters
-        ----------
-        before : numpy.ndarray
-            int32, shape (n,): hash of what comes before each record's keys.
-        is_indexed : numpy.ndarray
-            bool, shape (n,): False for records whose keys are skipped.
-        with_tags : bool
-            Whether tags are indexed.
+        * `before`: int32, shape (n,): hash of what comes before each record's keys.
+        * `is_indexed`: bool, shape (n,): False for records whose keys are skipped.
+        * `with_tags`: Whether tags are indexed.
         """
         unique, keys = self.span(UNIQ_KEY), self.span(KEYS)
         unique_rows = np.flatnonzero(unique.present & is_indexed)
@@ -267,16 +257,10 @@ class _Names:
 class QueueNumbers:
     """Numbering of the queues of a file's records, in order of first appearance.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,), contiguous: the file.
+    * `raw`: uint8, shape (m,), contiguous: the file.
 
-    Attributes
-    ----------
-    queues : list of tuple of str and int
-        Topic and queue id by number. Malformed bytes of topics are U+FFFD; as in Java, topics that differ only in such
-        bytes are the same.
+    * `queues`: Topic and queue id by number. Malformed bytes of topics are U+FFFD; as in Java, topics that differ only
+      in such bytes are the same.
     """
 
     def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
@@ -293,12 +277,9 @@ class QueueNumbers:
     ) -> npt.NDArray[np.int32]:
         """Return the number of each record's queue.
 
-        Parameters
-        ----------
-        starts, stops : numpy.ndarray
-            int64, shape (n,): where the topics lie in the file, each after at least one word of other bytes.
-        queue_ids : numpy.ndarray
-            int32, shape (n,).
+        * `starts`, `stops`: int64, shape (n,): where the topics lie in the file, each after at least one word of other
+          bytes.
+        * `queue_ids`: int32, shape (n,).
         """
         names = _Names(self._raw, starts, stops, queue_ids)
         mixed = names.mixed()
@@ -373,21 +354,12 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Records of the schedule topic with a delay level.
+    """Records of the schedule topic with a delay level."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray
-        int64, shape (k,), ascending: rows that are really delayed.
-    delays : numpy.ndarray
-        int64, shape (k,), ms.
-    illegal_rows : numpy.ndarray
-        int64, ascending: rows whose level is not an integer, so that RocketMQ considers the record damaged.
-    """
-
-    rows: npt.NDArray[np.int64]
-    delays: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]  # int64, shape (k,), ascending: rows that are really delayed
+    delays: npt.NDArray[np.int64]  # int64, shape (k,), ms
     illegal_rows: npt.NDArray[np.int64]
+    """int64, ascending: rows whose level is not an integer, so that RocketMQ considers the record damaged."""
 
 
 def _delays_of(levels: list[str], rules: QueueRules) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
@@ -407,16 +379,10 @@ def _delays_of(levels: list[str], rules: QueueRules) -> tuple[npt.NDArray[np.int
 class StoredBatch(DispatchBatch):
     """A batch of records of a file.
 
-    Parameters
-    ----------
-    starts : numpy.ndarray
-        int64, shape (n,), ascending: where they lie. `spans`, `delayed` and `inner_candidates` serve to find out
-        whether the records are sound; only then may anything else be used.
+    * `starts`: int64, shape (n,), ascending: where they lie. `spans`, `delayed` and `inner_candidates` serve to find
+      out whether the records are sound; only then may anything else be used.
 
-    Attributes
-    ----------
-    inner_batches : dict of int to DispatchRequest
-        The requests of inner batches by row; set by the code that validates the records.
+    * `inner_batches`: The requests of inner batches by row; set by the code that validates the records.
     """
 
     def __init__(self, file: StoredFile, starts: npt.NDArray[np.int64]) -> None:

@@ -50,29 +50,16 @@ _WINDOW: Final = 32_768
 class IndexQuery:
     """A search in one index file.
 
-    Attributes
-    ----------
-    key_hash : int
-        Positive hash of ``topic#key``.
-    slot_count : int
-        Number of slots in the file.
-    max_num : int
-        Most offsets to return.
-    begin, end : int
-        Store times, ms, both included.
-    file_begin : int
-        The header's begin timestamp, ms: times of entries are relative to it.
-    index_count : int
-        The header's count: higher numbers are not entries.
+    * `begin`, `end`: Store times, ms, both included.
     """
 
-    key_hash: int
-    slot_count: int
-    max_num: int
+    key_hash: int  # positive hash of ``topic#key``
+    slot_count: int  # number of slots in the file
+    max_num: int  # most offsets to return
     begin: int
     end: int
-    file_begin: int
-    index_count: int
+    file_begin: int  # the header's begin timestamp, ms: times of entries are relative to it
+    index_count: int  # the header's count: higher numbers are not entries
 
 
 def walk_chain(query: IndexQuery, first: int, read: Callable[[int, int], bytes]) -> list[int]:
@@ -263,10 +250,7 @@ class IndexFile:
 
     A failed write leaves state 1 or 2 as well: entries that were not written are withdrawn.
 
-    Attributes
-    ----------
-    pending : int
-        Entries put since the last `write_back`.
+    * `pending`: Entries put since the last `write_back`.
     """
 
     def __init__(self, storage: IndexStorage, rules: QueueRules, header: IndexHeader) -> None:

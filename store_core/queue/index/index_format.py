@@ -71,24 +71,17 @@ def java_long(value: int) -> int:
 class IndexHeader:
     """The first bytes of an index file (RocketMQ: ``IndexHeader``).
 
-    Attributes
-    ----------
-    begin_timestamp, end_timestamp : int
-        Store times of the first and the last entry's message, ms. A new file starts with the end of its predecessor.
-    begin_physical_offset, end_physical_offset : int
-        Their offsets in the log.
-    hash_slot_count : int
-        Slots in use; release 4.3 counts the entries put.
-    index_count : int
-        Number of the next entry, from 1. A file without entries has 0 on disk.
+    * `begin_timestamp`, `end_timestamp`: Store times of the first and the last entry's message, ms. A new file starts
+      with the end of its predecessor.
+    * `begin_physical_offset`, `end_physical_offset`: Their offsets in the log.
     """
 
     begin_timestamp: int = 0
     end_timestamp: int = 0
     begin_physical_offset: int = 0
     end_physical_offset: int = 0
-    hash_slot_count: int = 0
-    index_count: int = 1
+    hash_slot_count: int = 0  # slots in use; release 4.3 counts the entries put
+    index_count: int = 1  # Number of the next entry, from 1. A file without entries has 0 on disk.
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

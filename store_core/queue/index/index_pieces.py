@@ -24,20 +24,13 @@ _ENTRY_SIZE: Final = 2 * _INT.itemsize
 class IndexEntries(NamedTuple):
     """Keys of consecutive messages; the arguments of `IndexService.put_entries`.
 
-    Attributes
-    ----------
-    physical_offsets, store_timestamps : numpy.ndarray
-        int64, shape (n,): of each message.
-    rows : numpy.ndarray
-        int64, shape (k,), ascending: the message of each key.
-    hashes : numpy.ndarray
-        int32, shape (k,).
+    * `physical_offsets`, `store_timestamps`: int64, shape (n,): of each message.
     """
 
     physical_offsets: npt.NDArray[np.int64]
     store_timestamps: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int64]  # int64, shape (k,), ascending: the message of each key
+    hashes: npt.NDArray[np.int32]  # int32, shape (k,)
 
 
 def pack_entries(entries: IndexEntries) -> bytes:
@@ -64,12 +57,8 @@ def pack_entries(entries: IndexEntries) -> bytes:
 def packed_counts(head: bytes | memoryview, size: int) -> tuple[int, int]:
     """Return the number of messages, and of entries, in packed entries.
 
-    Parameters
-    ----------
-    head : bytes-like
-        Their first `PACKED_COUNT_SIZE` bytes, or more.
-    size : int
-        Their size in bytes.
+    * `head`: Their first `PACKED_COUNT_SIZE` bytes, or more.
+    * `size`: Their size in bytes.
     """
     messages = int(np.frombuffer(head, _LONG, 1)[0]) if len(head) >= PACKED_COUNT_SIZE else -1
     entries, rest = divmod(size - PACKED_COUNT_SIZE - messages * _MESSAGE_SIZE, _ENTRY_SIZE)

@@ -47,15 +47,11 @@ _SECOND_MS: Final = 1000
 class QueryOffsetResult:
     """Result of `IndexService.query_offset` (RocketMQ: ``QueryOffsetResult``).
 
-    Attributes
-    ----------
-    physical_offsets : list of int
-        Newest first. The messages may have other keys with the same hash.
-    index_last_update_timestamp, index_last_update_physical_offset : int
-        Where the last file ends: ms and offset; 0 without files.
+    * `index_last_update_timestamp`, `index_last_update_physical_offset`: Where the last file ends: ms and offset; 0
+      without files.
     """
 
-    physical_offsets: list[int]
+    physical_offsets: list[int]  # Newest first. The messages may have other keys with the same hash.
     index_last_update_timestamp: int
     index_last_update_physical_offset: int
 
@@ -79,23 +75,14 @@ class IndexService:
     opened again. RocketMQ continues with the next message, so that the index gets a hole that is never filled: messages
     before its end offset are never put. Here the index ends before the first missing message.
 
-    Parameters
-    ----------
-    directory : Path
-        ``index`` below the store root.
-    on_full : callable, optional
-        Called with the end timestamp (ms) of a full file that was flushed, to record it in the checkpoint.
-    on_error : callable, optional
-        Called when the index can't be written any more.
-    time_zone : datetime.tzinfo, optional
-        Of file names; by default the machine's.
-    run : callable, optional
-        Runs the flush of a full file, e.g. in another thread as RocketMQ does; by default it is done at once.
+    * `directory`: ``index`` below the store root.
+    * `on_full`: Called with the end timestamp (ms) of a full file that was flushed, to record it in the checkpoint.
+    * `on_error`: Called when the index can't be written any more.
+    * `time_zone`: Of file names; by default the machine's.
+    * `run`: Runs the flush of a full file, e.g. in another thread as RocketMQ does; by default it is done at once.
 
-    Attributes
-    ----------
-    deleted : tuple of int or None
-        Physical offsets of the first and the last record of the files that `load` deleted; None if it deleted none.
+    * `deleted`: Physical offsets of the first and the last record of the files that `load` deleted; None if it deleted
+      none.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is, the services it uses, and its callbacks
@@ -444,12 +431,8 @@ class IndexService:
 def index_file_name(timestamp: int, time_zone: tzinfo | None = None) -> str:
     """Return the name of a file created at a time (``UtilAll.timeMillisToHumanString``).
 
-    Parameters
-    ----------
-    timestamp : int
-        Ms since 1970.
-    time_zone : datetime.tzinfo, optional
-        RocketMQ uses the machine's, which is the default.
+    * `timestamp`: Ms since 1970.
+    * `time_zone`: RocketMQ uses the machine's, which is the default.
 
     Examples
     --------

@@ -57,19 +57,11 @@ _BOUNDS: Final = (b"max", b"min")
 
 
 class BoundKey(NamedTuple):
-    """What the key of a bound says.
+    """What the key of a bound says."""
 
-    Attributes
-    ----------
-    topic : str
-        Bytes that are not UTF-8 are lone surrogates, as in names of directories.
-    is_max : bool
-        Whether the bound is the queue's last unit, and not its first.
-    """
-
-    topic: str
+    topic: str  # bytes that are not UTF-8 are lone surrogates, as in names of directories
     queue_id: int
-    is_max: bool
+    is_max: bool  # whether the bound is the queue's last unit, and not its first
 
 
 def unit_key(topic: str, queue_id: int, queue_offset: int) -> bytes:
@@ -127,18 +119,10 @@ def light_queue_database(root: Path, file_system: FileSystem) -> Path | None:
 
 
 class StoredUnits(NamedTuple):
-    """Units of one queue, in order.
+    """Units of one queue, in order."""
 
-    Attributes
-    ----------
-    offsets : numpy.ndarray
-        int64, shape (n,): queue offsets.
-    units : numpy.ndarray
-        Of `ROCKSDB_UNIT_DTYPE`, shape (n,).
-    """
-
-    offsets: npt.NDArray[np.int64]
-    units: npt.NDArray[np.void]
+    offsets: npt.NDArray[np.int64]  # int64, shape (n,): queue offsets
+    units: npt.NDArray[np.void]  # of `ROCKSDB_UNIT_DTYPE`, shape (n,)
 
 
 class RocksdbQueues:
@@ -149,10 +133,7 @@ class RocksdbQueues:
     RocksDB's own log, so a crash, or a reader beside a broker, loses those after the last flush: the records from
     `dispatched_offset` on are to be taken from the log.
 
-    Attributes
-    ----------
-    dispatched_offset : int
-        Physical offset up to which records have their units; -1 if that is not known.
+    * `dispatched_offset`: Physical offset up to which records have their units; -1 if that is not known.
     """
 
     def __init__(self, reader: RocksdbReader) -> None:
@@ -229,10 +210,7 @@ class RocksdbQueues:
     def start_of(self, topic: str, queue_id: int, log_start: int = 0) -> int:
         """Return the queue offset of a queue's first unit whose record the log still has; its end if there is none.
 
-        Parameters
-        ----------
-        log_start : int
-            Physical offset at which the log starts.
+        * `log_start`: Physical offset at which the log starts.
         """
         end = self.end_of(topic, queue_id)
         first = next((some for some in self.units(topic, queue_id, 0, end, limit=1)), None)
@@ -264,12 +242,8 @@ class RocksdbQueues:
     ) -> Iterator[StoredUnits]:
         """Yield a queue's units, some thousands at a time.
 
-        Parameters
-        ----------
-        begin, end : int
-            Queue offsets; the end is exclusive.
-        limit : int
-            Most units.
+        * `begin`, `end`: Queue offsets; the end is exclusive.
+        * `limit`: Most units.
         """
         stop = min(self.end_of(topic, queue_id), _LAST_OFFSET if end is None else end)
         if begin >= stop:

@@ -36,36 +36,20 @@ _PLACES: Final = frozenset(
 class StoreEntry(NamedTuple):
     """One entry; what a kind does not have is None.
 
-    Attributes
-    ----------
-    kind : str
-        ``index``, ``timer`` or ``half``.
-    physical_offset : int
-        Position of the record in the log.
-    topic : str or None
-        Of an index entry; of a half message the topic that it will be in.
-    key_type, key : str or None
-        What an index entry is for: ``KEYS``, ``TAGS`` or ``UNIQ_KEY``; and the key, or all tags.
-    unique_key : str
-        Of the message; of a half message the id of its transaction.
-    due_timestamp, store_timestamp : int or None
-        When a timer is due, and when an index entry's message was stored; ms.
-    store_size : int or None
-        Bytes of the record.
-    check_times : int or None
-        How often the producer of a half message was asked.
+    * `key_type`, `key`: What an index entry is for: ``KEYS``, ``TAGS`` or ``UNIQ_KEY``; and the key, or all tags.
+    * `due_timestamp`, `store_timestamp`: When a timer is due, and when an index entry's message was stored; ms.
     """
 
-    kind: str
-    physical_offset: int
-    topic: str | None = None
+    kind: str  # ``index``, ``timer`` or ``half``
+    physical_offset: int  # position of the record in the log
+    topic: str | None = None  # of an index entry; of a half message the topic that it will be in
     key_type: str | None = None
     key: str | None = None
-    unique_key: str = ""
+    unique_key: str = ""  # of the message; of a half message the id of its transaction
     due_timestamp: int | None = None
     store_timestamp: int | None = None
-    store_size: int | None = None
-    check_times: int | None = None
+    store_size: int | None = None  # bytes of the record
+    check_times: int | None = None  # how often the producer of a half message was asked
 
 
 def _index(key: bytes, value: bytes) -> StoreEntry | None:

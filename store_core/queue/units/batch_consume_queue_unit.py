@@ -36,31 +36,15 @@ _NOT_COMPACTED: Final = -1
 
 
 class BatchCqUnit(NamedTuple):
-    """One unit as Python numbers (RocketMQ 5.x: ``CqUnit``).
+    """One unit as Python numbers (RocketMQ 5.x: ``CqUnit``)."""
 
-    Attributes
-    ----------
-    queue_offset : int
-        The queue index of the record's first message.
-    physical_offset : int
-        Position of the record in the log; bytes.
-    store_size : int
-        Bytes of the record.
-    store_timestamp : int
-        Ms since 1970.
-    batch_size : int
-        Messages in the record.
-    compacted_offset : int
-        -1 unless the record was compacted.
-    """
-
-    queue_offset: int
-    physical_offset: int
-    store_size: int
+    queue_offset: int  # the queue index of the record's first message
+    physical_offset: int  # position of the record in the log; bytes
+    store_size: int  # bytes of the record
     tags_code: int
-    store_timestamp: int
-    batch_size: int
-    compacted_offset: int
+    store_timestamp: int  # ms since 1970
+    batch_size: int  # messages in the record
+    compacted_offset: int  # -1 unless the record was compacted
 
     @classmethod
     def of(cls, units: BatchUnitArray, index: int) -> BatchCqUnit:

@@ -54,24 +54,13 @@ else:
 
 
 class CqUnit(NamedTuple):
-    """One unit as Python numbers (RocketMQ 5.x: ``CqUnit``).
+    """One unit as Python numbers (RocketMQ 5.x: ``CqUnit``)."""
 
-    Attributes
-    ----------
-    queue_offset : int
-        Its index in the queue.
-    physical_offset : int
-        Position of the record in the log; bytes.
-    store_size : int
-        Bytes of the record.
-    tags_code : int
-        As stored: the hash of the tags, a delayed message's due time (ms), or an address in the queue's extension.
-    """
-
-    queue_offset: int
-    physical_offset: int
-    store_size: int
+    queue_offset: int  # its index in the queue
+    physical_offset: int  # position of the record in the log; bytes
+    store_size: int  # bytes of the record
     tags_code: int
+    """As stored: the hash of the tags, a delayed message's due time (ms), or an address in the queue's extension."""
 
     @classmethod
     def of(cls, units: UnitArray, index: int, queue_offset: int) -> CqUnit:

@@ -54,20 +54,12 @@ _LARGEST_BATCH: Final = 2**15 - 1
 
 
 class AssignedUnit(NamedTuple):
-    """A unit of a record.
-
-    Attributes
-    ----------
-    queue_offset : int
-        The record's index in the queue; in a batch queue that of its first message.
-    is_light : bool
-        Whether it is an additional unit, in a light queue.
-    """
+    """A unit of a record."""
 
     topic: str
     queue_id: int
-    queue_offset: int
-    is_light: bool = False
+    queue_offset: int  # the record's index in the queue; in a batch queue that of its first message
+    is_light: bool = False  # whether it is an additional unit, in a light queue
 
 
 class Assignment(NamedTuple):
@@ -78,21 +70,11 @@ class Assignment(NamedTuple):
 
 
 class LightRow(NamedTuple):
-    """An additional unit of a record, in a light queue.
+    """An additional unit of a record, in a light queue."""
 
-    Attributes
-    ----------
-    row : int
-        The record's row in its batch.
-    code : int
-        Number of the light queue.
-    queue_offset : int
-        The record's index in it.
-    """
-
-    row: int
-    code: int
-    queue_offset: int
+    row: int  # the record's row in its batch
+    code: int  # number of the light queue
+    queue_offset: int  # the record's index in it
 
 
 class KnownQueues(Protocol):
@@ -104,27 +86,13 @@ class KnownQueues(Protocol):
 
 
 class BatchAssignment(NamedTuple):
-    """The units of a batch, without their columns.
+    """The units of a batch, without their columns."""
 
-    Attributes
-    ----------
-    rows : array of int64, optional
-        Rows that have a unit of their own; None for all.
-    codes : array of int32
-        For each of these units, the number of its queue in `queues`.
-    light : list of LightRow
-        Additional units, in the order of their records.
-    queues : tuple of (str, int)
-        Topic and id; the queues of the batch come first, with or without units.
-    refused : list of RefusedUnit
-        In the order of their records.
-    """
-
-    rows: npt.NDArray[np.int64] | None
-    codes: npt.NDArray[np.int32]
-    light: list[LightRow]
-    queues: tuple[tuple[str, int], ...]
-    refused: list[RefusedUnit]
+    rows: npt.NDArray[np.int64] | None  # rows that have a unit of their own; None for all
+    codes: npt.NDArray[np.int32]  # for each of these units, the number of its queue in `queues`
+    light: list[LightRow]  # additional units, in the order of their records
+    queues: tuple[tuple[str, int], ...]  # topic and id; the queues of the batch come first, with or without units
+    refused: list[RefusedUnit]  # in the order of their records
 
     @property
     def used_codes(self) -> list[int]:
@@ -225,10 +193,7 @@ def batch_refusal(message_base_offset: int, batch_size: int) -> str | None:
 def assign_batch(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -> BatchAssignment:
     """Assign the records of a batch to queues, as calling `assign` for one after the other does.
 
-    Parameters
-    ----------
-    known : KnownQueues
-        Queues that already have units, so that their names need not be checked again.
+    * `known`: Queues that already have units, so that their names need not be checked again.
     """
     fits = _fitting_rows(batch, rules, known)
     has_unit = batch.is_queued if fits is None else batch.is_queued & fits
@@ -291,18 +256,10 @@ def _with_odd_rows(
 
 
 class RefusedUnit(NamedTuple):
-    """A unit that is not written, although the log asks for it.
-
-    Attributes
-    ----------
-    physical_offset : int
-        Position of the record.
-    stops_broker : bool
-        Whether RocketMQ can't go on dispatching there: it does not load, or never comes up.
-    """
+    """A unit that is not written, although the log asks for it."""
 
     topic: str
     queue_id: int
-    physical_offset: int
+    physical_offset: int  # position of the record
     reason: str
-    stops_broker: bool = False
+    stops_broker: bool = False  # whether RocketMQ can't go on dispatching there: it does not load, or never comes up

@@ -36,20 +36,12 @@ _SMALL: Final = 2**16 - 1
 class UnitRows(NamedTuple):
     """Units in log order, or `ordered` by queue; arrays of shape (n,).
 
-    Attributes
-    ----------
-    row : array of int64
-        The record's row in its batch.
-    code : array of int
-        Number of the queue.
-    physical_offset, size, tags_code, queue_offset, store_timestamp, message_base_offset, batch_size : array
-        As in `DispatchBatch`.
-    is_light : array of bool
-        Whether it is an additional unit of its record, in a light queue.
+    * `physical_offset`, `size`, `tags_code`, `queue_offset`, `store_timestamp`, `message_base_offset`, `batch_size`: As
+      in `DispatchBatch`.
     """
 
-    row: npt.NDArray[np.int64]
-    code: npt.NDArray[np.signedinteger[Any]]
+    row: npt.NDArray[np.int64]  # the record's row in its batch
+    code: npt.NDArray[np.signedinteger[Any]]  # number of the queue
     physical_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
     tags_code: npt.NDArray[np.int64]
@@ -57,7 +49,7 @@ class UnitRows(NamedTuple):
     store_timestamp: npt.NDArray[np.int64]
     message_base_offset: npt.NDArray[np.int64]
     batch_size: npt.NDArray[np.int16]
-    is_light: npt.NDArray[np.bool_]
+    is_light: npt.NDArray[np.bool_]  # whether it is an additional unit of its record, in a light queue
 
     @classmethod
     def of(cls, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
@@ -155,14 +147,9 @@ _WHOLE_SIZE: Final = sum(column.itemsize for column in _COLUMNS.values())
 class PackedUnits:
     """Units of simple queues ordered by queue, encoded queue by queue.
 
-    Parameters
-    ----------
-    code : array of int
-        Number of each unit's queue.
-    stored : array of unit
-        The units as they are stored, of dtype `UNIT_DTYPE`.
-    queue_offset : array of int64
-        Their indexes.
+    * `code`: Number of each unit's queue.
+    * `stored`: The units as they are stored, of dtype `UNIT_DTYPE`.
+    * `queue_offset`: Their indexes.
     """
 
     def __init__(
@@ -218,10 +205,7 @@ def unpack_units(packed: bytes | memoryview) -> UnitRows:
 def consecutive_units(packed: bytes | memoryview) -> tuple[int, UnitArray] | None:
     """Return the index of the first unit, and the units as they are stored, of a piece without a gap.
 
-    Returns
-    -------
-    tuple of (int, array) or None
-        None for any other piece: `unpack_units` decodes that.
+    Returns: None for any other piece: `unpack_units` decodes that.
     """
     view = memoryview(packed)
     if view[:1] != _CONSECUTIVE or len(view) < 1 + _LONG.itemsize:
@@ -271,13 +255,9 @@ _PLAIN: Final = ("physical_offset", "size", "tags_code", "queue_offset", "store_
 class UnitBuffer:
     """Buffer for the units of many batches; it copies what it needs of them.
 
-    Parameters
-    ----------
-    room : int
-        How many units it holds.
-    is_whole : bool
-        Whether there may be batch queues, extensions or light queues. If not, units come out as those of plain
-        messages, whatever their base offset, batch size and `is_light`.
+    * `room`: How many units it holds.
+    * `is_whole`: Whether there may be batch queues, extensions or light queues. If not, units come out as those of
+      plain messages, whatever their base offset, batch size and `is_light`.
     """
 
     def __init__(self, room: int, *, is_whole: bool) -> None:
@@ -336,10 +316,7 @@ class PlainUnitBuffer:
     Ordering them moves each unit's 28 bytes from one place, `UnitBuffer` from one place per column: this takes half
     the time.
 
-    Parameters
-    ----------
-    room : int
-        How many units it holds.
+    * `room`: How many units it holds.
     """
 
     def __init__(self, room: int) -> None:

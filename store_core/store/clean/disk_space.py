@@ -25,21 +25,11 @@ _NEVER_MEASURED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DiskLimits:
-    """Disk usage percentages above which the store takes action.
+    """Disk usage percentages above which the store takes action."""
 
-    Attributes
-    ----------
-    warning : int
-        The store refuses messages, and files are deleted regardless of age.
-    forcible : int
-        Files are deleted regardless of age, and a directory gets no new segments.
-    delete : int
-        Expired files are deleted, at any hour.
-    """
-
-    warning: int
-    forcible: int
-    delete: int
+    warning: int  # the store refuses messages, and files are deleted regardless of age
+    forcible: int  # files are deleted regardless of age, and a directory gets no new segments
+    delete: int  # expired files are deleted, at any hour
 
     @classmethod
     def of(cls, config: MessageStoreConfig) -> Self:
@@ -66,21 +56,11 @@ class DiskLimits:
 
 @dataclass(frozen=True, slots=True)
 class SpaceVerdict:
-    """Actions that the current disk usage requires.
+    """Actions that the current disk usage requires."""
 
-    Attributes
-    ----------
-    wants_deletion : bool
-        Whether expired files should be deleted now.
-    at_once : bool
-        Whether to delete files regardless of age.
-    is_full : bool or None
-        New value of the flag DISK_FULL; None leaves it unchanged.
-    """
-
-    wants_deletion: bool
-    at_once: bool
-    is_full: bool | None
+    wants_deletion: bool  # whether expired files should be deleted now
+    at_once: bool  # whether to delete files regardless of age
+    is_full: bool | None  # new value of the flag DISK_FULL; None leaves it unchanged
 
     @classmethod
     def of(cls, limits: DiskLimits, features: ReleaseRules, log_percent: int, queue_percent: int) -> Self:
@@ -110,12 +90,8 @@ class DiskSpace:
     ignored; and 4.3 measures differently: it divides by all blocks, including those reserved for root, and does not
     round.
 
-    Parameters
-    ----------
-    log_paths : collection of Path
-        Directories for new segments of the commit log; read-only directories are not included.
-    queue_path : Path
-        Directory of the consume queues.
+    * `log_paths`: Directories for new segments of the commit log; read-only directories are not included.
+    * `queue_path`: Directory of the consume queues.
     """
 
     def __init__(

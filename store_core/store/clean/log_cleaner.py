@@ -44,10 +44,7 @@ class CleanService(ServiceThread):
 
     (RocketMQ: ``DefaultMessageStore.addScheduleTask``.)
 
-    Parameters
-    ----------
-    on_error : callable, optional
-        Called with errors of the system.
+    * `on_error`: Called with errors of the system.
     """
 
     def __init__(
@@ -77,24 +74,14 @@ _HOUR: Final = re.compile(r"[+-]?[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """How segments are deleted by age.
+    """How segments are deleted by age."""
 
-    Attributes
-    ----------
-    reserved_ms : int
-        Age, since the last change of the file, from which it may be deleted (``fileReservedTime``).
-    pause : float
-        Seconds between two deletions, so that the disk has time for other work (``deleteCommitLogFilesInterval``).
-    forcibly_after : float
-        Seconds after which readers that hold a file are overruled (``destroyMapedFileIntervalForcibly``).
-    batch_max : int
-        Most files deleted in one round (``deleteFileBatchMax``; ten in 4.x).
-    """
-
-    reserved_ms: int
+    reserved_ms: int  # age, since the last change of the file, from which it may be deleted (``fileReservedTime``)
     pause: float
+    """Seconds between two deletions, so that the disk has time for other work (``deleteCommitLogFilesInterval``)."""
     forcibly_after: float
-    batch_max: int
+    """Seconds after which readers that hold a file are overruled (``destroyMapedFileIntervalForcibly``)."""
+    batch_max: int  # most files deleted in one round (``deleteFileBatchMax``; ten in 4.x)
 
     def may_delete(self, last_modified_ms: int, now_ms: int, *, at_once: bool) -> bool:
         """Return whether a file may be deleted that was last changed at a time; `at_once` is regardless of age."""
@@ -112,12 +99,8 @@ def delete_expired_file_by_time(
     Age is by the **modification time of the file**, not by store times in it: a store copied without its times looks
     new, and one unpacked with old times loses its log at the next hour of ``deleteWhen``.
 
-    Parameters
-    ----------
-    clock : Clock
-        Wall clock for the age; also sleeps for the pause.
-    clean_at_once : bool
-        Delete regardless of age, because the disk is nearly full.
+    * `clock`: Wall clock for the age; also sleeps for the pause.
+    * `clean_at_once`: Delete regardless of age, because the disk is nearly full.
     """
     candidates = queue.mapped_files[:-1]
     deleted = 0
@@ -146,10 +129,7 @@ def _delete(queue: MappedFileQueue, file: MappedFile, forcibly_after: float) -> 
 def parse_delete_when(text: str, name: str = "MessageStoreConfig.delete_when") -> frozenset[int]:
     """Parse ``deleteWhen``: hours of the day, separated by semicolons.
 
-    Parameters
-    ----------
-    name : str
-        What errors call it.
+    * `name`: What errors call it.
 
     Examples
     --------
@@ -187,16 +167,10 @@ class CleanCommitLogService(CleanService):
     ``fileReservedTime`` are deleted only if a disk is over the forcible limit and ``cleanFileForciblyEnable`` is on.
     See `delete_expired_file_by_time` for which files and how many, `store_core.store.clean.disk_space` for the limits.
 
-    Parameters
-    ----------
-    queue : MappedFileQueue
-        The commit log's files.
-    flags : RunningFlags
-        Flags of which DISK_FULL is set and cleared.
-    time_zone : tzinfo, optional
-        Time zone of ``deleteWhen``; None means the machine's, as in Java.
-    on_error : callable, optional
-        Called with errors of the system.
+    * `queue`: The commit log's files.
+    * `flags`: Flags of which DISK_FULL is set and cleared.
+    * `time_zone`: Time zone of ``deleteWhen``; None means the machine's, as in Java.
+    * `on_error`: Called with errors of the system.
     """
 
     def __init__(  # noqa: PLR0913 -- what is deleted, why, and when

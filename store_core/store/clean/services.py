@@ -27,10 +27,7 @@ def needs_correction(queue: BatchConsumeQueue, min_physical_offset: int, *, is_d
     That is so if the deletion of its first file is stuck, or if all its units point below the log's start although it
     is not marked empty. A deep check also examines its first unit.
 
-    Parameters
-    ----------
-    min_physical_offset : int
-        Where the commit log starts; -1 if there is no file.
+    * `min_physical_offset`: Where the commit log starts; -1 if there is no file.
     """
     first = queue.mapped_file_queue.first_mapped_file
     if first is not None and not first.is_available:
@@ -79,14 +76,9 @@ class CleanConsumeQueueService(CleanService):
     In 5.x, batch consume queues that begin before the log are also corrected in every round, with a deep check every
     five minutes (RocketMQ: ``CorrectLogicOffsetService``).
 
-    Parameters
-    ----------
-    min_offset : callable
-        Returns the commit log's min offset; -1 if there is no file.
-    index : ExpiringFiles or None
-        None if there is no index.
-    on_error : callable, optional
-        Called with errors of the system.
+    * `min_offset`: Returns the commit log's min offset; -1 if there is no file.
+    * `index`: None if there is no index.
+    * `on_error`: Called with errors of the system.
     """
 
     def __init__(  # noqa: PLR0913 -- what is deleted, and why
@@ -147,14 +139,9 @@ class CleanConsumeQueueService(CleanService):
 class CleanServices:
     """Both cleaning services of a store, started and stopped together.
 
-    Parameters
-    ----------
-    space : DiskSpace
-        The one whose `full_paths` the commit log's `SegmentPaths` call.
-    time_zone : tzinfo, optional
-        Time zone of ``deleteWhen``; None means the machine's.
-    on_error : callable, optional
-        Called with errors of the system.
+    * `space`: The one whose `full_paths` the commit log's `SegmentPaths` call.
+    * `time_zone`: Time zone of ``deleteWhen``; None means the machine's.
+    * `on_error`: Called with errors of the system.
     """
 
     def __init__(  # noqa: PLR0913 -- what is cleaned, why, and when

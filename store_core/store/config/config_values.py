@@ -88,21 +88,12 @@ def load_fields(
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """Read the values of a dataclass from a broker's file.
 
-    Parameters
-    ----------
-    kind : type
-        The dataclass. Keys that name its fields are read, in snake_case or RocketMQ's spelling.
-    path : path-like
-        A properties file, e.g. ``broker.conf``.
-    aliases : mapping
-        Other names of fields, in snake_case.
+    * `kind`: The dataclass. Keys that name its fields are read, in snake_case or RocketMQ's spelling.
+    * `path`: A properties file, e.g. ``broker.conf``.
+    * `aliases`: Other names of fields, in snake_case.
 
-    Returns
-    -------
-    values : dict
-        Field to value.
-    others : tuple of str
-        The keys that name no field, as spelled in the file.
+    Returns: Field to value.
+    Returns: The keys that name no field, as spelled in the file.
     """
     if not path_exists(path):
         raise StoreNotFoundError(f"there is no configuration file {path}")

@@ -32,24 +32,12 @@ _LARGEST: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """The sizes of files of one kind.
+    """The sizes of files of one kind."""
 
-    Attributes
-    ----------
-    usual : int
-        Bytes: the most common value of file sizes and of distances between file names.
-    example : Path
-        A file of the usual size, or the first one if none has it.
-    example_size : int
-        Bytes of that file.
-    seen : frozenset of int
-        Sizes that files have.
-    """
-
-    usual: int
-    example: Path
-    example_size: int
-    seen: frozenset[int]
+    usual: int  # bytes: the most common value of file sizes and of distances between file names
+    example: Path  # A file of the usual size, or the first one if none has it
+    example_size: int  # bytes of that file
+    seen: frozenset[int]  # sizes that files have
 
     @classmethod
     def of(cls, directories: Iterable[Iterable[Path]], file_system: FileSystem, smallest: int) -> Self | None:
@@ -57,12 +45,8 @@ class FileSizes:
 
         Empty files, and files whose names are not offsets, are ignored.
 
-        Parameters
-        ----------
-        directories : iterable of iterable of Path
-            For each log or queue, its directories, whose files together form one sequence.
-        smallest : int
-            Minimum bytes of a file.
+        * `directories`: For each log or queue, its directories, whose files together form one sequence.
+        * `smallest`: Minimum bytes of a file.
         """
         votes: Counter[int] = Counter()
         files: dict[Path, int] = {}
@@ -109,14 +93,8 @@ _DEFAULTS: Final = QueueRules()
 class DerivedSizes:
     """Configured file sizes; None if they can't be inferred.
 
-    Attributes
-    ----------
-    consume_queue_file_size, ext_file_size, batch_consume_queue_file_size : int or None
-        Bytes.
-    batch_topics : frozenset of str
-        Topics with batch queues.
-    has_ext, has_light : bool
-        Whether there is a queue extension, and a light queue.
+    * `consume_queue_file_size`, `ext_file_size`, `batch_consume_queue_file_size`: Bytes.
+    * `has_ext`, `has_light`: Whether there is a queue extension, and a light queue.
     """
 
     consume_queue_file_size: int | None = None
@@ -124,7 +102,7 @@ class DerivedSizes:
     batch_consume_queue_file_size: int | None = None
     max_hash_slot_num: int | None = None
     max_index_num: int | None = None
-    batch_topics: frozenset[str] = frozenset()
+    batch_topics: frozenset[str] = frozenset()  # topics with batch queues
     has_ext: bool = False
     has_light: bool = False
 

@@ -47,20 +47,13 @@ class DiffBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """How two logs are compared.
-
-    Attributes
-    ----------
-    most_rows : int
-        Differing ranges, and differing records of each log, that are listed for each part of the log and in the report;
-        all are counted.
-    same_extent : bool
-        Whether it is a finding, too, that one log begins or ends elsewhere than the other.
-    """
+    """How two logs are compared."""
 
     by: DiffBy = DiffBy.AUTO
     most_rows: int = 1000
-    same_extent: bool = False
+    """Differing ranges, and differing records of each log, that are listed for each part of the log and in the report;
+    all are counted."""
+    same_extent: bool = False  # whether it is a finding, too, that one log begins or ends elsewhere than the other
 
 
 SideName: TypeAlias = Literal["a", "b"]
@@ -70,38 +63,20 @@ SideName: TypeAlias = Literal["a", "b"]
 class LogSide:
     """A log as it was when the comparison was planned.
 
-    Attributes
-    ----------
-    name : str
-        ``"a"`` or ``"b"``.
-    path : str
-        The directory that may be the store's root.
-    segments : tuple of Segment
-        Up to the one that the log ends in; the earlier of two files that overlap is cut where the later begins.
-    begin, end : int
-        Physical offsets of its first byte, and one past its last sound record.
-    compared_end : int
-        Where comparing bytes ends: `end`, or after the torn tail that a dead writer left.
-    last_start : int
-        Physical offset of its last sound record; -1 if it has none.
-    last_store_timestamp : int
-        Store time of that record, ms; 0 if it has none.
-    stale : int
-        Physical offset of the first sound record after the end that is older; -1 without any.
-    is_live : bool
-        Whether a broker holds the store's lock, so that what follows the end may be a record in progress.
+    * `begin`, `end`: Physical offsets of its first byte, and one past its last sound record.
     """
 
-    name: SideName
-    path: str
+    name: SideName  # ``"a"`` or ``"b"``
+    path: str  # the directory that may be the store's root
     segments: tuple[Segment, ...]
+    """Up to the one that the log ends in; the earlier of two files that overlap is cut where the later begins."""
     begin: int
     end: int
-    compared_end: int
-    last_start: int
-    last_store_timestamp: int
-    stale: int
-    is_live: bool
+    compared_end: int  # where comparing bytes ends: `end`, or after the torn tail that a dead writer left
+    last_start: int  # physical offset of its last sound record; -1 if it has none
+    last_store_timestamp: int  # store time of that record, ms; 0 if it has none
+    stale: int  # physical offset of the first sound record after the end that is older; -1 without any
+    is_live: bool  # whether a broker holds the store's lock, so that what follows the end may be a record in progress
     notes: tuple[str, ...]
 
     @classmethod

@@ -39,12 +39,9 @@ _PLACES: Final = ("physical_offset", "prepared_transaction_offset")
 class Unmatched:
     """Records of a group that the other log does not have.
 
-    Attributes
-    ----------
-    a, b : numpy.ndarray
-        int64, ascending: physical offsets of each log's records that are not in the other.
-    first_a, last_a, first_b, last_b : int
-        Physical offsets of the first and the last record of each log that is in the other, too; -1 if none is.
+    * `a`, `b`: int64, ascending: physical offsets of each log's records that are not in the other.
+    * `first_a`, `last_a`, `first_b`, `last_b`: Physical offsets of the first and the last record of each log that is in
+      the other, too; -1 if none is.
     """
 
     a: npt.NDArray[np.int64]
@@ -102,10 +99,7 @@ def digested_records(side: PartSide) -> Iterator[npt.NDArray[np.void]]:
 def unmatched_records(a: npt.NDArray[np.void], b: npt.NDArray[np.void]) -> Unmatched:
     """Find which records of two logs are not in the other; equal ones are matched one to one, in log order.
 
-    Parameters
-    ----------
-    a, b : numpy.ndarray
-        Of dtype `DIGESTED`.
+    * `a`, `b`: Of dtype `DIGESTED`.
     """
     words = np.concatenate([a["digest"], b["digest"]]).view("<u8").reshape(-1, 2)
     _, numbers = np.unique(words, axis=0, return_inverse=True)

@@ -117,13 +117,9 @@ _DIGEST_SIZE: Final = 16
 class DifferingBytes:
     """The ranges in which two arrays differ.
 
-    Attributes
-    ----------
-    begins, ends, counts : numpy.ndarray
-        int64, shape (n,), ascending: positions, and how many bytes differ in each range. The first and the last byte
-        of a range differ, and `JOINED` or more equal bytes are between two ranges.
-    digest_a, digest_b : bytes
-        BLAKE2b of the two arrays, 16 bytes.
+    * `begins`, `ends`, `counts`: int64, shape (n,), ascending: positions, and how many bytes differ in each range. The
+      first and the last byte of a range differ, and `JOINED` or more equal bytes are between two ranges.
+    * `digest_a`, `digest_b`: BLAKE2b of the two arrays, 16 bytes.
     """
 
     begins: npt.NDArray[np.int64]
@@ -210,22 +206,14 @@ ONLY: Final = "only"
 class PartSide:
     """One log's share of a part.
 
-    Attributes
-    ----------
-    name : str
-        ``"a"`` or ``"b"``.
-    limit : int
-        Physical offset after which nothing of the segment is looked at.
-    is_last : bool
-        Whether the log ends in this segment.
-    end, other_end : int
-        Physical offsets at which this log and the other one end: sound records between the two are ahead.
+    * `end`, `other_end`: Physical offsets at which this log and the other one end: sound records between the two are
+      ahead.
     """
 
-    name: SideName
+    name: SideName  # ``"a"`` or ``"b"``
     segment: Segment
-    limit: int
-    is_last: bool
+    limit: int  # physical offset after which nothing of the segment is looked at
+    is_last: bool  # whether the log ends in this segment
     end: int
     other_end: int
 
@@ -240,24 +228,16 @@ class PartSide:
 class DiffPart:
     """A range of offsets that one segment file of each log holds, or only one log's.
 
-    Attributes
-    ----------
-    begin, end : int
-        Physical offsets.
-    a, b : PartSide or None
-        None if that log has no file there.
-    is_compared : bool
-        Whether the range belongs to what both logs should have; else its records are only counted.
-    most_rows : int
-        Differing ranges, and differing records of each log, that are listed; all are counted.
+    * `begin`, `end`: Physical offsets.
+    * `a`, `b`: None if that log has no file there.
     """
 
     begin: int
     end: int
     a: PartSide | None
     b: PartSide | None
-    is_compared: bool
-    most_rows: int
+    is_compared: bool  # whether the range belongs to what both logs should have; else its records are only counted
+    most_rows: int  # differing ranges, and differing records of each log, that are listed; all are counted
 
     @property
     def sides(self) -> tuple[PartSide, ...]:
@@ -269,40 +249,24 @@ class DiffPart:
 class DiffPartial:
     """What was found in a part.
 
-    Attributes
-    ----------
-    digest_a, digest_b : bytes or None
-        Of the compared bytes of each log.
-    differing_bytes : int
-        Without those in the rest of a file that both logs closed with a blank record there.
-    filler_bytes : int
-        Differing bytes in such a rest, which nobody reads.
-    ranges : list of tuple
-        Begin, end and number of differing bytes of the first differing ranges; physical offsets.
-    counts : Counter
-        Differing records by side and kind.
-    rows : list of dict
-        The first differing records of each log.
-    topics : dict
-        Differing records by side and topic.
-    ahead : dict
-        By side: records from the other log's end on that are not among the differing ones.
-    ahead_times : dict
-        By side: store times of the first and the last of these records, ms.
+    * `digest_a`, `digest_b`: Of the compared bytes of each log.
     """
 
     part: DiffPart
     digest_a: bytes | None = None
     digest_b: bytes | None = None
-    differing_bytes: int = 0
-    filler_bytes: int = 0
+    differing_bytes: int = 0  # without those in the rest of a file that both logs closed with a blank record there
+    filler_bytes: int = 0  # differing bytes in such a rest, which nobody reads
     range_count: int = 0
     ranges: list[tuple[int, int, int]] = field(default_factory=list)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    topics: dict[tuple[str, str], TopicCount] = field(default_factory=dict)
+    """Begin, end and number of differing bytes of the first differing ranges; physical offsets."""
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # differing records by side and kind
+    rows: list[dict[str, Any]] = field(default_factory=list)  # the first differing records of each log
+    topics: dict[tuple[str, str], TopicCount] = field(default_factory=dict)  # differing records by side and topic
     ahead: dict[str, TopicCount] = field(default_factory=dict)
+    """By side: records from the other log's end on that are not among the differing ones."""
     ahead_times: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By side: store times of the first and the last of these records, ms."""
 
     @property
     def is_equal(self) -> bool:

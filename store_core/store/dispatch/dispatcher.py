@@ -77,15 +77,9 @@ class Dispatcher:
 
     Only one thread may dispatch at a time.
 
-    Parameters
-    ----------
-    filter_bit_map : FilterBitMap, optional
-        Called for every record before it goes to its queue.
+    * `filter_bit_map`: Called for every record before it goes to its queue.
 
-    Attributes
-    ----------
-    dispatched : int
-        Number of records dispatched so far.
+    * `dispatched`: Number of records dispatched so far.
     """
 
     def __init__(

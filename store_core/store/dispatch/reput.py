@@ -57,10 +57,7 @@ class FlushConsumeQueueService(ServiceThread):
     Every second it flushes queues with two new pages, and every minute all of them and then the checkpoint, which
     covers what had been dispatched before that flush began.
 
-    Parameters
-    ----------
-    config : MessageStoreConfig
-        ``flushIntervalConsumeQueue``, ``flushConsumeQueueLeastPages``, ``flushConsumeQueueThoroughInterval``.
+    * `config`: ``flushIntervalConsumeQueue``, ``flushConsumeQueueLeastPages``, ``flushConsumeQueueThoroughInterval``.
     """
 
     def __init__(
@@ -318,21 +315,12 @@ class ReputMessageService(ServiceThread):
     the file; a slave waits. A record whose parts do not add up to its size is skipped by that size, while reading
     continues after the parts.
 
-    Parameters
-    ----------
-    queue : MappedFileQueue
-        The commit log's files.
-    end_offset : callable
-        Returns the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
-    is_master : bool
-        Whether bytes that are not a record are skipped.
-    notifies : bool
-        Whether `listeners` are called at all.
+    * `queue`: The commit log's files.
+    * `end_offset`: Returns the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
+    * `is_master`: Whether bytes that are not a record are skipped.
+    * `notifies`: Whether `listeners` are called at all.
 
-    Attributes
-    ----------
-    reput_from_offset : int
-        Where dispatching continues.
+    * `reput_from_offset`: Where dispatching continues.
     """
 
     def __init__(  # noqa: PLR0913 -- the log, how it is read, and where records go
@@ -376,12 +364,9 @@ class ReputMessageService(ServiceThread):
     def run_once(self, *, gather: bool = False, known: Iterable[KnownColumns] = ()) -> None:
         """Dispatch all there is (``doReput``); callable from any thread, one at a time.
 
-        Parameters
-        ----------
-        gather : bool
-            Whether units may reach queues late, since no one reads these meanwhile; see `Dispatcher.dispatch_batch`.
-        known : iterable of KnownColumns
-            Columns of the next records, which then need not be read.
+        * `gather`: Whether units may reach queues late, since no one reads these meanwhile; see
+          `Dispatcher.dispatch_batch`.
+        * `known`: Columns of the next records, which then need not be read.
         """
         with self._lock:
             if self._rules.features.moves_dispatch_into_log:

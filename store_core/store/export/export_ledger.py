@@ -61,35 +61,21 @@ _SAFE_NAME: Final = re.compile(r"[0-9a-f]{32}\.parquet")
 class ExportEntry:
     """One export.
 
-    Attributes
-    ----------
-    number : int
-        1 for the first one.
-    begin, end : LogPosition
-        What was exported.
-    topics : tuple of str
-        The only topics that are exported; empty for all.
-    damaged_ranges, damaged_bytes : int
-        What is no message, and so is in no file.
-    lost_bytes : int
-        Bytes of the log between the export before and this one that were gone.
-    previous : str
-        SHA-256 of the entry before, in hexadecimal digits; empty for the first.
-    table : str
-        Format and name of the table that has the messages; empty for Parquet files below the target.
+    * `begin`, `end`: What was exported.
+    * `damaged_ranges`, `damaged_bytes`: What is no message, and so is in no file.
     """
 
-    number: int
+    number: int  # 1 for the first one
     begin: LogPosition
     end: LogPosition
-    topics: tuple[str, ...]
+    topics: tuple[str, ...]  # the only topics that are exported; empty for all
     segments: tuple[SegmentTotals, ...]
     files: tuple[LakeFile, ...]
     damaged_ranges: int = 0
     damaged_bytes: int = 0
-    lost_bytes: int = 0
-    previous: str = ""
-    table: str = ""
+    lost_bytes: int = 0  # bytes of the log between the export before and this one that were gone
+    previous: str = ""  # SHA-256 of the entry before, in hexadecimal digits; empty for the first
+    table: str = ""  # format and name of the table that has the messages; empty for Parquet files below the target
 
     @property
     def text(self) -> str:
@@ -144,10 +130,7 @@ class ExportEntry:
 class ExportLedger:
     """The entries of a target.
 
-    Parameters
-    ----------
-    table : LakeTable, optional
-        Where exports go; by default they are Parquet files below the target.
+    * `table`: Where exports go; by default they are Parquet files below the target.
     """
 
     def __init__(self, target: Path, file_system: FileSystem, table: LakeTable | None = None) -> None:

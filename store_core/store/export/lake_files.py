@@ -58,23 +58,14 @@ _TOPIC_KEY: Final = "commitlog.topic"
 class LakeFile(NamedTuple):
     """A file that was staged.
 
-    Attributes
-    ----------
-    path : str
-        Where it belongs, below the target.
-    staged : str
-        Its name among the staged files.
-    messages, size : int
-        Rows, and bytes of the file.
-    topic : str or None
-        The topic, if the name of its directory is a shortened one; else the directory says it.
+    * `messages`, `size`: Rows, and bytes of the file.
     """
 
-    path: str
-    staged: str
+    path: str  # where it belongs, below the target
+    staged: str  # its name among the staged files
     messages: int
     size: int
-    topic: str | None = None
+    topic: str | None = None  # the topic, if the name of its directory is a shortened one; else the directory says it
 
     @property
     def partition(self) -> tuple[str, str]:
@@ -101,10 +92,7 @@ def partition_directory(topic: str, day: int) -> str:
     the first digits of its SHA-256. No other topic has that directory: a ``~`` of a name is ``%7E``. The whole name is
     with each of its files, in the ledger and in the file's metadata.
 
-    Parameters
-    ----------
-    day : int
-        Since 1970, in UTC; or `NO_DAY`.
+    * `day`: Since 1970, in UTC; or `NO_DAY`.
 
     Examples
     --------
@@ -134,12 +122,8 @@ def _unescaped(text: str) -> str:
 class PartitionWriters:
     """Writes the messages of a part of the log, a file or more for each topic and day.
 
-    Parameters
-    ----------
-    directory : Path
-        Where files are staged; it exists.
-    stem : str
-        How the names of the files begin, below their partitions.
+    * `directory`: Where files are staged; it exists.
+    * `stem`: How the names of the files begin, below their partitions.
     """
 
     def __init__(self, directory: Path, stem: str, file_system: FileSystem) -> None:

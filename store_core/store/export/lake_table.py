@@ -23,15 +23,10 @@ LAKE_FORMATS: Final[tuple[LakeFormat, ...]] = ("parquet", "iceberg", "delta")
 class TableRows:
     """Rows of a commit: a staged file, and the columns that it lacks.
 
-    Attributes
-    ----------
-    path : Path
-        A Parquet file with the columns `store_core.store.export.lake_files.LAKE_SCHEMA`.
-    topic, day : str
-        The day in UTC, as ``2023-11-14``.
+    * `topic`, `day`: The day in UTC, as ``2023-11-14``.
     """
 
-    path: Path
+    path: Path  # A Parquet file with the columns `store_core.store.export.lake_files.LAKE_SCHEMA`
     topic: str
     day: str
 
@@ -40,18 +35,11 @@ class TableRows:
 class TableCommit:
     """An export as a table gets it.
 
-    Attributes
-    ----------
-    ledger : str
-        Names the ledger: SHA-256 of its first entry.
-    number : int
-        Of the export in that ledger.
-    begin, end : int
-        Physical offsets of its messages.
+    * `begin`, `end`: Physical offsets of its messages.
     """
 
-    ledger: str
-    number: int
+    ledger: str  # names the ledger: SHA-256 of its first entry
+    number: int  # of the export in that ledger
     begin: int
     end: int
     rows: tuple[TableRows, ...]
@@ -68,15 +56,9 @@ class LakeTable(Protocol):
     def open(self, *, is_new: bool) -> None:
         """Make the table if it is not there.
 
-        Parameters
-        ----------
-        is_new : bool
-            Whether nothing was exported to it yet.
+        * `is_new`: Whether nothing was exported to it yet.
 
-        Raises
-        ------
-        StoreError
-            If the session can't write such tables, or a new one has rows.
+        Raises `StoreError`: If the session can't write such tables, or a new one has rows.
         """
         ...
 

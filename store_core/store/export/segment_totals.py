@@ -23,24 +23,16 @@ _WORD: Final = 1 << 64
 class SegmentTotals:
     """Count and sums, in any order of the messages.
 
-    Attributes
-    ----------
-    segment : int
-        Physical offset at which the segment begins.
-    messages, bytes : int
-        Messages, and bytes of their records.
-    crc_total : int
-        Sum of the checksums of the bodies.
-    place_total : int
-        Sum of ``(checksum + 1) * physical offset``, modulo 2**64: another message in the same place changes it, as
-        does one that is there twice in the place of another.
+    * `messages`, `bytes`: Messages, and bytes of their records.
     """
 
-    segment: int
+    segment: int  # physical offset at which the segment begins
     messages: int = 0
     bytes: int = 0
-    crc_total: int = 0
+    crc_total: int = 0  # sum of the checksums of the bodies
     place_total: int = 0
+    """Sum of ``(checksum + 1) * physical offset``, modulo 2**64: another message in the same place changes it, as does
+    one that is there twice in the place of another."""
 
     def __add__(self, other: SegmentTotals) -> SegmentTotals:
         return SegmentTotals(
@@ -61,10 +53,7 @@ class SegmentTotals:
     ) -> Self:
         """Return the totals of messages.
 
-        Parameters
-        ----------
-        places, sizes, crcs : numpy.ndarray
-            int64, shape (n,): physical offset, record size and body checksum of each message.
+        * `places`, `sizes`, `crcs`: int64, shape (n,): physical offset, record size and body checksum of each message.
         """
         checks = crcs.astype(np.uint64)
         mixed = (checks + np.uint64(1)) * places.astype(np.uint64)
@@ -78,10 +67,7 @@ class SegmentTotals:
     def from_json(cls, found: Mapping[str, int]) -> Self:
         """Return what `as_json` made.
 
-        Raises
-        ------
-        TypeError
-            If it is something else.
+        Raises `TypeError`: If it is something else.
         """
         if not all(isinstance(value, int) for value in found.values()):
             raise TypeError("expected integers")

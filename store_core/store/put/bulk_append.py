@@ -97,12 +97,8 @@ def append_records(
     Steps, for each file: 1. if it is not the first, close the previous file with a blank record; 2. create the file if
     it is new, then complete and append as many records as `fill_segments` says, in one write.
 
-    Parameters
-    ----------
-    queue_offsets : numpy.ndarray
-        int64, shape (n,).
-    store_timestamp : int
-        ms.
+    * `queue_offsets`: int64, shape (n,).
+    * `store_timestamp`: ms.
     """
     begin, done = queue.max_wrote_position, 0
     physical = np.empty(len(batch), np.int64)

@@ -60,24 +60,14 @@ class CommitLog:
     larger than a file, or whose topic does not fit its length field. RocketMQ wastes two files on the former, and
     truncates its log at the latter when it restarts.
 
-    Parameters
-    ----------
-    allocate : AllocateMappedFileService, optional
-        Preallocates files.
-    checkpoint : StoreCheckpoint, optional
-        Is told up to which store time the log is on disk.
-    is_batch_topic : callable, optional
-        Returns whether a topic is a BatchCQ topic.
+    * `allocate`: Preallocates files.
+    * `checkpoint`: Is told up to which store time the log is on disk.
+    * `is_batch_topic`: Returns whether a topic is a BatchCQ topic.
 
-    Attributes
-    ----------
-    preparation : PutPreparation
-        Prepares messages before they are appended.
-    flusher : LogFlusher
-        The flush services.
-    on_moved : callable
-        Called after each append, commit and group flush, in the thread that made it, to wake whoever follows the log:
-        `confirm_offset` may have moved. It must not block.
+    * `preparation`: Prepares messages before they are appended.
+    * `flusher`: The flush services.
+    * `on_moved`: Called after each append, commit and group flush, in the thread that made it, to wake whoever follows
+      the log: `confirm_offset` may have moved. It must not block.
     """
 
     def __init__(  # noqa: PLR0913 -- the files, how they are written, and the services involved
@@ -246,15 +236,9 @@ class CommitLog:
     def put_messages(self, batch: Message) -> PutMessageResult:
         """Put the messages of a batch as separate records, all of them or none, and all in one file.
 
-        Parameters
-        ----------
-        batch : Message
-            Its body holds the messages; see `store_core.format.record.decode.client_batch`.
+        * `batch`: Its body holds the messages; see `store_core.format.record.decode.client_batch`.
 
-        Returns
-        -------
-        PutMessageResult
-            ``msg_id`` has one id per message, joined by commas.
+        Returns: ``msg_id`` has one id per message, joined by commas.
         """
         return self.wait(self.put_batch(batch))
 
@@ -300,12 +284,8 @@ class CommitLog:
         The log is the same as if they had been put one by one, except that all have the same store time. Messages can
         be encoded beforehand with `encode_messages`, also in other threads or processes.
 
-        Parameters
-        ----------
-        messages : pyarrow.RecordBatch or Table, or sequence of EncodedBatch
-            Tables have the columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
-        waits : bool
-            Whether to wait for synchronous flush and replicas, once for all of them.
+        * `messages`: Tables have the columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
+        * `waits`: Whether to wait for synchronous flush and replicas, once for all of them.
         """
         batches = messages if isinstance(messages, Sequence) else self.encode_messages(messages)
         offset = self.append_offset
@@ -331,10 +311,8 @@ class CommitLog:
     ) -> tuple[EncodedBatch, ...]:
         """Encode many messages for `append_batch` by this log's configuration, in batches of suitable size.
 
-        Parameters
-        ----------
-        schedules : bool
-            Whether to send delayed messages to the schedule topic. In 4.x the log always does, in 5.x the broker.
+        * `schedules`: Whether to send delayed messages to the schedule topic. In 4.x the log always does, in 5.x the
+          broker.
         """
         levels = len(self.config.delay_levels) if schedules or not self._features.schedules_by_hook else None
         now = self._clock.now_ms()

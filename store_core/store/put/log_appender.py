@@ -90,17 +90,10 @@ _SLOW_MS: Final = 500
 class LogAppender:
     """Appends prepared messages under the put lock.
 
-    Parameters
-    ----------
-    preparation : PutPreparation
-        Encodes what must be encoded under the lock.
-    is_reentrant : bool
-        Which kind of lock to use (``useReentrantLockWhenPutMessage``).
+    * `preparation`: Encodes what must be encoded under the lock.
+    * `is_reentrant`: Which kind of lock to use (``useReentrantLockWhenPutMessage``).
 
-    Attributes
-    ----------
-    begin_time_in_lock : int
-        Time at which the current append took the lock, ms; 0 if there is none.
+    * `begin_time_in_lock`: Time at which the current append took the lock, ms; 0 if there is none.
     """
 
     def __init__(  # noqa: PLR0913 -- everything that an append touches
@@ -218,16 +211,10 @@ class LogAppender:
     def adopt(self, before: int, end_offset: int, store_timestamp: int, offsets: QueueOffsets) -> None:
         """Extend the log over records that another writer has written and flushed to its segments.
 
-        Parameters
-        ----------
-        before : int
-            Physical offset at which the log ended before they were written.
-        end_offset : int
-            Where the last of them ends; the segments up to there are opened or created.
-        store_timestamp : int
-            Store time of the last of them, ms.
-        offsets : QueueOffsets
-            The next index of every queue after them.
+        * `before`: Physical offset at which the log ended before they were written.
+        * `end_offset`: Where the last of them ends; the segments up to there are opened or created.
+        * `store_timestamp`: Store time of the last of them, ms.
+        * `offsets`: The next index of every queue after them.
         """
         with self._lock:
             self._check_end(before, end_offset)

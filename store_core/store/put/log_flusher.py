@@ -31,19 +31,11 @@ _MS: float = 1000.0
 class LogFlusher:
     """The flush services of a commit log (RocketMQ: ``CommitLog.DefaultFlushManager``).
 
-    Parameters
-    ----------
-    on_flushed : callable
-        Called with the store time up to which the log is on disk, ms.
-    on_error : callable
-        Called with the error if a system call fails.
-    on_moved : callable
-        Called when more of the log was committed, or flushed for waiting producers.
+    * `on_flushed`: Called with the store time up to which the log is on disk, ms.
+    * `on_error`: Called with the error if a system call fails.
+    * `on_moved`: Called when more of the log was committed, or flushed for waiting producers.
 
-    Attributes
-    ----------
-    has_pool : bool
-        Whether appends go through a write buffer; only then is there anything to commit.
+    * `has_pool`: Whether appends go through a write buffer; only then is there anything to commit.
     """
 
     def __init__(  # noqa: PLR0913 -- what is flushed, and who is notified
@@ -89,17 +81,10 @@ class LogFlusher:
     def handle_disk_flush(self, next_offset: int, *, waits: bool) -> Future[PutMessageStatus] | None:
         """Flush after an append as the flush type requires.
 
-        Parameters
-        ----------
-        next_offset : int
-            Offset one past what was appended.
-        waits : bool
-            Whether the producer waits until it is on disk (property WAIT).
+        * `next_offset`: Offset one past what was appended.
+        * `waits`: Whether the producer waits until it is on disk (property WAIT).
 
-        Returns
-        -------
-        Future of PutMessageStatus, or None
-            With synchronous flush, resolves to PUT_OK or FLUSH_DISK_TIMEOUT; None if there is nothing to wait for.
+        Returns: With synchronous flush, resolves to PUT_OK or FLUSH_DISK_TIMEOUT; None if there is nothing to wait for.
         """
         if self.group_commit is None:
             if self.has_pool:

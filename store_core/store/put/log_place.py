@@ -21,27 +21,13 @@ __all__ = ["LogPlace", "make_place"]
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where a log ends.
+    """Where a log ends."""
 
-    Attributes
-    ----------
-    directory : Path
-        Directory of the segments.
-    file_size : int
-        Bytes of a segment.
-    last_path : Path or None
-        File of the last segment; None if there is none.
-    last_start : int
-        Its physical offset.
-    position : int
-        Where the log ends in the last segment, in bytes from its start.
-    """
-
-    directory: Path
-    file_size: int
-    last_path: Path | None = None
-    last_start: int = 0
-    position: int = 0
+    directory: Path  # directory of the segments
+    file_size: int  # bytes of a segment
+    last_path: Path | None = None  # file of the last segment; None if there is none
+    last_start: int = 0  # its physical offset
+    position: int = 0  # where the log ends in the last segment, in bytes from its start
 
     @property
     def room(self) -> int:

@@ -34,26 +34,14 @@ _ILLEGAL: Final = PutMessageStatus.MESSAGE_ILLEGAL
 
 @dataclass(slots=True)
 class Pending:
-    """A message, or a batch, on its way into the log.
+    """A message, or a batch, on its way into the log."""
 
-    Attributes
-    ----------
-    message : Message
-        As it is stored; for a batch, what its members share.
-    encoded : EncodedRecords or None
-        None if it is encoded under the lock, where `properties` are added.
-    message_num : int
-        Number of indexes it takes in its queue, if `is_queued`.
-    is_light : bool
-        Whether it goes to further queues.
-    """
-
-    message: Message
-    encoded: EncodedRecords | None
+    message: Message  # as it is stored; for a batch, what its members share
+    encoded: EncodedRecords | None  # None if it is encoded under the lock, where `properties` are added
     properties: PropertyMap | None = None
-    message_num: int = 1
+    message_num: int = 1  # number of indexes it takes in its queue, if `is_queued`
     is_queued: bool = True
-    is_light: bool = False
+    is_light: bool = False  # whether it goes to further queues
 
 
 def refused(refusal: Refusal) -> PutMessageResult:
@@ -67,12 +55,8 @@ def refused(refusal: Refusal) -> PutMessageResult:
 class PutPreparation:
     """Prepares a message before the put lock is taken, and under it if needed.
 
-    Parameters
-    ----------
-    store_host : tuple of str and int
-        For messages without a store host.
-    is_batch_topic : callable
-        Returns whether a topic is a BatchCQ topic.
+    * `store_host`: For messages without a store host.
+    * `is_batch_topic`: Returns whether a topic is a BatchCQ topic.
     """
 
     def __init__(

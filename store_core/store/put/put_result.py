@@ -138,10 +138,7 @@ class ReplicaService(Protocol):
     def replicate(self, next_offset: int, acknowledgements: int, timeout_ms: int) -> Future[PutMessageStatus]:
         """Wait until replicas have the log up to `next_offset`: PUT_OK or FLUSH_SLAVE_TIMEOUT.
 
-        Parameters
-        ----------
-        acknowledgements : int
-            Required number of copies, including the master's; `ALL_IN_SYNC` for all in-sync replicas.
+        * `acknowledgements`: Required number of copies, including the master's; `ALL_IN_SYNC` for all in-sync replicas.
         """
         ...
 

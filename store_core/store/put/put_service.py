@@ -33,10 +33,7 @@ _SLOW_MS: Final = 500
 class PutService:
     """What `DefaultMessageStore` does before and after the commit log puts.
 
-    Parameters
-    ----------
-    hooks : list of PutMessageHook
-        Called on each message of a 5.3 store, in this order, until one refuses it.
+    * `hooks`: Called on each message of a 5.3 store, in this order, until one refuses it.
     """
 
     def __init__(self, commit_log: CommitLog, state: StoreState, hooks: list[PutMessageHook]) -> None:

@@ -102,12 +102,9 @@ _SEPARATOR: Final = ","
 class LmqQueues:
     """Handles property INNER_MULTI_DISPATCH by a release's rules.
 
-    Parameters
-    ----------
-    config : MessageStoreConfig
-        4.9 checks ``enableMultiDispatch`` for all names, and ``enableLmq`` for light ones; 5.3 only ``enableLmq``.
-    offsets : QueueOffsets
-        Read and advanced under the put lock.
+    * `config`: 4.9 checks ``enableMultiDispatch`` for all names, and ``enableLmq`` for light ones; 5.3 only
+      ``enableLmq``.
+    * `offsets`: Read and advanced under the put lock.
     """
 
     def __init__(self, config: MessageStoreConfig, offsets: QueueOffsets) -> None:

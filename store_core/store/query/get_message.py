@@ -143,11 +143,8 @@ def as_int(number: int) -> int:
 class MessageGetter:
     """Gets messages of queues, within the limits of a configuration.
 
-    Parameters
-    ----------
-    physical_memory : int
-        Memory of the machine, bytes: what lies further back in the log than 40 % of it
-        (``accessMessageInMemoryMaxRatio``) counts as being on disk.
+    * `physical_memory`: Memory of the machine, bytes: what lies further back in the log than 40 % of it
+      (``accessMessageInMemoryMaxRatio``) counts as being on disk.
     """
 
     def __init__(self, config: MessageStoreConfig, log: LogLookup, physical_memory: int) -> None:

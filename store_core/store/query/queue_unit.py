@@ -86,21 +86,13 @@ _BLOCK: Final = 32
 
 
 class QueueUnit(NamedTuple):
-    """One unit of a queue, with its extension resolved.
-
-    Attributes
-    ----------
-    tags_code : int or None
-        None if the unit points to a lost extension; then no filter can decide.
-    batch_size : int
-        Messages in the record.
-    """
+    """One unit of a queue, with its extension resolved."""
 
     queue_offset: int
     physical_offset: int
     store_size: int
-    tags_code: int | None
-    batch_size: int = 1
+    tags_code: int | None  # None if the unit points to a lost extension; then no filter can decide
+    batch_size: int = 1  # messages in the record
     ext: CqExtUnit | None = None
 
 

@@ -37,10 +37,7 @@ __all__ = ["MessageLookup", "StoreQueues", "StoreReading"]
 class StoreQueues:
     """The queues of an open store; pending messages are dispatched before each query.
 
-    Parameters
-    ----------
-    queue_offsets : QueueOffsets
-        The next index of each queue.
+    * `queue_offsets`: The next index of each queue.
     """
 
     def __init__(self, setup: StoreSetup, derived: DerivedStructures, queue_offsets: QueueOffsets) -> None:
@@ -141,12 +138,8 @@ class MessageLookup:
     ) -> int:
         """Return the queue offset of the message stored at a time; 0 for a queue that does not exist.
 
-        Parameters
-        ----------
-        timestamp : int
-            ms since 1970.
-        boundary : BoundaryType
-            With release 5.3, selects the first message not before the time, or the last one not after it.
+        * `timestamp`: ms since 1970.
+        * `boundary`: With release 5.3, selects the first message not before the time, or the last one not after it.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -181,10 +174,7 @@ class StoreReading:
 
     Undispatched messages are dispatched first, so that a reader sees everything put before.
 
-    Attributes
-    ----------
-    log : LogLookup
-        Finds single records in the log.
+    * `log`: Finds single records in the log.
     """
 
     def __init__(self, setup: StoreSetup, services: StoreServices, queues: StoreQueues) -> None:

@@ -116,14 +116,9 @@ _DAMAGED_PIECE: Final = 16 << 20
 class ChunkRows:
     """Makes rows of one segment.
 
-    Attributes
-    ----------
-    filter : RowFilter
-        What selects rows.
-    dropped, dropped_bytes : int
-        How many damaged ranges or records were left out, and their size.
-    first_dropped : int
-        Physical offset of the first of them; -1 without any.
+    * `filter`: What selects rows.
+    * `dropped`, `dropped_bytes`: How many damaged ranges or records were left out, and their size.
+    * `first_dropped`: Physical offset of the first of them; -1 without any.
     """
 
     def __init__(self, segment: Segment, options: ReadOptions, watch: TopicWatch | None) -> None:

@@ -34,19 +34,11 @@ _PIECE: Final = 8 << 20
 def last_rows(paths: StorePaths, options: ReadOptions, most: int, before: int | None = None) -> list[pa.RecordBatch]:
     """Read the last rows of a log.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As for `store_core.read_messages`.
-    most : int
-        How many rows; fewer if the log has fewer.
-    before : int, optional
-        Physical offset where the read ends, if not at the log's end.
+    * `paths`: As for `store_core.read_messages`.
+    * `most`: How many rows; fewer if the log has fewer.
+    * `before`: Physical offset where the read ends, if not at the log's end.
 
-    Returns
-    -------
-    list of pyarrow.RecordBatch
-        In log order.
+    Returns: In log order.
     """
     bound = options.ending_offsets if before is None else replace(options.ending_offsets, physical=before)
     plan, mapped = plan_and_walk(paths, replace(options, max_partition_bytes=_PIECE, ending_offsets=bound))
@@ -86,18 +78,11 @@ _POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offs
 def find_message(path: str, what: str, kind: WordKind | None, read: Mapping[str, Any]) -> pa.RecordBatchReader | None:
     """Find the messages that a word means.
 
-    Parameters
-    ----------
-    kind : WordKind or None
-        What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which are
-        keys, look like offset message ids.
-    read : mapping
-        Options of the reader; its filters apply as well.
+    * `kind`: What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which
+      are keys, look like offset message ids.
+    * `read`: Options of the reader; its filters apply as well.
 
-    Returns
-    -------
-    pyarrow.RecordBatchReader or None
-        With at least one row, in log order; None if there is no such message.
+    Returns: With at least one row, in log order; None if there is no such message.
     """
     for found in meanings_of(what, kind):
         reader = read_messages(path, **{**read, **found})

@@ -51,10 +51,7 @@ def listed(name: str, value: object, expected: str) -> object:
 
     Spark makes text of all values, of a list in Python that which Python prints.
 
-    Parameters
-    ----------
-    expected : str
-        What the list would have.
+    * `expected`: What the list would have.
     """
     text = value.strip() if isinstance(value, str) else ""
     if _LIST.fullmatch(text) is not None:
@@ -98,14 +95,9 @@ def check_order(
 ) -> None:
     """Refuse a start after the end.
 
-    Parameters
-    ----------
-    kind : str
-        What the names of both options end with.
-    where : str
-        An addition to the error.
-    shown : callable
-        Returns the text of a bound.
+    * `kind`: What the names of both options end with.
+    * `where`: An addition to the error.
+    * `shown`: Returns the text of a bound.
     """
     if start is not None and end is not None and start > end:
         first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")

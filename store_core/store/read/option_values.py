@@ -90,12 +90,8 @@ def _checked_topic(name: str, topic: str) -> str:
 def checked_text(name: str, text: str, errors: str = "strict") -> str:
     """Return a text that an option has, unless it can't be encoded.
 
-    Parameters
-    ----------
-    name : str
-        The option's.
-    errors : str
-        As of `str.encode`.
+    * `name`: The option's.
+    * `errors`: As of `str.encode`.
     """
     try:
         text.encode(errors=errors)

@@ -32,20 +32,12 @@ _MOST_KEPT: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PickWindow:
-    """Some of the records, and their bytes.
-
-    Attributes
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,): the records one after another, with what precedes each in its frame.
-    positions : numpy.ndarray
-        int64, shape (n,), ascending: where the records are in `raw`.
-    """
+    """Some of the records, and their bytes."""
 
     picks: Picks
     segment: Segment
-    raw: npt.NDArray[np.uint8]
-    positions: npt.NDArray[np.int64]
+    raw: npt.NDArray[np.uint8]  # uint8, shape (m,): the records one after another, with what precedes each in its frame
+    positions: npt.NDArray[np.int64]  # int64, shape (n,), ascending: where the records are in `raw`
 
     def first_wrong(self) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are."""
@@ -62,14 +54,9 @@ class PickWindow:
 class PickWindows:
     """The picked records of one segment, which is opened.
 
-    Parameters
-    ----------
-    data_end : int
-        Physical offset at which its records end.
-    most_rows : int or None
-        Records of a window.
-    pages : PagedBytes, optional
-        Of a segment on another machine: what planning has loaded of it, which is there without a request.
+    * `data_end`: Physical offset at which its records end.
+    * `most_rows`: Records of a window.
+    * `pages`: Of a segment on another machine: what planning has loaded of it, which is there without a request.
     """
 
     def __init__(
@@ -90,10 +77,7 @@ class PickWindows:
     def check(self, *, is_kept: bool = False) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.
 
-        Parameters
-        ----------
-        is_kept : bool
-            Whether what was read stays for `checked`, as far as it is not too much.
+        * `is_kept`: Whether what was read stays for `checked`, as far as it is not too much.
         """
         room = _MOST_KEPT if is_kept else 0
         for part in self._parts:

@@ -35,23 +35,14 @@ _MAGICS: Final = (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2)
 class Picks:
     """Records to read, in log order.
 
-    Attributes
-    ----------
-    starts, sizes : numpy.ndarray
-        int64, shape (n,), n >= 1: physical offsets and bytes.
-    queue_numbers : numpy.ndarray
-        int32, shape (n,): positions in `queues`, or `NO_QUEUE`.
-    queue_offsets : numpy.ndarray
-        int64, shape (n,): the places in their queues.
-    queues : tuple of (str, int)
-        Topics and queue ids.
+    * `starts`, `sizes`: int64, shape (n,), n >= 1: physical offsets and bytes.
     """
 
     starts: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
-    queue_numbers: npt.NDArray[np.int32]
-    queue_offsets: npt.NDArray[np.int64]
-    queues: tuple[tuple[str, int], ...] = ()
+    queue_numbers: npt.NDArray[np.int32]  # int32, shape (n,): positions in `queues`, or `NO_QUEUE`
+    queue_offsets: npt.NDArray[np.int64]  # int64, shape (n,): the places in their queues
+    queues: tuple[tuple[str, int], ...] = ()  # topics and queue ids
 
     @classmethod
     def joined(cls, pieces: Sequence[Self], queues: tuple[tuple[str, int], ...]) -> Self:
@@ -105,12 +96,8 @@ class Picks:
     ) -> npt.NDArray[np.bool_]:
         """Return which records are sound and have the size, topic, queue and queue offset that their units say.
 
-        Parameters
-        ----------
-        raw : numpy.ndarray
-            uint8, shape (m,): the segment, up to where its records end.
-        positions : numpy.ndarray, optional
-            int64, shape (n,): where the records are in `raw`, if that is not the segment itself.
+        * `raw`: uint8, shape (m,): the segment, up to where its records end.
+        * `positions`: int64, shape (n,): where the records are in `raw`, if that is not the segment itself.
         """
         positions = self.starts - segment.start_offset if positions is None else positions
         lead = segment.framing.lead

@@ -37,12 +37,8 @@ class LogBesideQueues:
     Its end is not told where a broker may be writing, a part of the log may be elsewhere, or the end would have to be
     downloaded. The record of a queue's last unit is looked at first: if it is sound, the log is not walked.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
-    segments : sequence of Segment
-        All of the log's, in order.
+    * `root`: The store's root.
+    * `segments`: All of the log's, in order.
     """
 
     def __init__(self, root: Path, segments: Sequence[Segment]) -> None:

@@ -139,19 +139,11 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
     that time, however the clock was set later. Segments are left out as for `starting_timestamp` (ADR 0023), so one or
     two are read. Damaged ranges are no records.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As of `plan_ranges`.
-    time : int
-        Store time, ms.
-    storage : StorageSettings
-        For paths that are URLs.
+    * `paths`: As of `plan_ranges`.
+    * `time`: Store time, ms.
+    * `storage`: For paths that are URLs.
 
-    Returns
-    -------
-    int or None
-        None if all records were stored before.
+    Returns: None if all records were stored before.
     """
     options = ReadOptions(
         columns=("physical_offset",),

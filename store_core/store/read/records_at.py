@@ -30,14 +30,9 @@ def records_at(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the sound records at some physical offsets, in log order; where there is none of that size, no row.
 
-    Parameters
-    ----------
-    segments : sequence of Segment
-        Of the log, in order.
-    starts, sizes : numpy.ndarray
-        int64, shape (n,): physical offsets, in any order and perhaps repeated, and bytes.
-    options : ReadOptions
-        Columns, and what else narrows the rows.
+    * `segments`: Of the log, in order.
+    * `starts`, `sizes`: int64, shape (n,): physical offsets, in any order and perhaps repeated, and bytes.
+    * `options`: Columns, and what else narrows the rows.
     """
     starts, rows = np.unique(starts, return_index=True)
     nowhere = np.full(starts.size, NO_QUEUE, np.int32), np.zeros(starts.size, np.int64)

@@ -41,19 +41,12 @@ _LAST: Final = np.iinfo(np.int64).max
 class RowFilter:
     """Filters rows by topic, queue, tag, key, id, position, queue offset, and a consumer's filter.
 
-    Parameters
-    ----------
-    watch : TopicWatch, optional
-        Is told the topics of all rows examined.
+    * `watch`: Is told the topics of all rows examined.
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Columns that `select` needs; empty if every row is requested.
-    error_count : int
-        Rows that pass all other filters, but on which the consumer's SQL92 expression failed; they are left out.
-    first_error : str
-        Where and why the first of these failed; empty if there is none.
+    * `columns`: Columns that `select` needs; empty if every row is requested.
+    * `error_count`: Rows that pass all other filters, but on which the consumer's SQL92 expression failed; they are
+      left out.
+    * `first_error`: Where and why the first of these failed; empty if there is none.
     """
 
     def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:
@@ -69,12 +62,8 @@ class RowFilter:
     def select(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> _Mask:
         """Return a mask of the requested rows, shape (rows,).
 
-        Parameters
-        ----------
-        batch : pyarrow.RecordBatch
-            Rows with the filter's columns.
-        offsets : numpy.ndarray
-            int64, shape (rows,): physical offsets of the rows.
+        * `batch`: Rows with the filter's columns.
+        * `offsets`: int64, shape (rows,): physical offsets of the rows.
         """
         mask = np.ones(batch.num_rows, np.bool_)
         if self._watch is not None and self._watch.unseen:

@@ -30,14 +30,10 @@ def store_at(
     All functions that read a store take it. Of another storage, what is there is listed when it is first asked for, and
     then stays as it was, so that an answer is about one state: make a new one to see what is there later.
 
-    Parameters
-    ----------
-    url : str
-        Such as ``"s3://bucket/store"``; a local path is returned as it is, if no configuration is given.
-    storage : mapping or str, optional
-        As of option `storage`. Settings are never shown.
-    config, store_path_commit_log : path, optional
-        As of the options `config` and `store_path_commit_log`: where the log of a store on this machine is.
+    * `url`: Such as ``"s3://bucket/store"``; a local path is returned as it is, if no configuration is given.
+    * `storage`: As of option `storage`. Settings are never shown.
+    * `config`, `store_path_commit_log`: As of the options `config` and `store_path_commit_log`: where the log of a
+      store on this machine is.
 
     Examples
     --------

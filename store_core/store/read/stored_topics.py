@@ -40,10 +40,7 @@ def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
 
     What can't be read is skipped.
 
-    Parameters
-    ----------
-    roots : iterable of Path
-        Directories that may be the root of a store.
+    * `roots`: Directories that may be the root of a store.
     """
     return frozenset(topic for root in roots for topic in _topics_of(root))
 
@@ -67,10 +64,7 @@ def _queues_of(root: Path, topics: Sequence[str]) -> Iterator[int]:
 def unknown_queues(roots: Sequence[Path], asked: Iterable[AskedQueue], known: frozenset[str]) -> Iterator[str]:
     """Yield a sentence on each queue that topics were asked for and do not have, though they have others.
 
-    Parameters
-    ----------
-    known : frozenset of str
-        The topics of these stores.
+    * `known`: The topics of these stores.
     """
     for topics, number in asked:
         ids = stored_queues(roots, topics or sorted(known))
@@ -111,24 +105,12 @@ def hint_of(topic: str, known: Collection[str]) -> str:
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Watches a read for requested topics and queues that the store does not know outside its log.
+    """Watches a read for requested topics and queues that the store does not know outside its log."""
 
-    Attributes
-    ----------
-    unseen : set of str
-        Such topics of which no record has been seen yet.
-    roots : tuple of Path
-        Where the store may have queues and configuration.
-    known : frozenset of str
-        Topics that the store knows; none if that was not needed.
-    queues : tuple of AskedQueue
-        Queues that are asked for by their ids.
-    """
-
-    unseen: set[str]
-    roots: tuple[Path, ...]
-    known: frozenset[str]
-    queues: tuple[AskedQueue, ...]
+    unseen: set[str]  # such topics of which no record has been seen yet
+    roots: tuple[Path, ...]  # where the store may have queues and configuration
+    known: frozenset[str]  # topics that the store knows; none if that was not needed
+    queues: tuple[AskedQueue, ...]  # queues that are asked for by their ids
 
     @classmethod
     def of(cls, paths: StorePaths, options: ReadOptions) -> TopicWatch:

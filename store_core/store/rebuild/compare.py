@@ -35,27 +35,14 @@ _NOWHERE: Final = 2**63 - 1
 
 
 class LogBounds(NamedTuple):
-    """The part of a log that counts in a comparison.
+    """The part of a log that counts in a comparison."""
 
-    Attributes
-    ----------
-    min_offset : int
-        Physical offset where the log starts; units below it point to deleted records.
-    moment : LiveMoment or None
-        As of when a store that a broker is writing is compared.
-    log_end : int
-        Physical offset where the log ends; if it is not known, no unit is after it.
-    torn : tuple of int
-        Begin and end of a last record that is damaged; its unit is not judged.
-    is_open : bool
-        Whether the store was not closed: the header of its last index file may be older than the rest of the file.
-    """
-
-    min_offset: int
-    moment: LiveMoment | None = None
-    log_end: int = _NOWHERE
-    torn: tuple[int, int] = (0, 0)
+    min_offset: int  # physical offset where the log starts; units below it point to deleted records
+    moment: LiveMoment | None = None  # as of when a store that a broker is writing is compared
+    log_end: int = _NOWHERE  # physical offset where the log ends; if it is not known, no unit is after it
+    torn: tuple[int, int] = (0, 0)  # begin and end of a last record that is damaged; its unit is not judged
     is_open: bool = False
+    """Whether the store was not closed: the header of its last index file may be older than the rest of the file."""
 
 
 def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
@@ -146,55 +133,32 @@ class UnitVerdict(StrEnum):
 class UnitFinding(NamedTuple):
     """One unit that is wrong.
 
-    Attributes
-    ----------
-    queue_offset : int
-        Its place in the queue; -1 for the whole queue.
-    physical_offset : int
-        Where the record is that should be there; for a unit that should not be there, where it points.
-    expected, found : str
-        What the log says, and what the queue has.
+    * `expected`, `found`: What the log says, and what the queue has.
     """
 
     verdict: UnitVerdict
-    queue_offset: int
+    queue_offset: int  # its place in the queue; -1 for the whole queue
     physical_offset: int
+    """Where the record is that should be there; for a unit that should not be there, where it points."""
     expected: str
     found: str
 
 
 @dataclass(frozen=True, slots=True)
 class QueueJudgement:
-    """A judgement on a queue of a store.
-
-    Attributes
-    ----------
-    counts : tuple of (UnitVerdict, int)
-        Wrong units by verdict, of those verdicts that there are.
-    first : tuple of UnitFinding
-        The first of each verdict, in order of the queue.
-    missing_from : int
-        Least physical offset of a record without its unit; -1 if there is none.
-    reaches : int
-        Greatest physical offset of a unit that is right; -1 if there is none.
-    digest : str
-        SHA-256 of the units as the log has them, in hexadecimal digits: of their queue offsets (64 bits each, least
-        byte first), then of physical offset, size, tags code and number of messages of each.
-    missing_behind : int
-        How many records without their units come after that of the last unit that is right.
-    missing_behind_from : int
-        Least physical offset of these; -1 if there is none.
-    """
+    """A judgement on a queue of a store."""
 
     topic: str
     queue_id: int
-    counts: tuple[tuple[UnitVerdict, int], ...]
-    first: tuple[UnitFinding, ...]
-    missing_from: int
-    reaches: int
+    counts: tuple[tuple[UnitVerdict, int], ...]  # wrong units by verdict, of those verdicts that there are
+    first: tuple[UnitFinding, ...]  # the first of each verdict, in order of the queue
+    missing_from: int  # least physical offset of a record without its unit; -1 if there is none
+    reaches: int  # greatest physical offset of a unit that is right; -1 if there is none
     digest: str
-    missing_behind: int = 0
-    missing_behind_from: int = -1
+    """SHA-256 of the units as the log has them, in hexadecimal digits: of their queue offsets (64 bits each, least byte
+    first), then of physical offset, size, tags code and number of messages of each."""
+    missing_behind: int = 0  # how many records without their units come after that of the last unit that is right
+    missing_behind_from: int = -1  # least physical offset of these; -1 if there is none
 
 
 def unreadable_queue(topic: str, queue_id: int, ours: Side, problem: str) -> QueueJudgement:
@@ -210,14 +174,9 @@ def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known
 ) -> QueueJudgement:
     """Judge each unit of a store's queue.
 
-    Parameters
-    ----------
-    ours, theirs : Side
-        The units derived from the log, and those of the store, both by ascending place.
-    log_end : int
-        Physical offset where the log ends.
-    digest : str
-        That of the judgement.
+    * `ours`, `theirs`: The units derived from the log, and those of the store, both by ascending place.
+    * `log_end`: Physical offset where the log ends.
+    * `digest`: That of the judgement.
     """
     if np.array_equal(ours.indexes, theirs.indexes) and np.array_equal(ours.units, theirs.units):
         reaches = int(ours.units["physical_offset"].max(initial=-1))
@@ -327,10 +286,7 @@ def _shown(side: Side, place: int) -> str:
 def digest_of(indexes: npt.NDArray[np.int64], units: Iterable[Compared]) -> str:
     """Return the digest of a queue's units, as of `QueueJudgement.digest`.
 
-    Parameters
-    ----------
-    units : iterable of array
-        The units in pieces.
+    * `units`: The units in pieces.
     """
     found = sha256()
     for values in (indexes.astype("<i8", copy=False), *units):

@@ -63,14 +63,9 @@ def cut_queue(directory: Path, since_offset: int, *, is_batch: bool) -> None:
     A queue's units are in log order, so the ones kept are at its beginning. A broker's own truncation
     (``truncateDirtyLogicFiles``) is not usable here: it takes whatever a file begins with for a unit.
 
-    Parameters
-    ----------
-    directory : Path
-        The queue's directory, not in use.
-    since_offset : int
-        Physical offset.
-    is_batch : bool
-        Whether it is a batch queue.
+    * `directory`: The queue's directory, not in use.
+    * `since_offset`: Physical offset.
+    * `is_batch`: Whether it is a batch queue.
     """
     dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
     is_over = False
@@ -95,19 +90,11 @@ _KEPT: Final = 20
 
 
 class UnitGap(NamedTuple):
-    """A record whose queue offset is not the next.
-
-    Attributes
-    ----------
-    queue_offset : int
-        The record's queue offset.
-    expected : int
-        One more than that of the previous record in this queue.
-    """
+    """A record whose queue offset is not the next."""
 
     physical_offset: int
-    queue_offset: int
-    expected: int
+    queue_offset: int  # the record's queue offset
+    expected: int  # one more than that of the previous record in this queue
 
     @property
     def kind(self) -> str:
@@ -120,15 +107,9 @@ class UnitGap(NamedTuple):
 class UnitGaps:
     """Finds gaps between the units of one queue, in log order.
 
-    Parameters
-    ----------
-    expected : int, optional
-        The expected first index; None for any.
+    * `expected`: The expected first index; None for any.
 
-    Attributes
-    ----------
-    first : list of UnitGap
-        The first few.
+    * `first`: The first few.
     """
 
     def __init__(self, expected: int | None = None) -> None:
@@ -164,68 +145,44 @@ QUEUE_KINDS: Final = (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
 class QueueReport:
     """Result of rebuilding a queue.
 
-    Attributes
-    ----------
-    units : int
-        Number of records indexed in it.
-    min_offset, max_offset : int
-        Its bounds after the rebuild.
-    gap_count : int
-        Places where the log's queue offsets do not increase by one; such records are queued as a broker does.
-    gaps : tuple of UnitGap
-        The first of these.
-    missing_count : int
-        Number of queue offsets whose records are lost to damage.
-    missing : tuple of MissingOffsets
-        The first ranges of these.
-    refused_count : int
-        Number of records that did not fit, because the queue ends in the last file that a queue can have.
-    refused : tuple of RefusedUnit
-        The first of these.
+    * `min_offset`, `max_offset`: Its bounds after the rebuild.
     """
 
     topic: str
     queue_id: int
-    units: int
+    units: int  # number of records indexed in it
     min_offset: int
     max_offset: int
     gap_count: int = 0
-    gaps: tuple[UnitGap, ...] = ()
-    missing_count: int = 0
-    missing: tuple[MissingOffsets, ...] = ()
+    """Places where the log's queue offsets do not increase by one; such records are queued as a broker does."""
+    gaps: tuple[UnitGap, ...] = ()  # the first of these
+    missing_count: int = 0  # number of queue offsets whose records are lost to damage
+    missing: tuple[MissingOffsets, ...] = ()  # the first ranges of these
     refused_count: int = 0
-    refused: tuple[RefusedUnit, ...] = ()
+    """Number of records that did not fit, because the queue ends in the last file that a queue can have."""
+    refused: tuple[RefusedUnit, ...] = ()  # the first of these
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
     """Result of rebuilding the index.
 
-    Attributes
-    ----------
-    files, entries : int
-        Number of files, and of entries put.
-    full_timestamp : int
-        End time of the last full file, ms, as noted in the checkpoint; 0 if there is none.
+    * `files`, `entries`: Number of files, and of entries put.
     """
 
     files: int
     entries: int
-    full_timestamp: int
+    full_timestamp: int  # end time of the last full file, ms, as noted in the checkpoint; 0 if there is none
 
 
 class QueueWriter:
     """Writes one queue: `add` its units in log order, then `finish`.
 
-    Parameters
-    ----------
-    store_root : Path
-        The store; with `since_offset` its queue is copied up to there.
-    root : Path
-        Where the queue is written, below ``consumequeue`` and so on; with `since_offset`, used by no other writer.
-    budget : FillBudget, optional
-        For a log read across damage: what is lost of it. If not given, a unit after a gap is put at the end of the
-        queue, as in a broker.
+    * `store_root`: The store; with `since_offset` its queue is copied up to there.
+    * `root`: Where the queue is written, below ``consumequeue`` and so on; with `since_offset`, used by no other
+      writer.
+    * `budget`: For a log read across damage: what is lost of it. If not given, a unit after a gap is put at the end of
+      the queue, as in a broker.
     """
 
     def __init__(  # noqa: PLR0913 -- which queue, by which rules, and where
@@ -372,22 +329,14 @@ class KeptIndex:
     """Leading index files that are full, and end before the offset from which records are put again.
 
     An entry can't be removed from a file, so a file is kept whole or not at all.
-
-    Attributes
-    ----------
-    end_physical_offset : int
-        Offset of the last entry's record; the index continues with this record, because more keys of it may be missing.
-        0 if there are no files.
-    end_timestamp : int
-        Store time of that record, ms.
-    end_entries : int
-        Number of entries of that record.
     """
 
     paths: tuple[Path, ...] = ()
     end_physical_offset: int = 0
-    end_timestamp: int = 0
-    end_entries: int = 0
+    """Offset of the last entry's record; the index continues with this record, because more keys of it may be missing.
+    0 if there are no files."""
+    end_timestamp: int = 0  # store time of that record, ms
+    end_entries: int = 0  # number of entries of that record
 
     @classmethod
     def find(cls, store_root: Path, rules: QueueRules, last_offset: int, file_system: FileSystem) -> Self:

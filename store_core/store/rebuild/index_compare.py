@@ -33,57 +33,31 @@ _MOST_BYTES: Final = 1 << 32
 
 
 class IndexDifference(NamedTuple):
-    """An entry that only the log has, or only the index.
+    """An entry that only the log has, or only the index."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"missing"`` from the index, ``"extra"`` in it, or ``"hash"``: an entry of the record has another hash.
-    key_hash : int
-        Positive hash of ``topic#key``.
-    """
-
-    kind: str
+    kind: str  # ``"missing"`` from the index, ``"extra"`` in it, or ``"hash"``: an entry of the record has another hash
     physical_offset: int
-    key_hash: int
+    key_hash: int  # positive hash of ``topic#key``
 
 
 class IndexDifferences(NamedTuple):
     """How the entries of a part of the log differ from those of the index.
 
-    Attributes
-    ----------
-    missing, extra : int
-        Numbers of entries.
-    repeated : int
-        How many of the extra ones repeat an entry of the log, as after a crash; they do no harm.
-    lost : int
-        How many of the extra ones are those of records that are damaged now.
-    unread : int
-        How many of the missing ones may be in files that the release does not load.
-    wrong_hash : int
-        How many of the missing ones are there, but with another hash; each is also an extra one.
-    first : tuple of IndexDifference
-        The first of each kind, without those that the other numbers count.
-    has_tags : bool
-        Whether the index has the tags of some of the records.
-    untagged : int
-        How many records before the first of these have tags that are not in the index: none if the release does not
-        index tags. They do not count as missing, as releases that do not index tags may have written them.
-    untagged_first : tuple of IndexDifference
-        The first of these.
+    * `missing`, `extra`: Numbers of entries.
     """
 
     missing: int = 0
     extra: int = 0
-    repeated: int = 0
-    lost: int = 0
-    unread: int = 0
-    wrong_hash: int = 0
-    first: tuple[IndexDifference, ...] = ()
-    has_tags: bool = False
+    repeated: int = 0  # how many of the extra ones repeat an entry of the log, as after a crash; they do no harm
+    lost: int = 0  # how many of the extra ones are those of records that are damaged now
+    unread: int = 0  # how many of the missing ones may be in files that the release does not load
+    wrong_hash: int = 0  # how many of the missing ones are there, but with another hash; each is also an extra one
+    first: tuple[IndexDifference, ...] = ()  # the first of each kind, without those that the other numbers count
+    has_tags: bool = False  # whether the index has the tags of some of the records
     untagged: int = 0
-    untagged_first: tuple[IndexDifference, ...] = ()
+    """How many records before the first of these have tags that are not in the index: none if the release does not
+    index tags. They do not count as missing, as releases that do not index tags may have written them."""
+    untagged_first: tuple[IndexDifference, ...] = ()  # the first of these
 
     def plus(self, other: IndexDifferences) -> IndexDifferences:
         """Return the differences of two parts of the log as those of both."""
@@ -108,10 +82,7 @@ class IndexComparison:
     may serve a store in which an earlier release did not, or the other way round. So an entry for tags is right by the
     rules of any release, and one is missing only after a record that has it.
 
-    Parameters
-    ----------
-    begin, end : int
-        Physical offsets of the range in which the compared records start.
+    * `begin`, `end`: Physical offsets of the range in which the compared records start.
     """
 
     def __init__(self, index: LoadedIndex, rules: QueueRules, begin: int, end: int) -> None:
@@ -148,13 +119,9 @@ class IndexComparison:
     def finish(self, end: int, lost: LostRanges) -> IndexDifferences:
         """Return how many entries are missing from the store's index, and how many extra ones are in it.
 
-        Parameters
-        ----------
-        end : int
-            Physical offset where the log ended here; extra entries after it do not count, as they may be newer than
-            what was read.
-        lost : LostRanges
-            Of the range.
+        * `end`: Physical offset where the log ended here; extra entries after it do not count, as they may be newer
+          than what was read.
+        * `lost`: Of the range.
         """
         stored = self._stored(min(end, self._end))
         if _are_equal(self._ours, stored):  # a broker puts them in the order of the log

@@ -33,44 +33,25 @@ __all__ = ["IndexFilesJob", "IndexSlice", "slice_entries"]
 
 @dataclass(frozen=True, slots=True)
 class IndexSlice:
-    """The entries of one index file.
-
-    Attributes
-    ----------
-    runs : tuple of SpilledRun
-        Consecutive runs of entries. The first holds the entry before those of this file, if there is one.
-    skipped : int
-        Entries of the first run that belong to earlier files; 0 only for the first file.
-    count : int
-        Entries of this file.
-    is_last : bool
-        Whether no other file has entries.
-    is_followed : bool
-        Whether this file is the last, and full, and a message without keys comes after its last entry: a store then has
-        created another file, which is empty.
-    """
+    """The entries of one index file."""
 
     runs: tuple[SpilledRun, ...]
-    skipped: int
-    count: int
-    is_last: bool
+    """Consecutive runs of entries. The first holds the entry before those of this file, if there is one."""
+    skipped: int  # entries of the first run that belong to earlier files; 0 only for the first file
+    count: int  # entries of this file
+    is_last: bool  # whether no other file has entries
     is_followed: bool
+    """Whether this file is the last, and full, and a message without keys comes after its last entry: a store then has
+    created another file, which is empty."""
 
 
 def slice_entries(runs: Sequence[SpilledRun], reader: RunReader, capacity: int) -> list[IndexSlice]:
     """Divide entries among index files.
 
-    Parameters
-    ----------
-    runs : sequence of SpilledRun
-        All entries in log order, as `pack_entries` encodes them.
-    capacity : int
-        Entries of a full file: one fewer than ``maxIndexNum``.
+    * `runs`: All entries in log order, as `pack_entries` encodes them.
+    * `capacity`: Entries of a full file: one fewer than ``maxIndexNum``.
 
-    Returns
-    -------
-    list of IndexSlice
-        One for each file with entries.
+    Returns: One for each file with entries.
     """
     heads = [packed_counts(reader.read(run._replace(size=min(run.size, PACKED_COUNT_SIZE))), run.size) for run in runs]
     counts = np.array([entries for _, entries in heads], np.int64)
@@ -108,21 +89,13 @@ class IndexFilesJob:
     """Writes the files of an index, each in a task of its own; see `store_core.store.parts.Job`.
 
     The files are those that `IndexWriter` makes of the same entries, but for their names.
-
-    Attributes
-    ----------
-    slices : tuple of IndexSlice
-        One for each file.
-    target_root : Path
-        The files are written below ``index`` here.
-    clock : Clock
-        Names the first file; each later one is named a millisecond later, so that names are unique and in order.
     """
 
-    slices: tuple[IndexSlice, ...]
+    slices: tuple[IndexSlice, ...]  # one for each file
     rules: QueueRules
-    target_root: Path
+    target_root: Path  # the files are written below ``index`` here
     clock: Clock
+    """Names the first file; each later one is named a millisecond later, so that names are unique and in order."""
 
     def plan(self) -> Sequence[_FileTask]:
         """Return the tasks, in the order of the files."""

@@ -72,15 +72,10 @@ class RunKind(IntEnum):
 class RunKey(NamedTuple):
     """The key of a run; a task gets its runs in key order.
 
-    Attributes
-    ----------
-    bucket : int
-        Number of the task that gets the run.
-    part, sequence : int
-        The run's position in the log.
+    * `part`, `sequence`: The run's position in the log.
     """
 
-    bucket: int
+    bucket: int  # number of the task that gets the run
     kind: int
     topic: str
     queue_id: int
@@ -105,61 +100,38 @@ Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | IndexSlice | Queu
 
 
 class RebuildFindings(NamedTuple):
-    """What a job found.
-
-    Attributes
-    ----------
-    report : RebuildReport or None
-        None if parts of a segment do not fit together, so that segments have to be read whole.
-    slices : tuple of IndexSlice
-        The files of an index that are still to be written, by `IndexFilesJob`.
-    """
+    """What a job found."""
 
     report: RebuildReport | None
-    slices: tuple[IndexSlice, ...] = ()
+    """None if parts of a segment do not fit together, so that segments have to be read whole."""
+    slices: tuple[IndexSlice, ...] = ()  # the files of an index that are still to be written, by `IndexFilesJob`
 
 
 @dataclass(frozen=True)
 class RebuildJob:
     """Rebuilds queues and index, or compares them, in parts; see `store_core.store.parts.GroupedJob`.
 
-    Attributes
-    ----------
-    parts : tuple of SegmentPart
-        The parts of the log, in order.
-    store_root, target_root : Path
-        The store, and where files are written; if nothing is written, the target is not used.
-    queue_buckets : int
-        Number of tasks that write queues; one more writes the index, if that is to be written.
-    compared : LogBounds, optional
-        Compare with what the store has, writing nothing but scratch files.
-    spill_root : Path, optional
-        Runs are passed in files below this directory, and the engine transports only their locations. On one machine
-        that saves the cost of transport, e.g. through Spark's JVM and back. If None, the engine transports the runs.
-    spilled_kinds : frozenset of RunKind
-        Which runs are passed in files.
-    splits_index : bool
-        Leave an index of several files to an `IndexFilesJob`. Its runs have to be in files, and no old index file kept.
-    scratch_root : Path, optional
-        Directory for scratch files of a comparison; by default the system's directory for temporary files.
-    clock : Clock
-        Names the files of an index.
-    stored_root : Path, optional
-        For a comparison: where queues and index are; by default the store.
+    * `store_root`, `target_root`: The store, and where files are written; if nothing is written, the target is not
+      used.
     """
 
-    parts: tuple[SegmentPart, ...]
+    parts: tuple[SegmentPart, ...]  # the parts of the log, in order
     rules: RebuildRules
     store_root: Path
     target_root: Path
-    queue_buckets: int
-    compared: LogBounds | None = None
+    queue_buckets: int  # number of tasks that write queues; one more writes the index, if that is to be written
+    compared: LogBounds | None = None  # compare with what the store has, writing nothing but scratch files
     spill_root: Path | None = None
+    """Runs are passed in files below this directory, and the engine transports only their locations. On one machine
+    that saves the cost of transport, e.g. through Spark's JVM and back. If None, the engine transports the runs."""
     scratch_root: Path | None = None
-    clock: Clock = field(default_factory=SystemClock)
-    stored_root: Path | None = None
-    spilled_kinds: frozenset[RunKind] = frozenset(RunKind)
+    """Directory for scratch files of a comparison; by default the system's directory for temporary files."""
+    clock: Clock = field(default_factory=SystemClock)  # names the files of an index
+    stored_root: Path | None = None  # for a comparison: where queues and index are; by default the store
+    spilled_kinds: frozenset[RunKind] = frozenset(RunKind)  # which runs are passed in files
     splits_index: bool = False
+    """Leave an index of several files to an `IndexFilesJob`. Its runs have to be in files, and no old index file
+    kept."""
 
     @property
     def groups(self) -> int:

@@ -40,12 +40,7 @@ _CHUNK: Final = 1 << 16
 class StandIn(NamedTuple):
     """The unit to store at the queue offsets of lost records.
 
-    Attributes
-    ----------
-    physical_offset, store_size, tags_code : int
-        Fields of the unit.
-    is_copy : bool
-        Whether it repeats the unit before the gap, so that consumers get that record again.
+    * `physical_offset`, `store_size`, `tags_code`: Fields of the unit.
 
     Notes
     -----
@@ -68,18 +63,14 @@ class StandIn(NamedTuple):
     physical_offset: int
     store_size: int
     tags_code: int
-    is_copy: bool
+    is_copy: bool  # whether it repeats the unit before the gap, so that consumers get that record again
 
     @classmethod
     def between(cls, last: CqUnit, next_segment: int) -> StandIn:
         """Choose the unit for a gap.
 
-        Parameters
-        ----------
-        last : CqUnit
-            The unit before the gap.
-        next_segment : int
-            Physical offset of the first byte of the segment that has the record after it.
+        * `last`: The unit before the gap.
+        * `next_segment`: Physical offset of the first byte of the segment that has the record after it.
         """
         if next_segment > last.physical_offset:
             return cls(next_segment - 1, _UNREADABLE_SIZE, 0, is_copy=False)
@@ -109,28 +100,19 @@ _CARRIED: Final = 10_000
 class LostRange(NamedTuple):
     """Bytes of a segment without a readable record.
 
-    Attributes
-    ----------
-    begin, end : int
-        Physical offsets.
-    reason : str
-        Why there is no record at `begin`.
+    * `begin`, `end`: Physical offsets.
     """
 
     begin: int
     end: int
-    reason: str
+    reason: str  # why there is no record at `begin`
 
 
 class LostRanges:
     """Collects the lost ranges of one segment, in ascending order.
 
-    Attributes
-    ----------
-    count, size : int
-        Number of ranges, and bytes in them.
-    first : list of LostRange
-        The first ranges.
+    * `count`, `size`: Number of ranges, and bytes in them.
+    * `first`: The first ranges.
     """
 
     def __init__(self) -> None:
@@ -164,17 +146,10 @@ class LostRanges:
 class LostBytes:
     """Computes how many bytes of a log are lost between two offsets: in damaged ranges and missing segments.
 
-    Parameters
-    ----------
-    segments : sequence of Segment
-        The log's segments, in order.
-    packed : iterable of bytes
-        Results of `LostRanges.packed`.
+    * `segments`: The log's segments, in order.
+    * `packed`: Results of `LostRanges.packed`.
 
-    Attributes
-    ----------
-    total : int
-        Total bytes lost.
+    * `total`: Total bytes lost.
     """
 
     def __init__(self, segments: Sequence[Segment], packed: Iterable[bytes] = ()) -> None:
@@ -221,18 +196,14 @@ _FREE_UNITS: Final = 1 << 20
 class MissingOffsets(NamedTuple):
     """Queue offsets whose records are lost.
 
-    Attributes
-    ----------
-    first, last : int
-        Queue offsets, both included.
-    stand_in : str
-        What a get finds there: ``"repeated"``, the preceding record once for each; ``"skipped"``, nothing; ``"below"``,
-        nothing, because the queue begins after them.
+    * `first`, `last`: Queue offsets, both included.
     """
 
     first: int
     last: int
     stand_in: str
+    """What a get finds there: ``"repeated"``, the preceding record once for each; ``"skipped"``, nothing; ``"below"``,
+    nothing, because the queue begins after them."""
 
 
 class FillBudget:
@@ -257,12 +228,8 @@ class FillBudget:
 class GapFiller:
     """Writes stand-ins into one queue wherever damage explains missing queue offsets.
 
-    Attributes
-    ----------
-    count : int
-        Number of missing queue offsets.
-    first : list of MissingOffsets
-        The first ranges of these.
+    * `count`: Number of missing queue offsets.
+    * `first`: The first ranges of these.
     """
 
     def __init__(self, queue: ConsumeQueue, budget: FillBudget) -> None:
@@ -286,15 +253,9 @@ class GapFiller:
     def bridge(self, queue_offset: int, physical_offset: int) -> bool:
         """Fill the queue up to an index, if lost bytes explain that it ends earlier.
 
-        Parameters
-        ----------
-        queue_offset, physical_offset : int
-            Offsets of the next record.
+        * `queue_offset`, `physical_offset`: Offsets of the next record.
 
-        Returns
-        -------
-        bool
-            Whether the record's unit will be at its own index; if not, nothing was written.
+        Returns: Whether the record's unit will be at its own index; if not, nothing was written.
         """
         last, lost = self._queue.last_unit, self._budget.lost
         first = self._queue.max_offset_in_queue

@@ -158,50 +158,32 @@ class RebuildOptions:
 class RebuildRules:
     """What to rebuild, and by which release's rules.
 
-    Attributes
-    ----------
-    topics : frozenset of str, optional
-        Only queues of these topics; None for all.
-    queue_id : int, optional
-        Only queues of this id; None for all.
-    queues : frozenset of (str, int), optional
-        Only these queues, by topic and id; None for all.
-    since_offset : int
-        Physical offset from which records count; queues keep what they have for earlier records. 0 for all.
-    index_since_offset : int
-        The same for the index, which keeps whole files.
-    check_crc : bool
-        Whether a record whose body does not match its checksum ends the log, as in recovery. Dispatching does not check
-        bodies, nor does this by default.
-    has_queues, has_index : bool
-        What to rebuild.
-    max_queues : int
-        Maximum number of queues.
-    infers_batch_topics : bool
-        Whether a topic with records that only a batch topic can have is rebuilt as one, even if `queue_rules` do not
-        name it.
-    is_salvaged : bool
-        Whether to continue after damage with the next record that proves itself, as reading in mode DROPMALFORMED does.
-        Otherwise the log ends at the first bytes that are not a record, as for a broker.
-    is_proven : bool
-        Whether a record also counts as damage if it is not where it says it is, or does not match the checksum over all
-        of it that it has; and a blank record if it is not as long as the rest of its file. A broker checks none of
-        these, nor does dispatching. Without `is_salvaged`, they are only counted.
+    * `has_queues`, `has_index`: What to rebuild.
     """
 
     queue_rules: QueueRules
-    topics: frozenset[str] | None = None
-    queue_id: int | None = None
+    topics: frozenset[str] | None = None  # only queues of these topics; None for all
+    queue_id: int | None = None  # only queues of this id; None for all
     since_offset: int = 0
-    index_since_offset: int = 0
+    """Physical offset from which records count; queues keep what they have for earlier records. 0 for all."""
+    index_since_offset: int = 0  # the same for the index, which keeps whole files
     check_crc: bool = False
+    """Whether a record whose body does not match its checksum ends the log, as in recovery. Dispatching does not check
+    bodies, nor does this by default."""
     has_queues: bool = True
     has_index: bool = False
-    max_queues: int = MAX_QUEUES
+    max_queues: int = MAX_QUEUES  # maximum number of queues
     infers_batch_topics: bool = False
+    """Whether a topic with records that only a batch topic can have is rebuilt as one, even if `queue_rules` do not
+    name it."""
     is_salvaged: bool = False
+    """Whether to continue after damage with the next record that proves itself, as reading in mode DROPMALFORMED does.
+    Otherwise the log ends at the first bytes that are not a record, as for a broker."""
     is_proven: bool = False
-    queues: frozenset[tuple[str, int]] | None = None
+    """Whether a record also counts as damage if it is not where it says it is, or does not match the checksum over all
+    of it that it has; and a blank record if it is not as long as the rest of its file. A broker checks none of these,
+    nor does dispatching. Without `is_salvaged`, they are only counted."""
+    queues: frozenset[tuple[str, int]] | None = None  # only these queues, by topic and id; None for all
 
     @property
     def first_offset(self) -> int:

@@ -66,21 +66,13 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
 ) -> RebuildReport:
     """Build queues and index from the log alone, below `target`; nothing in the store changes.
 
-    Parameters
-    ----------
-    engine : Engine
-        Runs the parts.
-    store : Path
-        A store root that is accessible wherever parts run.
-    target : Path
-        Where parts write ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``. Those to be
-        rebuilt are deleted there first, and also after a failure.
-    compared : LogBounds, optional
-        Compare with what the store has, and write nothing to the target.
-    stored_root : Path, optional
-        Compare with the queues and index below this directory, not with the store's.
-    clock : Clock, optional
-        Names the files of the index; by default the system's clock.
+    * `engine`: Runs the parts.
+    * `store`: A store root that is accessible wherever parts run.
+    * `target`: Where parts write ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``. Those to
+      be rebuilt are deleted there first, and also after a failure.
+    * `compared`: Compare with what the store has, and write nothing to the target.
+    * `stored_root`: Compare with the queues and index below this directory, not with the store's.
+    * `clock`: Names the files of the index; by default the system's clock.
     """
     listing = Log.of(store)
     problems = tuple(error.problem for error in listing.problems)

@@ -36,28 +36,17 @@ _DIGESTED_AT_ONCE: Final = 1 << 14
 
 
 class PlainQueue(NamedTuple):
-    """The units that a broker would have in a queue.
+    """The units that a broker would have in a queue."""
 
-    Attributes
-    ----------
-    first : int
-        Index of the first unit.
-    units : array
-        As they are stored.
-    """
-
-    first: int
-    units: UnitArray
+    first: int  # index of the first unit
+    units: UnitArray  # as they are stored
 
     @classmethod
     def of(cls, payloads: Sequence[bytes], rules: RebuildRules) -> PlainQueue | None:
         """Return the queue of some packed units, in log order.
 
-        Returns
-        -------
-        PlainQueue or None
-            None if there are none, if an index is not the next, if a record is not after the one before it, or if
-            more than these units decides what is in the queue.
+        Returns: None if there are none, if an index is not the next, if a record is not after the one before it, or if
+        more than these units decides what is in the queue.
         """
         pieces = [consecutive_units(payload) for payload in payloads]
         if rules.since_offset or rules.is_salvaged or not pieces or None in pieces:

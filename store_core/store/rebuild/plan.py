@@ -40,58 +40,32 @@ __all__ = ["RebuildPlan"]
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """The plan of a rebuild.
-
-    Attributes
-    ----------
-    path : path
-    options : RebuildOptions
-        What the plan was made from.
-    store, output : Path
-    rules : RebuildRules
-    size : int
-        Bytes of the segments to be read.
-    min_offset : int
-        Physical offset where the log starts.
-    light_source : str
-        What decided whether light queues are rebuilt; empty if that depends on whether records name any.
-    assumptions : tuple of str
-        What was assumed of queues because neither options nor files nor records show it.
-    index_assumption : str
-        The same of the index; empty if nothing was.
-    """
+    """The plan of a rebuild."""
 
     path: str | os.PathLike[str]
-    options: RebuildOptions
+    options: RebuildOptions  # what the plan was made from
     store: Path
     output: Path
     rules: RebuildRules
-    size: int
-    min_offset: int
+    size: int  # bytes of the segments to be read
+    min_offset: int  # physical offset where the log starts
     light_source: str = ""
+    """What decided whether light queues are rebuilt; empty if that depends on whether records name any."""
     assumptions: tuple[str, ...] = ()
-    index_assumption: str = ""
+    """What was assumed of queues because neither options nor files nor records show it."""
+    index_assumption: str = ""  # the same of the index; empty if nothing was
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], options: RebuildOptions, configured: ConfiguredTopics) -> Self:
         """Make a plan by checking and completing options.
 
-        Parameters
-        ----------
-        path : path
-            The store root.
-        options : RebuildOptions
-        configured : callable
-            Returns the batch topics in a store's broker configuration, by the rules of a release.
+        * `path`: The store root.
+        * `configured`: Returns the batch topics in a store's broker configuration, by the rules of a release.
 
-        Raises
-        ------
-        InvalidOptionError
-            If options are invalid or contradict each other.
-        StoreNotFoundError
-            If the store has no log.
-        UnsupportedStoreError
-            If the store is of an unsupported kind for that use, see `store_core.files.store_kind`.
+        Raises `InvalidOptionError`: If options are invalid or contradict each other.
+        Raises `StoreNotFoundError`: If the store has no log.
+        Raises `UnsupportedStoreError`: If the store is of an unsupported kind for that use, see
+        `store_core.files.store_kind`.
         """
         given = options.broker_config, options.store_path_commit_log
         store = absolute_path_of(configured_store(path, *given))

@@ -384,12 +384,8 @@ _MOST_IDS: Final = 20
 def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_system: FileSystem) -> None:
     """Refuse topics and a queue id that are neither in the log nor in the store's queues and configuration.
 
-    Parameters
-    ----------
-    report : RebuildReport
-        Report on the log's contents.
-    rules : RebuildRules
-        Rules with the requested topics and queue id.
+    * `report`: Report on the log's contents.
+    * `rules`: Rules with the requested topics and queue id.
     """
     if rules.topics is None and rules.queue_id is None:
         return

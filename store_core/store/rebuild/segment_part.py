@@ -48,24 +48,12 @@ _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 
 
 class LightRecords(NamedTuple):
-    """How many records name light queues, and how many of them can be in none.
+    """How many records name light queues, and how many of them can be in none."""
 
-    Attributes
-    ----------
-    named : int
-        Records with property INNER_MULTI_DISPATCH.
-    unindexed : int
-        Those without INNER_MULTI_QUEUE_OFFSET: nothing says which index they would have.
-    unfit : int
-        Those whose indexes do not match the names, or are not numbers.
-    kept_out : int
-        Those of a topic of which the release reads no such properties, such as a retry topic.
-    """
-
-    named: int = 0
-    unindexed: int = 0
-    unfit: int = 0
-    kept_out: int = 0
+    named: int = 0  # records with property INNER_MULTI_DISPATCH
+    unindexed: int = 0  # those without INNER_MULTI_QUEUE_OFFSET: nothing says which index they would have
+    unfit: int = 0  # those whose indexes do not match the names, or are not numbers
+    kept_out: int = 0  # those of a topic of which the release reads no such properties, such as a retry topic
 
     def plus(self, other: LightRecords) -> LightRecords:
         """Return the sums."""
@@ -78,12 +66,8 @@ NO_LIGHT_RECORDS: Final = LightRecords()
 class ToldKinds:
     """Finds records that only a store with light queues, or with batch topics, can have written.
 
-    Attributes
-    ----------
-    light_record : int
-        Physical offset of the first record that is in light queues; -1 if there is none.
-    batch_topics : set of str
-        Topics with an inner batch that are not batch topics by the rules.
+    * `light_record`: Physical offset of the first record that is in light queues; -1 if there is none.
+    * `batch_topics`: Topics with an inner batch that are not batch topics by the rules.
 
     Notes
     -----
@@ -147,83 +131,52 @@ _REFUSED_KEPT: Final = 100
 class SegmentPart:
     """The records of a segment that start in a range of its bytes.
 
-    Attributes
-    ----------
-    begin, end : int
-        Positions in the file; its first record starts at `begin`.
-    is_last : bool
-        Whether the log ends in this segment, as far as known beforehand.
+    * `begin`, `end`: Positions in the file; its first record starts at `begin`.
     """
 
     segment: Segment
     begin: int
     end: int
-    is_last: bool = False
+    is_last: bool = False  # whether the log ends in this segment, as far as known beforehand
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentOutcome:
     """How the reading of a segment, or of a part of one, ended.
 
-    Attributes
-    ----------
-    start_offset, end_offset : int
-        Physical offsets of its first record, or where one should be, and one past its last record.
-    is_continued : bool
-        Whether a blank record leads to the next file.
-    is_unwritten : bool
-        Whether zeros follow the last record, as in the file that is being written. If not, and unless it is continued,
-        it is damaged there.
-    last_store_timestamp : int
-        Store time of its last record, ms; 0 if there is none.
-    is_at_limit : bool
-        Whether a part ended where the next one begins.
-    refused_count : int
-        Number of impossible units, see `ConsumeQueueStore.put`.
-    refused : tuple of RefusedUnit
-        The first of these.
-    batch_topics : tuple of str
-        Kinds of queues shown by its records, see `store_core.store.rebuild.segment_part.ToldKinds`.
-    passed_over : tuple of (str, int)
-        Topic and id of the first queues that were not requested.
-    lost_count, lost_bytes : int
-        Number of ranges without a record, and bytes in them.
-    lost : tuple of LostRange
-        The first of these.
-    left_out : int
-        Number of sound records after damage that were left out because, by the rules, the log ends at damage.
-    unproven : int
-        With `RebuildRules.is_proven`: how many records, and blank ones, a broker takes although they are damaged.
-    unexpandable : int
-        With `RebuildRules.is_proven`: how many records have a compressed body that no consumer can expand.
-    unexpandable_first : tuple of LostRange
-        The first of these, and why.
-    index : IndexDifferences
-        For a comparison: of the entries of these records.
+    * `start_offset`, `end_offset`: Physical offsets of its first record, or where one should be, and one past its last
+      record.
+    * `lost_count`, `lost_bytes`: Number of ranges without a record, and bytes in them.
     """
 
     path: str
     start_offset: int
     end_offset: int
     records: int
-    is_continued: bool
+    is_continued: bool  # whether a blank record leads to the next file
     is_unwritten: bool
-    last_store_timestamp: int
-    is_at_limit: bool = False
-    refused_count: int = 0
-    refused: tuple[RefusedUnit, ...] = ()
+    """Whether zeros follow the last record, as in the file that is being written. If not, and unless it is continued,
+    it is damaged there."""
+    last_store_timestamp: int  # store time of its last record, ms; 0 if there is none
+    is_at_limit: bool = False  # whether a part ended where the next one begins
+    refused_count: int = 0  # number of impossible units, see `ConsumeQueueStore.put`
+    refused: tuple[RefusedUnit, ...] = ()  # the first of these
     light_record: int = -1
     batch_topics: tuple[str, ...] = ()
-    passed_over: tuple[tuple[str, int], ...] = ()
+    """Kinds of queues shown by its records, see `store_core.store.rebuild.segment_part.ToldKinds`."""
+    passed_over: tuple[tuple[str, int], ...] = ()  # topic and id of the first queues that were not requested
     lost_count: int = 0
     lost_bytes: int = 0
-    lost: tuple[LostRange, ...] = ()
+    lost: tuple[LostRange, ...] = ()  # the first of these
     left_out: int = 0
+    """Number of sound records after damage that were left out because, by the rules, the log ends at damage."""
     unproven: int = 0
+    """With `RebuildRules.is_proven`: how many records, and blank ones, a broker takes although they are damaged."""
     light: LightRecords = NO_LIGHT_RECORDS
     unexpandable: int = 0
-    unexpandable_first: tuple[LostRange, ...] = ()
-    index: IndexDifferences = NO_DIFFERENCES
+    """With `RebuildRules.is_proven`: how many records have a compressed body that no consumer can expand."""
+    unexpandable_first: tuple[LostRange, ...] = ()  # the first of these, and why
+    index: IndexDifferences = NO_DIFFERENCES  # for a comparison: of the entries of these records
 
     @property
     def is_damaged(self) -> bool:
@@ -270,11 +223,8 @@ def _seeming_start(segment: SegmentView, cut: int) -> int | None:
 def merge_outcomes(parts: Sequence[SegmentPart], outcomes: Sequence[SegmentOutcome]) -> list[SegmentOutcome] | None:
     """Merge the outcomes of parts into one outcome per segment.
 
-    Returns
-    -------
-    list of SegmentOutcome, or None
-        None if parts do not fit together: a part began at what only looked like a record, as the previous part does not
-        lead there. Segments must then be read whole.
+    Returns: None if parts do not fit together: a part began at what only looked like a record, as the previous part
+    does not lead there. Segments must then be read whole.
 
     Notes
     -----
@@ -336,14 +286,10 @@ def find_rebuilt_end(
 ) -> FoundEnd:
     """Find the end of a log that has already been read.
 
-    Parameters
-    ----------
-    outcomes : sequence of SegmentOutcome
-        Of the segments that were read.
-    live_end : int or None
-        Physical offset up to which a log was read that a broker is writing: later bytes have been written since.
-    is_checked : bool
-        Whether the records that were read match their checksums.
+    * `outcomes`: Of the segments that were read.
+    * `live_end`: Physical offset up to which a log was read that a broker is writing: later bytes have been written
+      since.
+    * `is_checked`: Whether the records that were read match their checksums.
     """
     if live_end is not None:
         return FoundEnd(live_end, segments[-1].path)

@@ -69,25 +69,14 @@ class SalvagedReader:
     These are the records that reading in mode DROPMALFORMED finds (`store_core.format.damage.salvage.Salvage`), except
     those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
 
-    Parameters
-    ----------
-    segment : SegmentView
-        The segment up to the log's end.
-    check_crc : bool
-        Whether to leave out records whose bodies do not match their checksums.
-    is_last : bool
-        Whether the log ends in this segment, so that it may hold older bytes.
-    is_proven : bool
-        Whether to leave out records that do not match their checksum over the whole record.
+    * `segment`: The segment up to the log's end.
+    * `check_crc`: Whether to leave out records whose bodies do not match their checksums.
+    * `is_last`: Whether the log ends in this segment, so that it may hold older bytes.
+    * `is_proven`: Whether to leave out records that do not match their checksum over the whole record.
 
-    Attributes
-    ----------
-    position : int
-        After the iteration: where the segment's records end.
-    is_continued : bool
-        After the iteration: whether a blank record leads to the next segment.
-    lost : LostRanges
-        Ranges without a record before `position`.
+    * `position`: After the iteration: where the segment's records end.
+    * `is_continued`: After the iteration: whether a blank record leads to the next segment.
+    * `lost`: Ranges without a record before `position`.
     """
 
     def __init__(
@@ -191,23 +180,13 @@ class IndexPiece:
 
 @dataclass(slots=True)
 class SegmentScan:
-    """Iterates over the pieces of a part of a segment: `QueuePiece`, in log order per queue, and `IndexPiece`.
-
-    Attributes
-    ----------
-    comparison : IndexComparison, optional
-        Gets the index entries, which are then not yielded.
-    outcome : SegmentOutcome or None
-        None until the iteration is complete.
-    lost : LostRanges
-        Ranges without a record; complete when the iteration is.
-    """
+    """Iterates over the pieces of a part of a segment: `QueuePiece`, in log order per queue, and `IndexPiece`."""
 
     part: SegmentPart
     rules: RebuildRules
-    comparison: IndexComparison | None = None
-    outcome: SegmentOutcome | None = None
-    lost: LostRanges = field(default_factory=LostRanges)
+    comparison: IndexComparison | None = None  # gets the index entries, which are then not yielded
+    outcome: SegmentOutcome | None = None  # None until the iteration is complete
+    lost: LostRanges = field(default_factory=LostRanges)  # ranges without a record; complete when the iteration is
     _units: SegmentUnits = field(init=False)
     _kinds: ToldKinds = field(init=False)
     _unproven: int = 0
@@ -355,12 +334,8 @@ def wrong_record_crcs(
 ) -> npt.NDArray[np.int64]:
     """Return which records do not match the checksum over all of them; none in releases that have no such checksum.
 
-    Parameters
-    ----------
-    raw : numpy.ndarray
-        uint8, shape (m,): the segment.
-    starts, stops : numpy.ndarray
-        int64, shape (n,): positions of the records.
+    * `raw`: uint8, shape (m,): the segment.
+    * `starts`, `stops`: int64, shape (n,): positions of the records.
     """
     if not rules.features.has_property_crc:
         return np.empty(0, np.int64)
@@ -395,19 +370,11 @@ class QueuePiece:
 class SegmentUnits:
     """Assigns batches of records to queues, by `store_core.queue.units.queue_assignment`.
 
-    Parameters
-    ----------
-    room : int
-        Units collected before they are passed on.
+    * `room`: Units collected before they are passed on.
 
-    Attributes
-    ----------
-    refused_count : int
-        Number of impossible units.
-    refused : list of RefusedUnit
-        The first of these.
-    passed_over : set of (str, int)
-        Topic and id of the first queues that were not requested.
+    * `refused_count`: Number of impossible units.
+    * `refused`: The first of these.
+    * `passed_over`: Topic and id of the first queues that were not requested.
     """
 
     def __init__(self, rules: RebuildRules, room: int = _ROOM) -> None:

@@ -20,10 +20,7 @@ Carried = TypeVar("Carried")
 class SpilledRun(NamedTuple):
     """The location of a run.
 
-    Attributes
-    ----------
-    position, size : int
-        Bytes.
+    * `position`, `size`: Bytes.
     """
 
     path: str

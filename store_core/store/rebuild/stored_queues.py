@@ -45,18 +45,10 @@ Compared: TypeAlias = "np.ndarray[Any, np.dtype[np.void]]"
 
 
 class Side(NamedTuple):
-    """The units of a queue on one side of a comparison.
+    """The units of a queue on one side of a comparison."""
 
-    Attributes
-    ----------
-    indexes : array of int64
-        Places in the queue.
-    units : array
-        Their physical offsets, sizes, tags codes and, in a batch queue, numbers of messages.
-    """
-
-    indexes: npt.NDArray[np.int64]
-    units: Compared
+    indexes: npt.NDArray[np.int64]  # places in the queue
+    units: Compared  # their physical offsets, sizes, tags codes and, in a batch queue, numbers of messages
 
     def chosen(self, mask: npt.NDArray[np.bool_]) -> Side:
         """Return some of the units."""
@@ -75,10 +67,7 @@ def plain_columns(units: npt.NDArray[np.void]) -> Compared:
 class StoredQueues:
     """The queues of a directory as a release has them when it has loaded them; a context manager.
 
-    Parameters
-    ----------
-    root : Path
-        Directory with ``consumequeue`` and so on.
+    * `root`: Directory with ``consumequeue`` and so on.
     """
 
     def __init__(self, root: Path, rules: QueueRules, file_system: FileSystem = _FILES) -> None:
@@ -187,36 +176,21 @@ class LiveMoment:
     What this does not cover, a second look does: records whose dispatch was only begun at 1, such as those with several
     keys; what the broker deletes at the log's start meanwhile; and files that are being created. None of these can be
     seen again at the same place.
-
-    Attributes
-    ----------
-    store : Path
-        The store's root.
-    dispatched : int
-        Physical offset: records before it have their units and entries.
-    index_end : int
-        Physical offset one past that of the last record that has an entry; 0 without entries.
-    log_end : int
-        Physical offset: the log is read up to it.
-    indexed : int
-        As `dispatched`, for entries. An index that moves may be behind the queues, by what its writer gathers; one that
-        has not moved since an earlier moment lacks what the queues had then.
     """
 
-    store: Path
-    dispatched: int
-    index_end: int
-    log_end: int
+    store: Path  # the store's root
+    dispatched: int  # physical offset: records before it have their units and entries
+    index_end: int  # physical offset one past that of the last record that has an entry; 0 without entries
+    log_end: int  # physical offset: the log is read up to it
     indexed: int
+    """As `dispatched`, for entries. An index that moves may be behind the queues, by what its writer gathers; one that
+    has not moved since an earlier moment lacks what the queues had then."""
 
     @classmethod
     def take(cls, store: Path, rules: QueueRules, earlier: LiveMoment | None = None) -> Self:
         """Read where queues, index and log of a store end, in this order.
 
-        Parameters
-        ----------
-        earlier : LiveMoment, optional
-            That of an earlier look at the same store.
+        * `earlier`: That of an earlier look at the same store.
         """
         with StoredQueues(store, rules) as queues:
             reached, are_seen_late = queues.reached(), queues.is_in_rocksdb

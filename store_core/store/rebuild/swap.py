@@ -46,14 +46,9 @@ def why_foreign(root: Path, source: Path, kept: Path, places: Iterable[str]) -> 
     New directories may come from the store, reached without a link, or from a directory that a rebuild of this store
     has marked as its output. No directory above a place may be a link, on either side.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
-    source, kept : Path
-        As of `store_core.store.rebuild.swap.RebuildSwap`.
-    places : iterable of str
-        Relative paths without ``..``.
+    * `root`: The store's root.
+    * `source`, `kept`: As of `store_core.store.rebuild.swap.RebuildSwap`.
+    * `places`: Relative paths without ``..``.
     """
     if not source.is_absolute() or ".." in source.parts:
         return f"{source}, which is not an absolute path"
@@ -120,26 +115,13 @@ class RebuildSwap:
     removed. Each step is on disk before the next. Before step 2 nothing has changed. After it `resume` continues: where
     the directories are shows what has been moved. A broker must not start meanwhile: the caller holds the store's lock,
     and after a crash calls `resume` first.
-
-    Attributes
-    ----------
-    root : Path
-        The store's root.
-    source : Path
-        Directory with the new directories, on the same file system.
-    kept : Path
-        Directory to which the old ones are moved.
-    places : tuple of str
-        Paths below the root and, if there is a replacement, below `source`.
-    removed : tuple of str
-        Places that are only emptied.
     """
 
-    root: Path
-    source: Path
-    kept: Path
-    places: tuple[str, ...]
-    removed: tuple[str, ...] = ()
+    root: Path  # the store's root
+    source: Path  # directory with the new directories, on the same file system
+    kept: Path  # directory to which the old ones are moved
+    places: tuple[str, ...]  # paths below the root and, if there is a replacement, below `source`
+    removed: tuple[str, ...] = ()  # places that are only emptied
 
     @classmethod
     def plan(
@@ -361,18 +343,12 @@ def update_checkpoint(  # noqa: PLR0913 -- one argument per fact
     it miss records, and one that is too early only costs time; from 5.5 on the same is true of an offset. The log's own
     time is never raised, as nothing was written to the log; no time may be later than the log's last record.
 
-    Parameters
-    ----------
-    last_store_timestamp : int
-        Store time of the log's last record, ms.
-    end_offset : int
-        Physical offset of the log's end: no offset may be greater.
-    are_queues_whole : bool
-        Whether all queues were rebuilt to the log's end; their time is then that of its last record, as after a
-        broker's flush.
-    index_timestamp : int or None
-        End time of the last full index file, ms, or 0 if there is none; after a crash a broker deletes and rebuilds the
-        files after it. None if the index was not rebuilt.
+    * `last_store_timestamp`: Store time of the log's last record, ms.
+    * `end_offset`: Physical offset of the log's end: no offset may be greater.
+    * `are_queues_whole`: Whether all queues were rebuilt to the log's end; their time is then that of its last record,
+      as after a broker's flush.
+    * `index_timestamp`: End time of the last full index file, ms, or 0 if there is none; after a crash a broker deletes
+      and rebuilds the files after it. None if the index was not rebuilt.
     """
     checkpoint = StoreCheckpoint(root, file_system, release).load()
     checkpoint.physic_msg_timestamp = max(min(checkpoint.physic_msg_timestamp, last_store_timestamp), 0)

@@ -47,32 +47,17 @@ __all__ = [
 
 @dataclass(slots=True)
 class FollowedLog:
-    """Result of following a log for recovery: where the log ends, and why.
-
-    Attributes
-    ----------
-    end_offset : int
-        Where the next record goes, as RocketMQ counts (``processOffset``): one past the last record, or the start of
-        the next file if a blank record leads there.
-    record_end : int or None
-        One past the last record; None if none was found.
-    last_record : int or None
-        Start of the last record; None if none was found.
-    path : Path or None
-        File that holds the end.
-    reason : StopReason or None
-        None if only RocketMQ's check rejects the record.
-    why : str
-        The same in words.
-    """
+    """Result of following a log for recovery: where the log ends, and why."""
 
     end_offset: int = 0
-    record_end: int | None = None
-    last_record: int | None = None
+    """Where the next record goes, as RocketMQ counts (``processOffset``): one past the last record, or the start of the
+    next file if a blank record leads there."""
+    record_end: int | None = None  # one past the last record; None if none was found
+    last_record: int | None = None  # start of the last record; None if none was found
     records: int = 0
-    path: Path | None = None
-    reason: StopReason | None = None
-    why: str = ""
+    path: Path | None = None  # file that holds the end
+    reason: StopReason | None = None  # None if only RocketMQ's check rejects the record
+    why: str = ""  # the same in words
 
 
 def follow_log_for_recovery(
@@ -88,17 +73,11 @@ def follow_log_for_recovery(
     Readers find the end differently, by `store_core.format.damage.log_end.find_log_end`: they continue after damage,
     where a recovery truncates.
 
-    Parameters
-    ----------
-    files : sequence of MappedFile
-        The file at which recovery starts, and those after it; all count as full.
-    on_batch : callable
-        Called with the records, in order.
-    on_half : callable, optional
-        With release 4.3 after an abnormal exit: called with the size of a record whose parts do not add up to it.
-        Following then continues right after those parts, but offsets are counted as if after the whole record.
-    chains : mapping, optional
-        Chains already followed, by file path; see `find_end_of_files`.
+    * `files`: The file at which recovery starts, and those after it; all count as full.
+    * `on_batch`: Called with the records, in order.
+    * `on_half`: With release 4.3 after an abnormal exit: called with the size of a record whose parts do not add up to
+      it. Following then continues right after those parts, but offsets are counted as if after the whole record.
+    * `chains`: Chains already followed, by file path; see `find_end_of_files`.
     """
     found = FollowedLog()
     for file in files:
@@ -112,10 +91,7 @@ def follow_log_for_recovery(
 def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> tuple[FoundEnd, dict[str, Chain]]:
     """Find where the log in loaded files ends for readers, which, unlike a recovery, continue after damage.
 
-    Returns
-    -------
-    dict
-        The chains that were followed to find it, by file path. They are views of the files' bytes.
+    Returns: The chains that were followed to find it, by file path. They are views of the files' bytes.
     """
     by_path = {str(file.path): file for file in files}
     segments = [Segment(path, file.file_from_offset, file.file_size) for path, file in by_path.items()]
@@ -210,14 +186,9 @@ def normal_start(
     which the queues cover the log, or else the oldest; from 5.3.4 on the newest whose first record is sound and says
     that it lies there. RocketMQ: ``CommitLog.recoverNormally``.
 
-    Parameters
-    ----------
-    files : sequence of MappedFile
-        At least one.
-    queues_cover : int
-        Offset up to which the queues cover the log.
-    max_num : int
-        ``commitLogRecoverMaxNum``, for releases with `ReleaseRules.limits_files_to_recover`.
+    * `files`: At least one.
+    * `queues_cover`: Offset up to which the queues cover the log.
+    * `max_num`: ``commitLogRecoverMaxNum``, for releases with `ReleaseRules.limits_files_to_recover`.
     """
     if not rules.features.recovers_from_queues_cover:
         return StartFile(max(0, len(files) - _LAST_FILES), "after a clean exit the last three files are checked")

@@ -184,10 +184,7 @@ def _said(found: RecoveryDecision | FileChange, *, is_done: bool) -> str:
 def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:
     """Return what a recovery checks, which is what the release checks.
 
-    Parameters
-    ----------
-    is_whole : bool
-        Whether the check begins at the log's first segment.
+    * `is_whole`: Whether the check begins at the log's first segment.
     """
     earlier = {} if is_whole else {Check.LENGTHS_OF_EARLIER_SEGMENTS: False}
     has_property_crc = rules.features.has_property_crc and rules.check_crc and rules.verify_property_crc

@@ -121,17 +121,10 @@ def complete_index(index: IndexService, files: Sequence[MappedFile], begin: int,
     An index has its entries in the order of the log, and leaves out what is put before its end, as RocketMQ does. So if
     another writer has indexed later records meanwhile, keys before these can't be added any more.
 
-    Parameters
-    ----------
-    files : sequence of MappedFile
-        The segments of the log.
-    begin : int
-        Physical offset of the first record that was left out.
+    * `files`: The segments of the log.
+    * `begin`: Physical offset of the first record that was left out.
 
-    Returns
-    -------
-    bool
-        Whether the index has the keys of all records from `begin` on.
+    Returns: Whether the index has the keys of all records from `begin` on.
     """
     end = index.end_physical_offset
     first: list[bool] = []
@@ -196,15 +189,11 @@ class RecoveryGate:
 class StoreRecovery:
     """Loads a store and makes log, queues and index end at the same place.
 
-    Attributes
-    ----------
-    report : RecoveryReport
-        What was found and done so far.
-    is_live : bool
-        Whether a broker is writing the store, and this only shows what a restart would do. Then everything is as of the
-        moment at which the log was followed: what it appends meanwhile is neither damage nor cut.
-    is_prediction : bool
-        Whether this says what RocketMQ would do: then a record that it can't dispatch is a reason to refuse the store.
+    * `report`: What was found and done so far.
+    * `is_live`: Whether a broker is writing the store, and this only shows what a restart would do. Then everything is
+      as of the moment at which the log was followed: what it appends meanwhile is neither damage nor cut.
+    * `is_prediction`: Whether this says what RocketMQ would do: then a record that it can't dispatch is a reason to
+      refuse the store.
     """
 
     def __init__(  # noqa: PLR0913 -- everything to be made consistent
@@ -241,10 +230,7 @@ class StoreRecovery:
         The order is such that another recovery can repair what an interrupted one leaves: the log is truncated last
         file first, and the checkpoint never covers what was dispatched before it is on disk.
 
-        Parameters
-        ----------
-        last_exit_ok : bool
-            Whether no ``abort`` file was left.
+        * `last_exit_ok`: Whether no ``abort`` file was left.
         """
         self._note(last_exit_ok=last_exit_ok, is_live=self.is_live)
         self._load(last_exit_ok=last_exit_ok)

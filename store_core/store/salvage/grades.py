@@ -20,12 +20,8 @@ __all__ = ["FoundBy", "PropertyCrc", "property_crcs"]
 class FoundBy(Enum):
     """How a record was found; in both cases its magic code, place, lengths and body's checksum are right.
 
-    Attributes
-    ----------
-    CHAIN
-        By following lengths from the first byte of its segment, without damage before it.
-    AFTER_DAMAGE
-        Behind damage: where the broken record claims to end, or by searching.
+    * `CHAIN`: By following lengths from the first byte of its segment, without damage before it.
+    * `AFTER_DAMAGE`: Behind damage: where the broken record claims to end, or by searching.
     """
 
     CHAIN = "chain"

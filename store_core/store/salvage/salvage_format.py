@@ -24,10 +24,7 @@ class SalvageFormat(Enum):
     def of(cls, kind: str) -> Self:
         """Return the format of a name.
 
-        Raises
-        ------
-        InvalidOptionError
-            If there is none.
+        Raises `InvalidOptionError`: If there is none.
         """
         try:
             return cls(kind)

@@ -53,12 +53,8 @@ class NewLog:
     Each record keeps its bytes, so its queue offset, times and hosts, except for its physical offset, and for its
     property CRC, which covers that and is made anew where it was right.
 
-    Parameters
-    ----------
-    root : Path
-        The new store's root.
-    segment_size : int
-        Bytes of each segment.
+    * `root`: The new store's root.
+    * `segment_size`: Bytes of each segment.
     """
 
     def __init__(self, root: Path, segment_size: int) -> None:

@@ -60,42 +60,22 @@ _BATCH_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SalvagePart:
-    """A segment, and how far its records go.
-
-    Attributes
-    ----------
-    end : int
-        Physical offset at which the log ends, or that of the segment's end; its first byte if it has no record.
-    torn_end : int
-        Physical offset one past the torn tail that begins at `end`; equal to `end` without any.
-    stale : int
-        Physical offset of the first older record after the end; -1 without any.
-    is_last : bool
-        Whether the log ends in this segment.
-    is_live : bool
-        Whether a broker may be writing what follows the end.
-    """
+    """A segment, and how far its records go."""
 
     segment: Segment
-    end: int
-    torn_end: int
-    stale: int = -1
-    is_last: bool = False
-    is_live: bool = False
+    end: int  # physical offset at which the log ends, or that of the segment's end; its first byte if it has no record
+    torn_end: int  # physical offset one past the torn tail that begins at `end`; equal to `end` without any
+    stale: int = -1  # physical offset of the first older record after the end; -1 without any
+    is_last: bool = False  # whether the log ends in this segment
+    is_live: bool = False  # whether a broker may be writing what follows the end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Salvaged:
-    """Records that proved themselves.
-
-    Attributes
-    ----------
-    batch : pyarrow.RecordBatch
-        Their rows.
-    """
+    """Records that proved themselves."""
 
     records: Records
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch  # their rows
     found_by: FoundBy
     property_crcs: list[PropertyCrc]
 
@@ -106,21 +86,14 @@ class SegmentSalvage:
 
     These are the rows that reading in mode DROPMALFORMED has, and the lost ranges are those that mode PERMISSIVE
     returns in ``_corrupt_record``; but records that do not match the checksum over all of them are graded, not lost.
-
-    Attributes
-    ----------
-    tiles : Tiles
-        What every byte of the segment is; complete when the iteration is.
-    grades : Counter
-        Records by how they were found and what their property CRC says; as `tiles`.
-    covered : int
-        Records in the rest of a closed file that would prove themselves, and are not salvaged; as `tiles`.
     """
 
     part: SalvagePart
-    tiles: Tiles = field(default_factory=Tiles)
+    tiles: Tiles = field(default_factory=Tiles)  # what every byte of the segment is; complete when the iteration is
     grades: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Records by how they were found and what their property CRC says; as `tiles`."""
     covered: int = 0
+    """Records in the rest of a closed file that would prove themselves, and are not salvaged; as `tiles`."""
 
     def __iter__(self) -> Iterator[Salvaged]:
         segment = self.part.segment

@@ -25,19 +25,14 @@ class TileKind(Enum):
 class Tile(NamedTuple):
     """A range of one kind.
 
-    Attributes
-    ----------
-    begin, end : int
-        Physical offsets.
-    reason : str
-        Of what is lost, why there is no record at `begin`; else empty.
+    * `begin`, `end`: Physical offsets.
     """
 
     begin: int
     end: int
     kind: TileKind
     records: int = 0
-    reason: str = ""
+    reason: str = ""  # of what is lost, why there is no record at `begin`; else empty
 
 
 @dataclass(slots=True)

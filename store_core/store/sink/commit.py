@@ -61,10 +61,7 @@ _TRUSTED_SECONDS: Final = 7 * 24 * 3600
 def owner_text(clock: Clock, process: int | None = None) -> str:
     """Describe who runs a job: a process on this machine.
 
-    Parameters
-    ----------
-    process : int, optional
-        Its number; by default that of this process.
+    * `process`: Its number; by default that of this process.
     """
     process = os.getpid() if process is None else process
     owner = {
@@ -235,65 +232,35 @@ _ALL_FILES: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """Result of a commit.
-
-    Attributes
-    ----------
-    is_repeat : bool
-        Whether the records were already in the store, so that nothing was done.
-    left_out : int
-        Number of rows refused.
-    cleaned : tuple of str
-        Leftovers of dead jobs that were deleted.
-    """
+    """Result of a commit."""
 
     appended: Appended
-    is_repeat: bool
-    left_out: int
-    cleaned: tuple[str, ...] = ()
+    is_repeat: bool  # whether the records were already in the store, so that nothing was done
+    left_out: int  # number of rows refused
+    cleaned: tuple[str, ...] = ()  # leftovers of dead jobs that were deleted
 
 
 @dataclass(frozen=True)
 class SinkCommit:
-    """A commit of staged records; `run` carries it out.
+    """A commit of staged records; `run` carries it out."""
 
-    Attributes
-    ----------
-    root : Path
-        The store's root.
-    job : str
-        ``job-`` and 32 hexadecimal digits.
-    rebuild : str
-        ``all``, ``queues`` (no index), or ``none``: the store is left as after a crash, with the file ``abort``, so
-        that opening it next brings queues and index up to date with the log. With ``queues`` a warning says which
-        records are not in the index; the next append with ``all`` adds them.
-    staging : Path, optional
-        Where records are staged; by default in the store.
-    overwrite : bool
-        Make a new store of the records, and replace this one by it.
-    transaction : Transaction, optional
-        Ensures that the append is made once, however often it is tried.
-    left_out : int
-        Number of rows refused.
-    refused : tuple of Path
-        Files that list them; they are merged into one below `SinkDirectory.refused`.
-    is_alive : callable, optional
-        Called with a job's note about its owner; returns whether the job may still be running. By default
-        `store_core.store.sink.commit.is_alive`.
-    """
-
-    root: Path
-    job: str
+    root: Path  # the store's root
+    job: str  # ``job-`` and 32 hexadecimal digits
     config: MessageStoreConfig
     clock: Clock
     file_system: FileSystem
     rebuild: Rebuild = "all"
-    staging: Path | None = None
-    overwrite: bool = False
-    transaction: Transaction | None = None
-    left_out: int = 0
-    refused: tuple[Path, ...] = ()
+    """``all``, ``queues`` (no index), or ``none``: the store is left as after a crash, with the file ``abort``, so that
+    opening it next brings queues and index up to date with the log. With ``queues`` a warning says which records are
+    not in the index; the next append with ``all`` adds them."""
+    staging: Path | None = None  # where records are staged; by default in the store
+    overwrite: bool = False  # make a new store of the records, and replace this one by it
+    transaction: Transaction | None = None  # ensures that the append is made once, however often it is tried
+    left_out: int = 0  # number of rows refused
+    refused: tuple[Path, ...] = ()  # files that list them; they are merged into one below `SinkDirectory.refused`
     is_alive: Callable[[str], bool] | None = None
+    """Called with a job's note about its owner; returns whether the job may still be running. By default
+    `store_core.store.sink.commit.is_alive`."""
 
     def run(self, staged: Sequence[StagedFile]) -> CommitReport:
         """Append, and delete what this job and dead jobs have staged."""

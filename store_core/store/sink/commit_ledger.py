@@ -31,43 +31,25 @@ _NAME_LENGTH: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Identifies an append of a sender, so that it is made only once.
+    """Identifies an append of a sender, so that it is made only once."""
 
-    Attributes
-    ----------
-    sender : str
-        A streaming query's id, or a user's name for a job.
-    number : int
-        Number of the append among those of its sender: 0 or more, ascending.
-    is_batch : bool
-        Whether it is a batch of a stream: one of the same number has as many rows whenever it is tried, and numbers
-        never go back.
-    """
-
-    sender: str
-    number: int = 0
+    sender: str  # A streaming query's id, or a user's name for a job
+    number: int = 0  # number of the append among those of its sender: 0 or more, ascending
     is_batch: bool = False
+    """Whether it is a batch of a stream: one of the same number has as many rows whenever it is tried, and numbers
+    never go back."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The last append of a sender.
-
-    Attributes
-    ----------
-    is_committed : bool
-        If false, it was about to be made; the log shows whether it was.
-    left_out : int
-        Number of rows refused and not appended.
-    body_sum : int or None
-        As `StagedFile.body_sum`, of all files; None if an earlier version of this package wrote the entry.
-    """
+    """The last append of a sender."""
 
     transaction: Transaction
     appended: Appended
-    is_committed: bool
-    left_out: int = 0
+    is_committed: bool  # if false, it was about to be made; the log shows whether it was
+    left_out: int = 0  # number of rows refused and not appended
     body_sum: int | None = None
+    """As `StagedFile.body_sum`, of all files; None if an earlier version of this package wrote the entry."""
 
 
 class CommitLedger:
@@ -138,15 +120,10 @@ class CommitLedger:
     ) -> LedgerEntry | None:
         """Return the entry of an append already made; None if the append is still to be made.
 
-        Parameters
-        ----------
-        store : DefaultMessageStore
-            Open, hence recovered.
-        rows : int
-            How many there are to append, with those that are refused.
-        body_sum : int, optional
-            What the entry would have. If it has another one, a warning says so: the rows are others, as of a checkpoint
-            that went back, or of a query that is not deterministic.
+        * `store`: Open, hence recovered.
+        * `rows`: How many there are to append, with those that are refused.
+        * `body_sum`: What the entry would have. If it has another one, a warning says so: the rows are others, as of a
+          checkpoint that went back, or of a query that is not deterministic.
         """
         entry = self.entry(transaction.sender)
         if entry is None and transaction.is_batch and transaction.number:

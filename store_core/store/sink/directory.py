@@ -37,20 +37,12 @@ _LONGEST_OWNER: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A directory that a dead job left.
-
-    Attributes
-    ----------
-    size : int
-        Bytes of all files.
-    owner : str
-        The job's own description of its owner.
-    """
+    """A directory that a dead job left."""
 
     path: Path
     files: int
-    size: int
-    owner: str
+    size: int  # bytes of all files
+    owner: str  # the job's own description of its owner
 
     def __str__(self) -> str:
         return f"{self.path}: {self.files} files of {self.size} bytes of a job that is gone ({self.owner or 'unknown'})"
@@ -59,12 +51,8 @@ class Leftover:
 class SinkDirectory:
     """The directory ``commitlog-sink`` of a store: staged records, segments being written, the ledger.
 
-    Parameters
-    ----------
-    root : Path
-        The store's root.
-    staging : Path, optional
-        Where records are staged; by default here.
+    * `root`: The store's root.
+    * `staging`: Where records are staged; by default here.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, staging: Path | None = None) -> None:
@@ -110,10 +98,7 @@ class SinkDirectory:
     def leftovers(self, own_job: str, is_alive: Callable[[str], bool]) -> Iterator[Leftover]:
         """Yield what dead jobs left; the caller holds the store's lock.
 
-        Parameters
-        ----------
-        is_alive : callable
-            Called with a job's note about its owner; returns whether the job may still be running.
+        * `is_alive`: Called with a job's note about its owner; returns whether the job may still be running.
         """
         for name in self._file_system.names(self.staging):
             path = self.staging / name

@@ -61,18 +61,10 @@ _SYNC_BYTES: Final = 32 << 20
 
 
 class WrittenRows(NamedTuple):
-    """Records of a batch that are contiguous in one segment.
+    """Records of a batch that are contiguous in one segment."""
 
-    Attributes
-    ----------
-    physical_offset : int
-        Offset of the first one.
-    rows : slice
-        Their rows in the batch.
-    """
-
-    physical_offset: int
-    rows: slice
+    physical_offset: int  # offset of the first one
+    rows: slice  # their rows in the batch
 
 
 class UnseenRecords(Protocol):
@@ -181,10 +173,7 @@ class UnseenTail:
 class UnseenSegments:
     """Records in new segments, laid out as RocketMQ would.
 
-    Parameters
-    ----------
-    work : Path
-        A directory for the segments, on the log's file system; it must not have any yet.
+    * `work`: A directory for the segments, on the log's file system; it must not have any yet.
     """
 
     def __init__(self, place: LogPlace, work: Path, file_system: FileSystem) -> None:

@@ -43,10 +43,7 @@ _MOST_BYTES: Final = 256 << 20
 class KnownRecords:
     """Columns of the first records of an append, up to a memory limit and as long as all are known.
 
-    Parameters
-    ----------
-    most_bytes : int
-        Maximum memory used.
+    * `most_bytes`: Maximum memory used.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -102,29 +99,15 @@ _MOST_AHEAD: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """An append that was made, or is about to be.
-
-    Attributes
-    ----------
-    begin_offset : int
-        Physical offset of the first record.
-    end_offset : int
-        Physical offset one past the last record.
-    store_timestamp : int
-        Store time of the last record, ms.
-    first_size : int
-        Bytes of the first record.
-    first_crc : int
-        CRC-32 of the first record, which shows whether a log holds these records or others.
-    """
+    """An append that was made, or is about to be."""
 
     records: int
-    begin_offset: int
-    end_offset: int
+    begin_offset: int  # physical offset of the first record
+    end_offset: int  # physical offset one past the last record
     new_segments: int = 0
-    store_timestamp: int = 0
-    first_size: int = 0
-    first_crc: int = 0
+    store_timestamp: int = 0  # store time of the last record, ms
+    first_size: int = 0  # bytes of the first record
+    first_crc: int = 0  # CRC-32 of the first record, which shows whether a log holds these records or others
 
 
 def append_staged(  # noqa: PLR0913 -- the store, the records, how to append, and callbacks
@@ -148,18 +131,11 @@ def append_staged(  # noqa: PLR0913 -- the store, the records, how to append, an
     After a crash before step 6 the log has none of the records, after it all of them; the next recovery then updates
     queues and index.
 
-    Parameters
-    ----------
-    store : DefaultMessageStore
-        Just opened for writing, with one directory of segments and no write buffers; there is no other writer.
-    work : Path
-        A directory for new segments, on the log's file system; it is created and consumed.
-    file_system : FileSystem
-        The store's root.
-    dispatches : bool
-        If false, step 7 is left to the next opening: the store keeps its ``abort`` file when it is closed.
-    on_read : callable, optional
-        Called by the reading thread with each file that was read completely; it may delete the file.
+    * `store`: Just opened for writing, with one directory of segments and no write buffers; there is no other writer.
+    * `work`: A directory for new segments, on the log's file system; it is created and consumed.
+    * `file_system`: The store's root.
+    * `dispatches`: If false, step 7 is left to the next opening: the store keeps its ``abort`` file when it is closed.
+    * `on_read`: Called by the reading thread with each file that was read completely; it may delete the file.
     """
     adoption = store.prepare_adoption()
     place = adoption.place

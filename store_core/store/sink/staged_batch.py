@@ -58,40 +58,22 @@ _ADVICE: Final = "Nothing was appended: run the job again"
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file of staged records, as reported by its writer.
-
-    Attributes
-    ----------
-    log_bytes : int
-        Bytes that the records will occupy in the log.
-    file_size : int
-        Bytes of the file.
-    body_sum : int
-        Sum of the checksums of the bodies, which is the same in whatever order and files they are.
-    """
+    """A file of staged records, as reported by its writer."""
 
     path: Path
     records: int
-    log_bytes: int
-    file_size: int
-    body_sum: int = 0
+    log_bytes: int  # bytes that the records will occupy in the log
+    file_size: int  # bytes of the file
+    body_sum: int = 0  # sum of the checksums of the bodies, which is the same in whatever order and files they are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StagedBatch:
-    """A batch of staged records.
-
-    Attributes
-    ----------
-    store_timestamps : numpy.ndarray or None
-        int64, shape (n,), ms; None means the time of the append.
-    derived : DerivedColumns or None
-        What queues and index need of the records; if None, it is read from the log.
-    """
+    """A batch of staged records."""
 
     records: EncodedBatch
-    store_timestamps: npt.NDArray[np.int64] | None = None
-    derived: DerivedColumns | None = None
+    store_timestamps: npt.NDArray[np.int64] | None = None  # int64, shape (n,), ms; None means the time of the append
+    derived: DerivedColumns | None = None  # what queues and index need of the records; if None, it is read from the log
 
     def with_derived(self, rules: QueueRules) -> StagedBatch:
         """Return the batch with what queues and index need, as far as it is known."""
@@ -121,15 +103,9 @@ class _Sink(io.RawIOBase):
 class StagedBatchWriter:
     """Writes a file of staged records; as a context manager, it closes the file.
 
-    Parameters
-    ----------
-    path : Path
-        In a directory that exists; an existing file is replaced.
+    * `path`: In a directory that exists; an existing file is replaced.
 
-    Attributes
-    ----------
-    log_bytes : int
-        Bytes of records so far.
+    * `log_bytes`: Bytes of records so far.
     """
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:
@@ -183,17 +159,10 @@ def stage_batches(
     This is mainly for speed: Linux reuses page cache pages that were just freed, while a page that has long been free
     may have to come from a virtual machine's host, at about five times the cost.
 
-    Parameters
-    ----------
-    paths : iterator of Path
-        Names for the files, as many as needed; one is used even if there are no records.
-    file_bytes : int
-        Bytes of records after which a new file is started.
+    * `paths`: Names for the files, as many as needed; one is used even if there are no records.
+    * `file_bytes`: Bytes of records after which a new file is started.
 
-    Yields
-    ------
-    StagedFile
-        Each as soon as it is complete.
+    Yields: Each as soon as it is complete.
     """
     rest = iter(batches)
     batch = next(rest, None)
@@ -219,10 +188,7 @@ def _derived_arrays(derived: DerivedColumns | None, count: int) -> list[pa.Array
 def read_staged(staged: StagedFile) -> Iterator[StagedBatch]:
     """Read a file of staged records.
 
-    Yields
-    ------
-    StagedBatch
-        Its bytes are writable and not shared.
+    Yields: Its bytes are writable and not shared.
     """
     try:
         source = pa.memory_map(str(staged.path))

@@ -46,21 +46,15 @@ class StoreCheckpoint:
 
     Values can be set at any time and are written by `flush`, both from any thread. A missing file counts as all zero.
 
-    Attributes
-    ----------
-    physic_msg_timestamp : int
-        Store time of the last record covered by a thorough flush or a group commit; ms.
-    logics_msg_timestamp, index_msg_timestamp : int
-        The same for the queues and the index; ms.
-    master_flushed_offset, confirm_physical_offset : int
-        Kept by releases with `ReleaseRules.keeps_confirmed_offset`; the others leave these bytes as they are.
-    logics_physical_offset : int
-        Physical offset of a record up to which the queues are on disk. Kept by releases with
-        `ReleaseRules.keeps_flushed_queue_offset`; the others leave it as it is.
-    last_put : tuple of int
-        Store time, ms, and physical offset of the last unit put into a queue, flushed or not; zeros if there was none.
-        It is not stored (``tmpLogicsMsgTimestamp``, ``tmpLogicsPhysicalOffset``). RocketMQ before 5.5 stores this time
-        as that of the queues, so that after a power failure its recovery may start after units that were lost.
+    * `physic_msg_timestamp`: Store time of the last record covered by a thorough flush or a group commit; ms.
+    * `logics_msg_timestamp`, `index_msg_timestamp`: The same for the queues and the index; ms.
+    * `master_flushed_offset`, `confirm_physical_offset`: Kept by releases with `ReleaseRules.keeps_confirmed_offset`;
+      the others leave these bytes as they are.
+    * `logics_physical_offset`: Physical offset of a record up to which the queues are on disk. Kept by releases with
+      `ReleaseRules.keeps_flushed_queue_offset`; the others leave it as it is.
+    * `last_put`: Store time, ms, and physical offset of the last unit put into a queue, flushed or not; zeros if there
+      was none. It is not stored (``tmpLogicsMsgTimestamp``, ``tmpLogicsPhysicalOffset``). RocketMQ before 5.5 stores
+      this time as that of the queues, so that after a power failure its recovery may start after units that were lost.
     """
 
     def __init__(self, root: Path, file_system: FileSystem, release: str = DEFAULT_RELEASE) -> None:
@@ -81,13 +75,9 @@ class StoreCheckpoint:
     def cover_queues(self, put: tuple[int, int], *, keeps_offset: bool) -> None:
         """Note that all units up to one that was put are on disk.
 
-        Parameters
-        ----------
-        put : tuple of int
-            What `last_put` was before they were flushed.
-        keeps_offset : bool
-            Whether the physical offset is noted, too. RocketMQ 5.5, which does that, leaves out a time that is not
-            after 1970; the releases before take each (``FlushConsumeQueueService.doFlush``).
+        * `put`: What `last_put` was before they were flushed.
+        * `keeps_offset`: Whether the physical offset is noted, too. RocketMQ 5.5, which does that, leaves out a time
+          that is not after 1970; the releases before take each (``FlushConsumeQueueService.doFlush``).
         """
         time, offset = put
         if time > 0 or (offset > 0 and not keeps_offset):

@@ -33,10 +33,7 @@ def batch_ranges(
     The segment that the batch ends in is read as if the log ended there, so that a batch has the same rows whatever
     was appended since.
 
-    Parameters
-    ----------
-    waypoints : Waypoints, optional
-        Of a walk that began at `start`; they change where readers start to walk, and nothing else.
+    * `waypoints`: Of a walk that began at `start`; they change where readers start to walk, and nothing else.
     """
     segments = [
         each

@@ -26,36 +26,21 @@ _RESTART: Final = "or begin a new query with a new checkpoint"
 
 
 class Continuation(NamedTuple):
-    """Where reading goes on.
+    """Where reading goes on."""
 
-    Attributes
-    ----------
-    position : LogPosition
-        The position asked about, if the log is the one that it was taken in.
-    loss : DataLossError or None
-        What is lost, to be raised or reported; None if nothing is.
-    """
-
-    position: LogPosition
-    loss: DataLossError | None = None
+    position: LogPosition  # the position asked about, if the log is the one that it was taken in
+    loss: DataLossError | None = None  # what is lost, to be raised or reported; None if nothing is
 
 
 def find_continuation(log: LogSegments, known: LogPosition, *, verify_crc: bool) -> Continuation:
     """Compare what lies before a position with what the position remembers.
 
-    Parameters
-    ----------
-    known : LogPosition
-        Where reading is to go on.
-    verify_crc : bool
-        As of `LogSegments.latest`.
+    * `known`: Where reading is to go on.
+    * `verify_crc`: As of `LogSegments.latest`.
 
-    Returns
-    -------
-    Continuation
-        If segments were deleted: the first byte that is left. If the log was truncated: the first record that was
-        stored after the last one that was read, wherever it is, since brokers write on where their recovery ended the
-        log. If only that record was changed: the next one. If it is another log: its first byte.
+    Returns: If segments were deleted: the first byte that is left. If the log was truncated: the first record that was
+    stored after the last one that was read, wherever it is, since brokers write on where their recovery ended the log.
+    If only that record was changed: the next one. If it is another log: its first byte.
     """
     if log.is_proven(known):
         is_next_missing = (

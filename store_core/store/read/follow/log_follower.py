@@ -50,14 +50,10 @@ class LogFollower:
     records of segments; which losses and which odd files it has reported; and where reading ends altogether, once that
     is fixed. All else follows from the positions that a caller passes.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        See `store_core.snapshot.log.Log.of`.
-    options : ReadOptions
-        Columns and filters have no influence on positions.
-    compressed : bool
-        Whether segments that are compressed as a whole are read, too. A file that is being compressed is there twice.
+    * `paths`: See `store_core.snapshot.log.Log.of`.
+    * `options`: Columns and filters have no influence on positions.
+    * `compressed`: Whether segments that are compressed as a whole are read, too. A file that is being compressed is
+      there twice.
     """
 
     def __init__(self, paths: StorePaths, options: ReadOptions, *, compressed: bool = False) -> None:
@@ -78,10 +74,7 @@ class LogFollower:
     def initial(self, *, at_end: bool = False) -> LogPosition:
         """Return where reading begins, by the options.
 
-        Parameters
-        ----------
-        at_end : bool
-            Whether it begins at the log's end, if no time says otherwise.
+        * `at_end`: Whether it begins at the log's end, if no time says otherwise.
         """
 
         def find(log: LogSegments) -> LogPosition:
@@ -107,10 +100,7 @@ class LogFollower:
     def latest(self, known: LogPosition | None = None) -> LogPosition:
         """Return where the log ends now.
 
-        Parameters
-        ----------
-        known : LogPosition, optional
-            A position that has been read, to search from if no end is known yet.
+        * `known`: A position that has been read, to search from if no end is known yet.
         """
         return self._retried(lambda log: self._latest(log, known))
 

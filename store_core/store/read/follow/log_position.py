@@ -32,23 +32,12 @@ class RecordProof:
 
     The head has the checksum of the body, the queue offset and three times and hosts, so another message has another
     head. Nothing after it is included: a writer puts a record into the file from its first byte on.
-
-    Attributes
-    ----------
-    physical_offset : int
-        Where the record is.
-    size : int
-        Its bytes.
-    store_timestamp : int
-        Its store time, ms.
-    head_crc : int
-        CRC-32 of its head.
     """
 
-    physical_offset: int
-    size: int
-    store_timestamp: int
-    head_crc: int
+    physical_offset: int  # where the record is
+    size: int  # its bytes
+    store_timestamp: int  # its store time, ms
+    head_crc: int  # CRC-32 of its head
 
     @classmethod
     def of(cls, segment: SegmentView, position: int) -> Self | None:
@@ -93,14 +82,9 @@ _MOST: Final = {"physical_offset": _LONG, "size": _INT, "store_timestamp": _LONG
 def json_integer(name: str, found: object, key: str, most: int = _LONG) -> int:
     """Return an integer of a JSON object.
 
-    Parameters
-    ----------
-    name : str
-        What the object is, for the error.
-    found : object
-        The object, of any type.
-    most : int
-        The largest value that makes sense; the smallest is 0, and for times any negative one.
+    * `name`: What the object is, for the error.
+    * `found`: The object, of any type.
+    * `most`: The largest value that makes sense; the smallest is 0, and for times any negative one.
     """
     value = found.get(key) if _is_object(found) else None
     least = -_LONG if key == "storeTimestamp" else 0
@@ -127,27 +111,17 @@ class RecordVanishedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Where a batch of a stream begins or ends.
+    """Where a batch of a stream begins or ends."""
 
-    Attributes
-    ----------
-    physical_offset : int
-        Records before it have been read. It is a segment's first byte, or one past a record.
-    segment : str
-        Name of the segment file that the position is in.
-    last_record : RecordProof or None
-        The record before the position: if it is still there, the log is the one that was read. None at the start of a
-        log.
-    anchor_records : tuple of RecordProof
-        The first records of the segment of the last record, of the one before it, and of those 2, 4, 8 and so on
-        before it, and of the log's first one. A log that a recovery truncated still has those before the cut, and
-        another log has none.
-    """
-
-    physical_offset: int
-    segment: str
+    physical_offset: int  # Records before it have been read. It is a segment's first byte, or one past a record.
+    segment: str  # name of the segment file that the position is in
     last_record: RecordProof | None = None
+    """The record before the position: if it is still there, the log is the one that was read. None at the start of a
+    log."""
     anchor_records: tuple[RecordProof, ...] = ()
+    """The first records of the segment of the last record, of the one before it, and of those 2, 4, 8 and so on before
+    it, and of the log's first one. A log that a recovery truncated still has those before the cut, and another log has
+    none."""
 
     @classmethod
     def at_start(cls, segment: Segment) -> Self:
@@ -158,14 +132,9 @@ class LogPosition:
     def after(cls, segment: Segment, view: SegmentView, last_start: int, anchors: tuple[RecordProof, ...]) -> Self:
         """Return the position after a record; if that closes the segment, it is the next segment's first byte.
 
-        Parameters
-        ----------
-        view : SegmentView
-            Its bytes.
-        last_start : int
-            Where the record starts, in bytes from the segment's start.
-        anchors : tuple of RecordProof
-            As `anchor_records`.
+        * `view`: Its bytes.
+        * `last_start`: Where the record starts, in bytes from the segment's start.
+        * `anchors`: As `anchor_records`.
         """
         last = RecordProof.of(view, last_start)
         if last is None:

@@ -47,16 +47,10 @@ def sound_parts(
 ) -> Iterator[Run | Damage]:
     """Yield sound records and damaged ranges in log order, as readers of the segment find them.
 
-    Parameters
-    ----------
-    segment : SegmentView
-        The segment up to where it is to be walked.
-    place : Place
-        The segment's first byte, or one past a sound record.
-    only_newer : bool
-        As of `Salvage`.
-    first_step : int
-        Bytes to walk in the first step, doubled each time: many at once are walked faster.
+    * `segment`: The segment up to where it is to be walked.
+    * `place`: The segment's first byte, or one past a sound record.
+    * `only_newer`: As of `Salvage`.
+    * `first_step`: Bytes to walk in the first step, doubled each time: many at once are walked faster.
     """
     while place.position < segment.size:
         place = yield from _chained(segment, place, first_step)
@@ -98,20 +92,12 @@ _SEGMENT_START: Final = Place()
 
 
 class Stretch(NamedTuple):
-    """Records of one segment that follow one another.
-
-    Attributes
-    ----------
-    view : SegmentView
-        Its bytes, which are mapped as long as this is held.
-    last_sound : int
-        Start of the record before the first one; -1 if that is in another segment.
-    """
+    """Records of one segment that follow one another."""
 
     segment: Segment
-    view: SegmentView
+    view: SegmentView  # its bytes, which are mapped as long as this is held
     run: Run
-    last_sound: int
+    last_sound: int  # start of the record before the first one; -1 if that is in another segment
 
     @property
     def begin_offset(self) -> int:
@@ -121,18 +107,11 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSegments:
-    """The segments of a log, as found when its directory was listed.
+    """The segments of a log, as found when its directory was listed."""
 
-    Attributes
-    ----------
-    segments : tuple of Segment
-        In order of their offsets; at least one.
-    known_firsts : dict
-        The first records of segments that have been looked at, which a caller may keep.
-    """
-
-    segments: tuple[Segment, ...]
+    segments: tuple[Segment, ...]  # in order of their offsets; at least one
     known_firsts: dict[Segment, RecordProof] = field(default_factory=dict)
+    """The first records of segments that have been looked at, which a caller may keep."""
 
     @classmethod
     def of(
@@ -146,16 +125,10 @@ class LogSegments:
     ) -> LogSegments:
         """List the segments now; errors as of `store_core.snapshot.log.Log.of`, also if all are empty.
 
-        Parameters
-        ----------
-        storage : StorageSettings
-            For paths that are URLs.
-        compressed : bool
-            Whether segments that are compressed as a whole are among them.
-        known_firsts : dict, optional
-            As the attribute, to share it with later listings of the same log.
-        told : set of str, optional
-            As of `Log.of`.
+        * `storage`: For paths that are URLs.
+        * `compressed`: Whether segments that are compressed as a whole are among them.
+        * `known_firsts`: As the attribute, to share it with later listings of the same log.
+        * `told`: As of `Log.of`.
         """
         found = Log.of(located_now(paths, storage), storage=storage if compressed else None, told=told)
         if not found.segments:
@@ -212,12 +185,8 @@ class LogSegments:
     def latest(self, known: LogPosition, *, verify_crc: bool) -> LogPosition:
         """Return where the log ends now; `known` if nothing is found.
 
-        Parameters
-        ----------
-        known : LogPosition
-            Where it ended before, or how far it has been read: its segment is not walked up to there again.
-        verify_crc : bool
-            Whether the bodies of the last records must match their checksums.
+        * `known`: Where it ended before, or how far it has been read: its segment is not walked up to there again.
+        * `verify_crc`: Whether the bodies of the last records must match their checksums.
 
         Notes
         -----
@@ -260,10 +229,7 @@ class LogSegments:
     def stretches(self, start: LogPosition, end: LogPosition, first_step: int = FIRST_STEP) -> Iterator[Stretch]:
         """Yield the sound records between two positions, in log order; damage between them is left out.
 
-        Parameters
-        ----------
-        first_step : int
-            As of `sound_parts`.
+        * `first_step`: As of `sound_parts`.
         """
         for segment in self.segments:
             if segment.end_offset <= start.physical_offset:

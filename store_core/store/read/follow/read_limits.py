@@ -23,18 +23,10 @@ __all__ = ["NO_LIMITS", "ReadLimits", "count_records", "limited_end"]
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Limits of a batch; it has at least one record, if there is one.
+    """Limits of a batch; it has at least one record, if there is one."""
 
-    Attributes
-    ----------
-    max_records : int or None
-        Most records, whether or not filters let them become rows.
-    max_bytes : int or None
-        Most bytes of the log.
-    """
-
-    max_records: int | None = None
-    max_bytes: int | None = None
+    max_records: int | None = None  # most records, whether or not filters let them become rows
+    max_bytes: int | None = None  # most bytes of the log
 
 
 _USUAL_SIZE: Final = 512

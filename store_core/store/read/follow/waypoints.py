@@ -31,14 +31,9 @@ class Waypoints:
     """Some of the sound records that a walk has passed in each segment, up to the first damage in it.
 
     They only spare walking: a range has the same rows without them.
-
-    Attributes
-    ----------
-    begin : int
-        Physical offset at which the walk began.
     """
 
-    begin: int
+    begin: int  # physical offset at which the walk began
     _passed: dict[int, _Passed] = field(default_factory=dict)
 
     def add(self, stretch: Stretch) -> None:

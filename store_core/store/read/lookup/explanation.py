@@ -82,10 +82,7 @@ def _moved(bounds: npt.NDArray[np.int64]) -> Moved:
 class TrafficOf:
     """What is moved for some paths from when this is made.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As of `store_core.files.store_path.located`.
+    * `paths`: As of `store_core.files.store_path.located`.
     """
 
     def __init__(self, paths: StorePaths) -> None:

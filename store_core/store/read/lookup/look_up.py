@@ -97,14 +97,9 @@ def _proven(question: Question, segment: Segment, position: int, resources: Exit
 class LookUp:
     """How a read finds its records, chosen before the log's end is known.
 
-    Parameters
-    ----------
-    paths : path or sequence of paths
-        As given to the read.
-    segments : sequence of Segment
-        All of the log, in order.
-    asked_size : int
-        Bytes of those that can have rows.
+    * `paths`: As given to the read.
+    * `segments`: All of the log, in order.
+    * `asked_size`: Bytes of those that can have rows.
     """
 
     def __init__(

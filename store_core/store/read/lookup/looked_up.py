@@ -46,33 +46,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LookUpCosts:
-    """Limits within which look-ups are used. Tests set them so that every plan is made.
+    """Limits within which look-ups are used. Tests set them so that every plan is made."""
 
-    Attributes
-    ----------
-    least_log : int
-        Bytes of the log below which it is scanned: that takes a fraction of a second.
-    per_file : int
-        Cost of opening a file and finding its last unit.
-    per_database : int
-        Cost of opening a RocksDB, which takes a process of its own.
-    per_stored_unit : int
-        Cost of a unit in a RocksDB.
-    per_record : int
-        Cost of a record that is picked out of the log; a page is read for it.
-    per_request : int
-        Cost of a request to a storage that is not this machine's.
-    most_share : float
-        Largest cost of a look-up as a share of the scan's bytes.
-    """
-
-    least_log: int = 64 << 20
-    per_file: int = 64 << 10
-    per_database: int = 128 << 20
-    per_stored_unit: int = 8 << 10
-    per_record: int = 1 << 10
-    per_request: int = 256 << 10
-    most_share: float = 0.5
+    least_log: int = 64 << 20  # bytes of the log below which it is scanned: that takes a fraction of a second
+    per_file: int = 64 << 10  # cost of opening a file and finding its last unit
+    per_database: int = 128 << 20  # cost of opening a RocksDB, which takes a process of its own
+    per_stored_unit: int = 8 << 10  # cost of a unit in a RocksDB
+    per_record: int = 1 << 10  # cost of a record that is picked out of the log; a page is read for it
+    per_request: int = 256 << 10  # cost of a request to a storage that is not this machine's
+    most_share: float = 0.5  # largest cost of a look-up as a share of the scan's bytes
 
 
 DEFAULT_COSTS: Final = LookUpCosts()
@@ -85,10 +67,7 @@ _MOST_OPEN: Final = 64
 class OpenedSegments:
     """Opens segments, and keeps what the reader of the records that are found would have to load again.
 
-    Attributes
-    ----------
-    chains : dict of Segment to Chain
-        Segments on another machine whose pages have records.
+    * `chains`: Segments on another machine whose pages have records.
     """
 
     def __init__(self) -> None:
@@ -123,23 +102,13 @@ EVERYTHING: Final = 2**63 - 1
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked up, and where.
+    """What is looked up, and where."""
 
-    Attributes
-    ----------
-    root : Path
-        With queues or an index.
-    segments : sequence of Segment
-        All of the log, in order.
-    room : int
-        What the look-up may cost, in bytes of a scan.
-    """
-
-    root: Path
-    segments: Sequence[Segment]
+    root: Path  # with queues or an index
+    segments: Sequence[Segment]  # all of the log, in order
     options: ReadOptions
     costs: LookUpCosts
-    room: int
+    room: int  # what the look-up may cost, in bytes of a scan
     opened: OpenedSegments
 
     @cached_property
@@ -191,10 +160,7 @@ class Unsuitable:
 class Proven(NamedTuple):
     """A record that a unit or an entry names, and that is what this says.
 
-    Attributes
-    ----------
-    start, end : int
-        Physical offsets.
+    * `start`, `end`: Physical offsets.
     """
 
     segment: Segment
@@ -206,28 +172,16 @@ class Proven(NamedTuple):
 class LookedUp:
     """The records that queues or index lead to.
 
-    Attributes
-    ----------
-    plan : str
-        ``"queues"``, ``"index"`` or ``"position"``.
-    picked : Picks or None
-        The records; those that are not in `trusted` are found by the scan.
-    trusted : tuple of (int, int)
-        Ranges of physical offsets, ascending, that need no scan.
-    edges : frozenset of int
-        Those of their ends at which a record begins or ends, so that a scan can begin there.
-    furthest : Proven or None
-        The last record that is known: the search for the log's end begins after it.
-    units, entries : int
-        How many were read.
+    * `units`, `entries`: How many were read.
     """
 
-    plan: str
+    plan: str  # ``"queues"``, ``"index"`` or ``"position"``
     why: str
-    picked: Picks | None
-    trusted: tuple[tuple[int, int], ...] = ()
+    picked: Picks | None  # the records; those that are not in `trusted` are found by the scan
+    trusted: tuple[tuple[int, int], ...] = ()  # ranges of physical offsets, ascending, that need no scan
     edges: frozenset[int] = frozenset()
-    furthest: Proven | None = None
+    """Those of their ends at which a record begins or ends, so that a scan can begin there."""
+    furthest: Proven | None = None  # the last record that is known: the search for the log's end begins after it
     units: int = 0
     entries: int = 0
     notes: tuple[str, ...] = field(default=())

@@ -52,15 +52,10 @@ class QueuesBesideLog:
     """The queues of a store, as far as look-ups use them: its files, or else its RocksDB, as brokers do.
 
     Light message queues are left out: their units stand for records that other queues have, too.
-
-    Attributes
-    ----------
-    database_cost : int
-        What it costs to open the RocksDB that they are in; 0 if they are files.
     """
 
     stored: Queues
-    database_cost: int = 0
+    database_cost: int = 0  # what it costs to open the RocksDB that they are in; 0 if they are files
 
     @classmethod
     def open(cls, question: Question, resources: ExitStack) -> QueuesBesideLog | str:
