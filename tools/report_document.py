@@ -10,7 +10,6 @@ from store_core.answers.diff_report import DiffReport
 from store_core.answers.exporting.export_report import EXPORT_SCHEMA
 from store_core.answers.exporting.proof_report import PROOF_SCHEMA
 from store_core.answers.info import InfoReport
-from store_core.answers.lag_report import LAG_SCHEMA
 from store_core.answers.life.replay import REPLAY_SCHEMA
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
@@ -20,6 +19,7 @@ from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.store_bill import BillReport
 from store_core.answers.store_dead_letters import DeadLettersReport
 from store_core.answers.store_delays import DelaysReport
+from store_core.answers.store_lag import LagReport
 from store_core.answers.store_producers import ProducersReport
 from store_core.answers.store_redact import RedactReport
 from store_core.answers.store_retention import RetentionReport
@@ -35,7 +35,7 @@ _SCHEMAS: Final = (
     EXPORT_SCHEMA,
     PROOF_SCHEMA,
     ProducersReport.SCHEMA,
-    LAG_SCHEMA,
+    LagReport.SCHEMA,
     RECOVER_SCHEMA,
     RedactReport.SCHEMA,
     REPAIR_PLAN_SCHEMA,

@@ -36,7 +36,7 @@ from store_core.answers.store_check import check_by
 from store_core.answers.store_dead_letters import DeadLetters
 from store_core.answers.store_delays import Delays
 from store_core.answers.store_export import export_by, prove_by
-from store_core.answers.store_lag import lag_by
+from store_core.answers.store_lag import Lag
 from store_core.answers.store_producers import Producers
 from store_core.answers.store_recover import recover_by
 from store_core.answers.store_redact import Redact
@@ -56,13 +56,11 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
-    from store_core.answers.lag_report import LagReport
     from store_core.answers.life.replay import ReplayReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
-    from store_core.answers.store_lag import LagOptions
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
@@ -180,6 +178,7 @@ transactions = _on_spark(Transactions)
 delays = _on_spark(Delays)
 trace = _on_spark(Trace)
 dead_letters = _on_spark(DeadLetters)
+lag = _on_spark(Lag)
 
 
 def check(
@@ -193,19 +192,6 @@ def check(
     options = told(options or CheckOptions(), config)
     with _engine(spark, "check") as engine:
         return Answer(spark, check_by(engine, path, options))
-
-
-def lag(
-    spark: SparkSession,
-    store: StorePaths,
-    options: LagOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[LagReport]:
-    """Say how far consumer groups are behind; see `store_core.answers.lag`. Ages need `now` in the options."""
-    store = configured_paths(store, config)
-    with _engine(spark, "lag") as engine:
-        return Answer(spark, lag_by(engine, store, options))
 
 
 def export(  # noqa: PLR0913 -- as `store_core.answers.export`, and where to

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from store_core.answers.exporting.export_report import ExportReport
     from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.info import Info, InfoReport
-    from store_core.answers.lag_report import LagReport
     from store_core.answers.life.replay import ReplayReport
     from store_core.answers.log_diff import Diff, diff
     from store_core.answers.log_salvage import Salvage, SalvageReport, salvage
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
     from store_core.answers.store_delays import Delays, DelaysReport, delays
     from store_core.answers.store_export import export, prove
-    from store_core.answers.store_lag import LagOptions, lag
+    from store_core.answers.store_lag import Lag, LagReport, lag
     from store_core.answers.store_producers import Producers, ProducersReport, producers
     from store_core.answers.store_recover import recover
     from store_core.answers.store_redact import Redact, RedactReport, redact
@@ -57,7 +56,7 @@ __all__ = [
     "ExportReport",
     "Info",
     "InfoReport",
-    "LagOptions",
+    "Lag",
     "LagReport",
     "Producers",
     "ProducersReport",
@@ -118,8 +117,8 @@ _HOMES: Final = {
     "ExportReport": "store_core.answers.exporting.export_report",
     "Info": "store_core.answers.info",
     "InfoReport": "store_core.answers.info",
-    "LagOptions": "store_core.answers.store_lag",
-    "LagReport": "store_core.answers.lag_report",
+    "Lag": "store_core.answers.store_lag",
+    "LagReport": "store_core.answers.store_lag",
     "ProducersReport": "store_core.answers.store_producers",
     "ProofReport": "store_core.answers.exporting.proof_report",
     "RecoverReport": "store_core.answers.recover_report",

@@ -26,6 +26,7 @@ from store_core.store.parts import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import tzinfo
 
     from store_core.answers.report import Report
     from store_core.files.store_path import StorePaths
@@ -91,14 +92,14 @@ class Option:
         """Whether it has no default."""
         return self.default is MISSING
 
-    def parsed(self, value: Any) -> Any:  # noqa: ANN401 -- whatever a caller gives
-        """Return the value that the field gets."""
+    def parsed(self, value: Any, zone: tzinfo | None = None) -> Any:  # noqa: ANN401 -- whatever a caller gives
+        """Return the value that the field gets; times without a zone are in the one that is given."""
         if value is None:
             return None
         if self.is_repeated:
             return (value,) if isinstance(value, str) else tuple(value)
         if self.kind is Kind.TIME:
-            return value if _is_relative(value) else _parsed_time(self.name, value)
+            return value if _is_relative(value) else _parsed_time(self.name, value, zone)
         if self.kind is Kind.NUMBER:
             self._check_bounds(value)
         elif self.choices and getattr(value, "value", value) not in self.choices:
@@ -126,10 +127,10 @@ def _is_relative(value: object) -> bool:
     return is_relative(value)
 
 
-def _parsed_time(name: str, value: object) -> int:
+def _parsed_time(name: str, value: object, zone: tzinfo | None) -> int:
     from store_core.store.read.store_time import check_calendar_time, store_time
 
-    time = value if isinstance(value, int) else store_time(name, value)
+    time = value if isinstance(value, int) else store_time(name, value, zone)
     check_calendar_time(name, time)
     return time
 
@@ -228,8 +229,18 @@ class Answer(ABC, Generic[AnyReport]):
 
     def __post_init__(self) -> None:
         """Check the options, and replace those that are given in another form."""
+        zone = self._zone()
         for option in options_of(type(self)):
-            object.__setattr__(self, option.name, option.parsed(getattr(self, option.name)))
+            object.__setattr__(self, option.name, option.parsed(getattr(self, option.name), zone))
+
+    def _zone(self) -> tzinfo | None:
+        """Return the zone of times without one: that of the option `time_zone`, if there is one."""
+        given = getattr(self, "time_zone", None)
+        if given is None:
+            return None
+        from store_core.store.read.store_time import parse_zone
+
+        return parse_zone("time_zone", given)
 
     @abstractmethod
     def on(self, engine: Engine, store: StorePaths) -> AnyReport:

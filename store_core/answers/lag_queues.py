@@ -1,49 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which queues the groups of a broker consume, and how far a group is behind in a queue."""
+"""What the answer `lag` looks at: which queues the groups of a broker consume, and how far each is behind in them."""
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections import defaultdict
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from store_core.broker.topic_kind import TopicKind, kind_of_topic
-from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.broker.topic_kind import DEAD_LETTER_PREFIX, TopicKind, kind_of_topic
+from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.files.store_kind import StoreUse
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.words import did_you_mean
 from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
-from store_core.snapshot.queues import TopicFilter
+from store_core.snapshot.log import Log
+from store_core.snapshot.queues import Queues, TopicFilter
+from store_core.snapshot.store import Store
 from store_core.snapshot.units import compare
+from store_core.store.read.queued_log import LogBesideQueues
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
+    from store_core.files.segment_source import Segment
+    from store_core.files.store_path import StorePaths
     from store_core.snapshot.config_tables import Committed, ConsumerOffsets
-    from store_core.snapshot.log import Log
-    from store_core.snapshot.queues import Queues
     from store_core.snapshot.units import QueueBounds, Units
 
-__all__ = [
-    "EMPTY",
-    "NO_OFFSET",
-    "BrokerGroups",
-    "ConsumedQueue",
-    "Consumer",
-    "GroupKind",
-    "QueueLag",
-    "consumed_queues",
-    "is_system_group",
-    "kind_of",
-    "queue_lags",
-]
+__all__ = ["ConsumedQueue", "Consumer", "FoundLag", "GroupKind", "LagJob", "QueueLag", "kind_of"]
+
+_log: Final = logging.getLogger("store_core")
 
 _REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 _SYSTEM_GROUPS: Final = frozenset(
@@ -78,7 +75,7 @@ class GroupKind(Enum):
     SYSTEM = "the broker itself, or its tools"
 
 
-def is_system_group(group: str) -> bool:
+def _is_system_group(group: str) -> bool:
     """Return whether a group is the broker's own."""
     return group in _SYSTEM_GROUPS or group.startswith(_SYSTEM_PREFIX)
 
@@ -103,16 +100,16 @@ def kind_of(topic: str, group: str, pop: Collection[tuple[str, str]] = ()) -> Gr
         return GroupKind.POP_RETRY if rest.startswith(_POP_SEPARATORS) else GroupKind.RETRY
     if named is TopicKind.DEAD_LETTER:
         return GroupKind.DEAD_LETTER
-    if is_system_group(group) or named not in (TopicKind.APPLICATION, TopicKind.TRACE):
+    if _is_system_group(group) or named not in (TopicKind.APPLICATION, TopicKind.TRACE):
         return GroupKind.SYSTEM
     return GroupKind.POP if (topic, group) in pop else GroupKind.NORMAL
 
 
-NO_OFFSET = "no_offset"
+_NO_OFFSET: Final = "no_offset"
 """The state of a group that has committed nothing for a queue of a topic that it consumes."""
 
 
-EMPTY = "empty"
+_EMPTY: Final = "empty"
 """The state where nothing was consumed of a queue that is not there, as it has never had a message."""
 
 
@@ -252,7 +249,7 @@ def _consumed(chosen: Iterable[tuple[Committed, GroupKind]]) -> dict[str, dict[s
     for one, kind in chosen:
         if kind is not GroupKind.BROADCAST:
             found[one.group][one.topic] = kind
-            if not is_system_group(one.group) and kind not in _WITHOUT_RETRY:
+            if not _is_system_group(one.group) and kind not in _WITHOUT_RETRY:
                 found[one.group].setdefault(f"{RETRY_PREFIX}{one.group}", GroupKind.RETRY)
     return dict(found)
 
@@ -281,7 +278,7 @@ class QueueLag(NamedTuple):
     topic: str
     queue_id: int
     asked: Consumer
-    state: str  # as in the view ``consumer_offsets``, or `NO_OFFSET` or `EMPTY`
+    state: str  # as in the view ``consumer_offsets``, or ``no_offset`` or ``empty``
     min_offset: int | None
     max_offset: int | None
     messages: int | None
@@ -336,9 +333,9 @@ def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and wh
 
 def _compared(asked: ConsumedQueue, group: Consumer, bounds: QueueBounds | None, then: QueueBounds | None) -> QueueLag:
     if bounds is None and (group.committed or 0) <= 0:  # below 0 nothing is committed
-        return QueueLag(asked.topic, asked.queue_id, group, EMPTY, None, None, 0)
+        return QueueLag(asked.topic, asked.queue_id, group, _EMPTY, None, None, 0)
     columns = compare(0 if group.committed is None else group.committed, bounds, then)
-    state = NO_OFFSET if group.committed is None else columns.state
+    state = _NO_OFFSET if group.committed is None else columns.state
     return QueueLag(asked.topic, asked.queue_id, group, state, columns.min_offset, columns.max_offset, columns.behind)
 
 
@@ -371,3 +368,156 @@ def _tails(asked: ConsumedQueue, begins: Sequence[int], end: int, queues: Queues
         for begin, row in zip(begins, rows.tolist(), strict=True):
             tails[begin].take(run, row, sizes)
     return tails
+
+
+# ---- the job
+
+_LAST_FILES: Final = 2
+"""Segments that a broker may write: one may be made ahead."""
+
+_PART_QUEUES: Final = 200
+"""Queues in a part: the bounds of their files take some hundredths of a second."""
+
+_LISTED_COLUMNS: Final = ("physical_offset", "store_timestamp", "tags", "keys", "unique_key", "born_host")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLag:
+    """What was found in some queues."""
+
+    rows: tuple[QueueLag, ...]
+    dead_letters: tuple[tuple[str, int], ...]  # topics of dead letters, and how many messages are in a queue of each
+    messages: tuple[dict[str, Any], ...]  # rows of the report's table of messages that are not consumed
+
+
+class LagJob:
+    """Compares committed offsets with queues, some queues at a time; see `store_core.store.parts.Job`.
+
+    * `group`, `topic`: Names; empty for all.
+    * `as_of`: Store time, ms: queues are taken as they were then; None for now.
+    * `most_messages`: How many of the messages that were not consumed are listed; with 0 none is read.
+    """
+
+    def __init__(
+        self,
+        store: StorePaths,
+        group: Collection[str] = (),
+        topic: Collection[str] = (),
+        as_of: int | None = None,
+        most_messages: int = 0,
+    ) -> None:
+        opened = Store(store)
+        self.root = opened.root_for(StoreUse.READ_QUEUES)
+        self.groups = BrokerGroups.of(self.root)
+        self.segments: tuple[Segment, ...] = opened.log.segments
+        self.log_end = None if as_of is None else _log_end_at(store, as_of)
+        self.queues = Queues(self.root, LogBesideQueues(self.root, self.segments))
+        self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
+        self._group, self._topic, self._most = group, topic, most_messages
+        self._is_past = as_of is not None
+
+    def plan(self) -> Sequence[Sequence[ConsumedQueue]]:
+        """Return the parts: queues that groups consume, then those with their dead letters."""
+        asked = consumed_queues(self.queues, self.groups, self._group, self._topic)
+        names = {each.group for queue in asked for each in queue.groups}
+        dead = tuple(f"{DEAD_LETTER_PREFIX}{name}" for name in sorted(names))
+        found = self.queues.names(TopicFilter(dead)) if dead else ()
+        queues = [*asked, *(ConsumedQueue(*name, ()) for name in found)]
+        return [queues[at : at + _PART_QUEUES] for at in range(0, len(queues), _PART_QUEUES)]
+
+    def run(self, part: Sequence[ConsumedQueue]) -> FoundLag:
+        """Look at the queues of a part."""
+        rows: list[QueueLag] = []
+        dead: list[tuple[str, int]] = []
+        with self.queues as queues:
+            for asked in part:
+                if asked.groups:
+                    rows += self._lags(asked)
+                else:
+                    bounds = queues.bounds(asked.topic, asked.queue_id)
+                    dead.append((asked.topic, 0 if bounds is None else bounds.max_offset - bounds.min_offset))
+            messages = self._unconsumed(rows) if self._most else []
+        return FoundLag(tuple(rows), tuple(dead), tuple(messages))
+
+    def merge(self, partials: Iterable[FoundLag]) -> FoundLag:
+        """Return what was found in all queues."""
+        found = list(partials)
+        rows = tuple(row for each in found for row in each.rows)
+        dead = tuple(pair for each in found for pair in each.dead_letters)
+        return FoundLag(rows, dead, tuple(row for each in found for row in each.messages)[: self._most])
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of segments that are missing from the log."""
+        return Log(self.segments).missing_bytes
+
+    def unknown_groups(self, rows: Iterable[QueueLag]) -> list[str]:
+        """Return the groups that are configured and have no offsets, among those that are asked for."""
+        known = {each.group for each in (*self.groups.committed, *self.groups.broadcast)}
+        known |= {row.asked.group for row in rows}
+        names = () if self._topic else sorted(self.groups.configured - known)
+        return [name for name in names if not _is_system_group(name) and (not self._group or name in self._group)]
+
+    def _lags(self, asked: ConsumedQueue) -> list[QueueLag]:
+        name = asked.topic, asked.queue_id
+        try:
+            bounds = self.queues.bounds(*name)
+            then = self.queues.before(*name, bounds, self.log_end)
+            return queue_lags(asked, bounds, then, self.queues, Log(self.segments), self._written_before)
+        except SegmentVanishedError as error:
+            _log.warning("%s", error.problem)
+            return queue_lags(asked, None, None, self.queues, Log(()), None)
+
+    @property
+    def _written_before(self) -> int | None:
+        """When the offsets were written, ms, if the log's last files were written later; else None."""
+        files = [Path(segment.path) for segment in self.segments[-_LAST_FILES:] if segment.is_plain]
+        is_newer = any(file.stat().st_mtime_ns // 1_000_000 > self.written for file in files if file.is_file())
+        return self.written if is_newer and not self._is_past else None
+
+    # ---- messages that are not consumed
+
+    def _unconsumed(self, rows: Iterable[QueueLag]) -> list[dict[str, Any]]:
+        """Return the first messages that are not consumed, queue by queue; only their records are read."""
+        listed = list(self._first_units(rows))
+        if not listed:
+            return []
+        # Decoding records is a large part of the code, and needed only here.
+        from store_core.store.read.read_options import ReadOptions
+        from store_core.store.read.records_at import records_at
+
+        starts, sizes = (np.array([each[name] for each in listed], np.int64) for name in _PLACE)
+        read = ReadOptions(columns=_LISTED_COLUMNS, verify_crc=False, fail_on_data_loss=False, nearest_times=True)
+        batches = records_at(self.segments, starts, sizes, read)
+        found = {row["physical_offset"]: row for batch in batches for row in _messages(batch)}
+        return [each | found.get(each["physical_offset"], {}) for each in listed]
+
+    def _first_units(self, rows: Iterable[QueueLag]) -> Iterator[dict[str, Any]]:
+        left = self._most
+        for row in rows:
+            if row.first is None or left <= 0:
+                continue
+            begin, end = row.first[0], row.max_offset or 0
+            name = {"consumer_group": row.asked.group, "topic": row.topic, "queue_id": row.queue_id}
+            for run in self.queues.units(row.topic, row.queue_id, begin, min(end, begin + left)):
+                for offset, start, size in zip(
+                    run.offsets.tolist(), run.starts.tolist(), run.sizes.tolist(), strict=True
+                ):
+                    if left > 0:
+                        left -= 1
+                        yield {**name, "queue_offset": offset, "physical_offset": start, "store_size": size}
+
+
+_PLACE: Final = ("physical_offset", "store_size")
+
+
+def _log_end_at(store: StorePaths, time: int) -> int | None:
+    from store_core.store.read.read_plan import log_end_at  # plans reads, too, of which most lags need nothing
+
+    return log_end_at(store, time)
+
+
+def _messages(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    at = batch.schema.get_field_index("store_timestamp")
+    times = batch.column(at).cast("int64")  # a store can hold times that Python's own datetime can't
+    return iter(batch.set_column(at, "store_timestamp", times).select(list(_LISTED_COLUMNS)).to_pylist())

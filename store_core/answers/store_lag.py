@@ -3,389 +3,459 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import numpy as np
+import pyarrow as pa
 
-from store_core.answers.lag_queues import (
-    NO_OFFSET,
-    BrokerGroups,
-    ConsumedQueue,
-    GroupKind,
-    consumed_queues,
-    is_system_group,
-    queue_lags,
-)
-from store_core.answers.lag_report import (
-    WRONG_STATES,
-    LagFacts,
-    LagReport,
-    group_rows,
-    largest_first,
-    queue_row,
-    summed_rows,
-)
-from store_core.answers.local_engine import local_engine
-from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
-from store_core.errors import SegmentVanishedError
-from store_core.files.store_kind import StoreUse
-from store_core.format.times import iso_time
-from store_core.snapshot.log import Log
-from store_core.snapshot.queues import Queues, TopicFilter
-from store_core.snapshot.store import Store
-from store_core.store.configured_store import configured_paths
-from store_core.store.parts import check_least
-from store_core.store.read.queued_log import LogBesideQueues
-from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
+from store_core.answers.answer import Answer, Kind, flag, function_of, opt
+from store_core.answers.limits import TIME_WORDS
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text_table import with_message_column
+from store_core.answers.verdict import Verdict
+from store_core.files.clock import SystemClock
+from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.times import iso_time, table_time
+from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from datetime import date, tzinfo
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import tzinfo
 
-    from store_core.answers.lag_queues import QueueLag
-    from store_core.files.segment_source import Segment
+    from store_core.answers.lag_queues import FoundLag, LagJob, QueueLag
+    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.store.parts import Engine
 
-__all__ = ["LagJob", "LagOptions", "LagPart", "LagPartial", "lag", "lag_by"]
-
-_log: Final = logging.getLogger("store_core")
-
-_LAST_FILES: Final = 2
-"""Segments that a broker may write: one may be made ahead."""
-
-_PART_QUEUES: Final = 200
-"""Queues in a part: the bounds of their files take some hundredths of a second."""
+__all__ = ["Lag", "LagReport", "lag"]
 
 
-@dataclass(frozen=True, slots=True)
-class LagOptions:
-    """Which groups' lag is measured, and as of when; made by `of`.
-
-    Attributes
-    ----------
-    group, topic : tuple of str
-        Names; empty for all. A retry topic is that of its group: it goes with no other topic.
-    as_of : int or None
-        Store time, ms: queues are taken as they were then; None for now.
-    now : int or None
-        The present, ms, from which ages are counted; None for `as_of`. Without both there are no ages.
-    most_messages : int
-        How many of the messages that were not consumed are listed; with 0 none is read.
-    """
-
-    group: tuple[str, ...] = ()
-    topic: tuple[str, ...] = ()
-    as_of: int | None = None
-    now: int | None = None
-    most_messages: int = 0
-
-    @classmethod
-    def of(  # noqa: PLR0913 -- an argument for each option
-        cls,
-        *,
-        group: Collection[str] = (),
-        topic: Collection[str] = (),
-        as_of: int | str | date | None = None,
-        now: int | str | date | None = None,
-        most_messages: int = 0,
-        time_zone: str | tzinfo | None = None,
-    ) -> Self:
-        """Make options of what a user gives; times may be text, as for `store_core.read_messages`.
-
-        Raises
-        ------
-        InvalidOptionError
-            If a value is invalid.
-        """
-        zone = None if time_zone is None else parse_zone("time_zone", time_zone)
-        times = {
-            name: None if value is None else store_time(name, value, zone)
-            for name, value in (("as_of", as_of), ("now", now))
-        }
-        for name, time in times.items():
-            check_calendar_time(name, time)
-        check_least(0, most_messages=most_messages)
-        return cls(_names(group), _names(topic), times["as_of"], times["now"], most_messages)
-
-    @property
-    def age_from(self) -> int | None:
-        """The time from which ages are counted, ms."""
-        return self.as_of if self.now is None else self.now
-
-
-def _names(given: Collection[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-@dataclass(frozen=True, slots=True)
-class LagPart:
-    """Queues that are looked at together."""
-
-    queues: tuple[ConsumedQueue, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LagPartial:
-    """What was found in the queues of a part."""
-
-    rows: tuple[QueueLag, ...]
-    dead_letters: tuple[tuple[str, int], ...]  # topics of dead letters, and how many messages are in a queue of each
-    messages: tuple[dict[str, Any], ...]  # rows of the report's table
-
-
-class LagJob:
-    """Compares committed offsets with queues, some queues at a time; see `store_core.store.parts.Job`."""
-
-    def __init__(self, store: StorePaths, options: LagOptions) -> None:
-        opened = Store(store)
-        root = opened.root_for(StoreUse.READ_QUEUES)
-        self.options = options
-        self.root = root
-        self.groups = BrokerGroups.of(root)
-        self.segments: tuple[Segment, ...] = opened.log.segments
-        self.log_end = None if options.as_of is None else _log_end_at(store, options.as_of)
-        self.queues = Queues(root, LogBesideQueues(root, self.segments))
-        self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
-
-    def plan(self) -> Sequence[LagPart]:
-        """Return the parts: queues that groups consume, then those with their dead letters."""
-        asked = consumed_queues(self.queues, self.groups, self.options.group, self.options.topic)
-        names = {each.group for queue in asked for each in queue.groups}
-        dead = tuple(f"{DEAD_LETTER_PREFIX}{name}" for name in sorted(names))
-        found = self.queues.names(TopicFilter(dead)) if dead else ()
-        queues = [*asked, *(ConsumedQueue(*name, ()) for name in found)]
-        return [LagPart(tuple(queues[at : at + _PART_QUEUES])) for at in range(0, len(queues), _PART_QUEUES)]
-
-    def run(self, part: LagPart) -> LagPartial:
-        """Look at the queues of a part."""
-        rows: list[QueueLag] = []
-        dead: list[tuple[str, int]] = []
-        with self.queues as queues:
-            for asked in part.queues:
-                if asked.groups:
-                    rows += self._rows(asked)
-                else:
-                    bounds = queues.bounds(asked.topic, asked.queue_id)
-                    dead.append((asked.topic, 0 if bounds is None else bounds.max_offset - bounds.min_offset))
-            most = self.options.most_messages
-            listed = _unconsumed(rows, most, queues, self.segments) if most else []
-        return LagPartial(tuple(rows), tuple(dead), tuple(listed))
-
-    def _rows(self, asked: ConsumedQueue) -> list[QueueLag]:
-        name = asked.topic, asked.queue_id
-        try:
-            bounds = self.queues.bounds(*name)
-            then = self.queues.before(*name, bounds, self.log_end)
-            return queue_lags(asked, bounds, then, self.queues, Log(self.segments), self._written_before)
-        except SegmentVanishedError as error:
-            _log.warning("%s", error.problem)
-            return queue_lags(asked, None, None, self.queues, Log(()), None)
-
-    @property
-    def _written_before(self) -> int | None:
-        """When the offsets were written, ms, if the log's last files were written later; else None."""
-        files = [Path(segment.path) for segment in self.segments[-_LAST_FILES:] if segment.is_plain]
-        is_newer = any(file.stat().st_mtime_ns // 1_000_000 > self.written for file in files if file.is_file())
-        return self.written if is_newer and self.options.as_of is None else None
-
-    def merge(self, partials: Iterable[LagPartial]) -> LagReport:
-        """Make the report."""
-        found = list(partials)
-        rows = [row for each in found for row in each.rows]
-        messages = [row for each in found for row in each.messages][: self.options.most_messages]
-        dead: defaultdict[str, int] = defaultdict(int)
-        for topic, count in (pair for each in found for pair in each.dead_letters):
-            dead[topic.removeprefix(DEAD_LETTER_PREFIX)] += count
-        shown = [queue_row(row, self.options.age_from) for row in rows]
-        tables = {
-            "groups": [*group_rows(shown, dead), *self._unknown(rows)],
-            "topics": summed_rows(shown, ("consumer_group", "topic", "kind")),
-            "queues": largest_first(shown),
-            "messages": messages,
-        }
-        return LagReport.of(self._facts(rows, tables["groups"]), tables)
-
-    def _unknown(self, rows: Sequence[QueueLag]) -> Iterator[dict[str, Any]]:
-        """Yield the groups that are configured and have no offsets."""
-        known = {each.group for each in (*self.groups.committed, *self.groups.broadcast)} | {
-            row.asked.group for row in rows
-        }
-        if not self.options.topic:
-            for name in sorted(self.groups.configured - known):
-                if not is_system_group(name) and (not self.options.group or name in self.options.group):
-                    yield {"consumer_group": name, "queues": 0, "wrong_offsets": 0, "is_unknown": True}
-
-    def _facts(self, rows: Sequence[QueueLag], groups: Sequence[dict[str, Any]]) -> LagFacts:
-        options, states = self.options, [row.state for row in rows]
-        return LagFacts(
-            store=str(self.root),
-            as_of=None if options.as_of is None else iso_time(options.as_of),
-            log_end=self.log_end,
-            now=None if options.age_from is None else iso_time(options.age_from),
-            offsets_files=tuple(map(str, self.groups.files)),
-            offsets_written=iso_time(self.written),
-            groups=sum(not row.get("is_unknown") for row in groups),
-            queues=len(rows),
-            messages=sum(row.messages or 0 for row in rows),
-            bytes=sum(row.size or 0 for row in rows),
-            newer_messages=sum(row.newer for row in rows),
-            missing_bytes=Log(self.segments).missing_bytes,
-            **{state: states.count(state) for state in (*WRONG_STATES, NO_OFFSET)},
-            notes=(*self.groups.notes, *self._notes(rows, groups)),
-        )
-
-    def _notes(self, rows: Sequence[QueueLag], groups: Sequence[dict[str, Any]]) -> Iterator[str]:
-        kinds = {row.asked.kind for row in rows}
-        if GroupKind.POP in kinds or GroupKind.REVIVE in kinds:
-            yield (
-                "of groups that pop, the offset is that of the messages handed out: those not acknowledged yet are "
-                "consumed here, until the broker puts them into a retry topic (kind revive: what it has still to do)"
-            )
-        if GroupKind.BROADCAST in kinds:
-            yield "kind broadcast: the offset is that of the slowest consumer behind a proxy"
-        unknown = [str(row["consumer_group"]) for row in groups if row.get("is_unknown")]
-        if unknown:
-            yield (
-                f"no offsets of {', '.join(unknown[:5])}{' and others' if len(unknown) > 5 else ''}: never consumed, "  # noqa: PLR2004 -- a few names
-                f"or in broadcast mode, where consumers keep their offsets themselves"
-            )
-
-
-def _log_end_at(store: StorePaths, time: int) -> int | None:
-    from store_core.store.read.read_plan import log_end_at  # plans reads, too, of which most lags need nothing
-
-    return log_end_at(store, time)
-
-
-def lag_by(engine: Engine, store: StorePaths, options: LagOptions | None = None) -> LagReport:
-    """Measure the lag of groups on an engine; see `lag`."""
-    return engine.run(LagJob(store, options or LagOptions()))
-
-
-def lag(
-    store: StorePaths,
-    options: LagOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> LagReport:
+@dataclass(frozen=True)
+class Lag(Answer["LagReport"]):
     """Say how far consumer groups are behind: messages, bytes and age, by group, topic and queue.
 
-    What groups have committed is compared with the queues. Of the log only single messages are read: the first one of
-    each queue that is not consumed, whose store time is its age; the last ones of queues, unless newer ones were read
-    before; and those that are to be listed. Only if a last one is not there the log's end is looked for, in its last
-    file: what a queue has past it does not count. A message counts as not consumed only if it is there; a committed
-    offset that is not within its queue is named. Nothing is written or locked.
+    What groups have committed is compared with the queues, which end where the log ends. Of the log only single
+    messages are read: the first one that a group has not consumed, last ones of queues, and those that --messages
+    lists. The exit code is 1 if an offset is below its queue's minimum, beyond its end, or of no queue: how far a group
+    is behind is then not what a difference would say.
+    """
 
-    Parameters
-    ----------
-    store : path or sequence of paths
-        The store's root, with the broker's ``config`` in it.
-    options : LagOptions, optional
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        1 is this process alone. More are started by ``spawn``, so a script has to call this below
-        ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
+    NAME: ClassVar = "lag"
+    SHOWS_WARNINGS: ClassVar = True
+    EXAMPLES: ClassVar = (
+        "commitlog lag /data/store",
+        "commitlog lag /data/store --group billing --messages --limit 20",
+        "commitlog lag /data/store --as-of 2024-05-01T14:05:00Z",
+        "commitlog lag /data/store --json | jq .tables.queues",
+    )
 
-    Returns
-    -------
-    LagReport
+    group: tuple[str, ...] = opt((), "Only this group; can be repeated.", metavar="GROUP")
+    topic: tuple[str, ...] = opt((), "Only this topic; can be repeated.", metavar="TOPIC")
+    messages: bool = flag("List the messages that are not consumed, with tags and keys.")
+    limit: int = opt(1000, "How many of them.", metavar="N", least=1)
+    as_of: int | None = opt(None, f"Queues as they were at this time: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME")
+    now: int | None = opt(
+        None,
+        "From when ages are counted.",
+        kind=Kind.TIME,
+        metavar="TIME",
+        shown_default="the clock; with --as-of that time",
+    )
+    time_zone: str | tzinfo | None = opt(
+        None, "The zone of times without one, and of those in the text, such as +08:00.", metavar="ZONE"
+    )
 
-    Raises
-    ------
-    StoreNotFoundError
-        If there is no store, or no file with committed offsets.
-    InvalidOptionError
-        If a group or topic that is asked for is not known.
-    StoreError
-        If a file is broken, or the store is of a kind whose queues can't be read.
+    def on(self, engine: Engine, store: StorePaths) -> LagReport:
+        """Look at the queues that groups consume.
+
+        Only if the record of a queue's last unit is not there the log's end is looked for, in its last file: what a
+        queue has past it does not count.
+        """
+        from store_core.answers.lag_queues import LagJob
+
+        job = LagJob(store, self.group, self.topic, self.as_of, self.limit if self.messages else 0)
+        found = engine.run(job)
+        now = SystemClock().now_ms() if self.now is None and self.as_of is None else self.now
+        return _report(job, found, self.as_of, self.as_of if now is None else now)
+
+
+lag = function_of(Lag)
+
+
+def _report(job: LagJob, found: FoundLag, as_of: int | None, now: int | None) -> LagReport:
+    dead: defaultdict[str, int] = defaultdict(int)
+    for topic, count in found.dead_letters:
+        dead[topic.removeprefix("%DLQ%")] += count
+    rows, unknown = [_queue_row(row, now) for row in found.rows], job.unknown_groups(found.rows)
+    nothing = {"queues": 0, "wrong_offsets": 0, "is_unknown": True}
+    groups = _group_rows(rows, dead)
+    tables = {
+        "groups": [*groups, *({"consumer_group": name, **nothing} for name in unknown)],
+        "topics": _summed_rows(rows, ("consumer_group", "topic", "kind")),
+        "queues": _largest_first(rows),
+        "messages": found.messages,
+    }
+    states = [row.state for row in found.rows]
+    facts = LagFacts(
+        store=str(job.root),
+        as_of=None if as_of is None else iso_time(as_of),
+        log_end=job.log_end,
+        now=None if now is None else iso_time(now),
+        offsets_files=tuple(map(str, job.groups.files)),
+        offsets_written=iso_time(job.written),
+        groups=len(groups),
+        queues=len(rows),
+        messages=sum(row.messages or 0 for row in found.rows),
+        bytes=sum(row.size or 0 for row in found.rows),
+        newer_messages=sum(row.newer for row in found.rows),
+        **{state: states.count(state) for state in (*_WRONG_STATES, "no_offset")},
+        missing_bytes=job.missing_bytes,
+        notes=(*job.groups.notes, *_notes({row.asked.kind.name for row in found.rows}, unknown)),
+    )
+    return LagReport.of(facts, tables)
+
+
+_MOST_NAMES: Final = 5
+
+
+def _notes(kinds: Iterable[str], unknown: Sequence[str]) -> Iterator[str]:
+    if not {"POP", "REVIVE"}.isdisjoint(kinds):
+        yield (
+            "of groups that pop, the offset is that of the messages handed out: those not acknowledged yet are "
+            "consumed here, until the broker puts them into a retry topic (kind revive: what it has still to do)"
+        )
+    if "BROADCAST" in kinds:
+        yield "kind broadcast: the offset is that of the slowest consumer behind a proxy"
+    if unknown:
+        others = " and others" if len(unknown) > _MOST_NAMES else ""
+        yield (
+            f"no offsets of {', '.join(unknown[:_MOST_NAMES])}{others}: never consumed, or in broadcast mode, where "
+            f"consumers keep their offsets themselves"
+        )
+
+
+# ---- the report
+
+_MOST_BARS: Final = 40
+_GROUP: Final = ReportColumn("consumer_group", pa.string(), "name of the group")
+_TOPIC: Final = ReportColumn("topic", pa.string(), "name of the topic")
+_QUEUE: Final = ReportColumn("queue_id", pa.int32(), "queue of the topic")
+_BEHIND: Final = (
+    ReportColumn("messages", pa.int64(), "messages that are there and not consumed; null if unknown"),
+    ReportColumn("bytes", pa.int64(), "bytes of their records"),
+    ReportColumn("newer_messages", pa.int64(), "of these, those stored after the offsets were written", in_text=False),
+)
+_OLDEST: Final = (
+    ReportColumn(
+        "oldest_store_timestamp",
+        TIMESTAMP_TYPE,
+        "store time of the first of them; null without one, and if the log does not have its record",
+        in_text=False,
+    ),
+    ReportColumn("age_ms", pa.int64(), "ms from then to `now`; negative if it was stored later"),
+)
+
+_TABLES: Final = (
+    ReportTable(
+        "groups",
+        "Consumer groups",
+        (
+            _GROUP,
+            ReportColumn("queues", pa.int64(), "queues that it consumes"),
+            *_BEHIND,
+            *_OLDEST,
+            ReportColumn("wrong_offsets", pa.int64(), "offsets below the queue's minimum, beyond its end, or of none"),
+            ReportColumn("dead_letters", pa.int64(), "messages in its %DLQ% topic"),
+            ReportColumn(
+                "is_unknown",
+                pa.bool_(),
+                "whether it is configured and has no offset: it never consumed, or its consumers keep their "
+                "offsets themselves, as in broadcast mode",
+                in_text=False,
+            ),
+        ),
+    ),
+    ReportTable(
+        "topics",
+        "Topics of groups",
+        (
+            _GROUP,
+            _TOPIC,
+            ReportColumn(
+                "kind",
+                pa.string(),
+                "`normal`, `pop`, `retry`, `pop_retry`, `dead_letter`, `light`, `broadcast`, `revive` or `system`",
+            ),
+            ReportColumn("queues", pa.int64(), "queues"),
+            *_BEHIND,
+            *_OLDEST,
+        ),
+    ),
+    ReportTable(
+        "queues",
+        "Queues of groups",
+        (
+            _GROUP,
+            _TOPIC,
+            _QUEUE,
+            ReportColumn("kind", pa.string(), "as in `topics`", in_text=False),
+            ReportColumn(
+                "state",
+                pa.string(),
+                "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is "
+                "shorter, as after a loss; `no_queue`; `no_offset`: nothing is committed; `empty`: no queue, and "
+                "nothing of it was consumed",
+            ),
+            ReportColumn("committed_offset", pa.int64(), "queue offset of the next message to consume, or null"),
+            ReportColumn("min_offset", pa.int64(), "queue offset of the first message that is there", in_text=False),
+            ReportColumn("max_offset", pa.int64(), "queue offset after the last message, as of the time asked for"),
+            _BEHIND[0],
+            replace(_BEHIND[1], in_text=False),
+            _BEHIND[2],
+            ReportColumn("oldest_offset", pa.int64(), "queue offset of the first message not consumed", in_text=False),
+            *_OLDEST,
+        ),
+    ),
+    ReportTable(
+        "messages",
+        "Messages not consumed",
+        (
+            _GROUP,
+            _TOPIC,
+            _QUEUE,
+            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
+            ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
+            ReportColumn("store_size", pa.int32(), "bytes of its record", in_text=False),
+            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored; null if the log lacks the record"),
+            ReportColumn("tags", pa.string(), "its tags"),
+            ReportColumn("keys", STRINGS_TYPE, "its keys"),
+            ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
+            ReportColumn("born_host", pa.string(), "the producer's address", in_text=False),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LagFacts:
+    """The facts of a lag."""
+
+    store: str = fact("the store root")
+    as_of: str | None = fact("time as of which queues were looked at, in ISO 8601; null for now")
+    log_end: int | None = fact(
+        "physical offset at which the log ended then; null for now, and if all records are older"
+    )
+    now: str | None = fact("time from which ages are counted, in ISO 8601, or null")
+    offsets_files: tuple[str, ...] = fact("the files with committed offsets")
+    offsets_written: str = fact("when the last of them was written, by its modification time, in ISO 8601")
+    groups: int = fact("consumer groups")
+    queues: int = fact("pairs of a group and a queue")
+    messages: int = fact("messages that are there and not consumed; each counts once for each group")
+    bytes: int = fact("bytes of their records, likewise")
+    newer_messages: int = fact("of these messages, those stored after the offsets were written: they may be consumed")
+    below_min: int = fact("committed offsets of messages that retention has deleted")
+    beyond_end: int = fact("committed offsets after the end of their queue")
+    no_queue: int = fact("committed offsets of queues that are not there")
+    no_offset: int = fact("queues of a topic for which a group that consumes it has committed nothing")
+    missing_bytes: int = fact(
+        "bytes of segments that are missing from the log: messages there are counted, and lost", default=0
+    )
+    notes: tuple[str, ...] = fact("what else an operator should know", default=())
+
+    @property
+    def wrong_offsets(self) -> int:
+        """Committed offsets that are not within their queue."""
+        return self.below_min + self.beyond_end + self.no_queue
+
+
+class LagReport(Report[LagFacts]):
+    """How far groups are behind."""
+
+    SCHEMA: ClassVar = ReportSchema.of("lag", 1, LagFacts, *_TABLES)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if an offset is not within its queue; then damage, if segments are missing; to be behind is none."""
+        has_findings = bool(self.found.wrong_offsets)
+        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Messages and ages by group."""
+        rows = [row for row in self.tables["groups"].to_pylist() if row["messages"]]
+        plots = [
+            _bars("Messages not consumed, by group", rows, "messages", lambda row: counted(row["messages"], "message"))
+        ]
+        aged = [row for row in rows if (row["age_ms"] or 0) > 0]
+        if aged:
+            plots.append(_bars("Age of the oldest of them", aged, "age_ms", lambda row: shown_age(row["age_ms"])))
+        return tuple(plot for plot in plots if plot.bars)
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        if table.name == "messages":  # as many as were asked for
+            return with_message_column(self._shown_columns(table))
+        return _with_ages(super()._in_text(table))
+
+    def _lines(self) -> Iterator[str]:
+        names = ("consumer_group", "topic", "queue_id", "messages")
+        behind = [row for row in self.tables["queues"].select(names).to_pylist() if row["messages"]]
+        groups = len({row["consumer_group"] for row in behind})
+        return _lines(self.found, groups, len({(row["topic"], row["queue_id"]) for row in behind}))
+
+
+def _bars(title: str, rows: list[dict[str, Any]], value: str, label: Any) -> Bars:  # noqa: ANN401 -- of a row
+    rows = sorted(rows, key=lambda row: (-row[value], row["consumer_group"]))
+    bars = tuple(
+        Bar(row["consumer_group"], row[value], Tone.WARNING if row["wrong_offsets"] else Tone.PLAIN, label(row))
+        for row in rows[:_MOST_BARS]
+    )
+    more = counted(len(rows) - _MOST_BARS, "more group") if len(rows) > _MOST_BARS else ""
+    return Bars(title, bars, more)
+
+
+def _with_ages(table: pa.Table) -> pa.Table:
+    """Return a table with ages in words."""
+    ages = [None if each is None else shown_age(each) for each in table["age_ms"].to_pylist()]
+    return table.set_column(table.column_names.index("age_ms"), "age", pa.array(ages, pa.string()))
+
+
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
+
+
+def shown_age(milliseconds: int) -> str:
+    """Return a duration in its two largest units.
 
     Examples
     --------
-    >>> from store_core.answers import LagOptions, lag
-    >>> report = lag("/data/store", LagOptions.of(group=["billing"], most_messages=10))  # doctest: +SKIP
-    >>> print(report.to_text())  # doctest: +SKIP
+    >>> shown_age(97_200_000), shown_age(61_500), shown_age(999)
+    ('1d 3h', '1m 1s', '0s')
     """
-    store = configured_paths(store, config)
-    with local_engine(processes, on_progress) as engine:
-        return lag_by(engine, store, options)
+    left = max(milliseconds, 0)
+    counts: list[str] = []
+    for size, name in _UNITS:
+        count, left = divmod(left, size)
+        if count or counts:
+            counts.append(f"{count}{name}")
+    return " ".join(counts[:2]) or "0s"
 
 
-# ---- messages that are not consumed
-
-_LISTED_COLUMNS: Final = ("physical_offset", "store_timestamp", "tags", "keys", "unique_key", "born_host")
-
-
-class _Listed(NamedTuple):
-    """A message of a group that it has not consumed."""
-
-    row: QueueLag
-    queue_offset: int
-    position: int
-    size: int
-
-
-def _unconsumed(
-    rows: Iterable[QueueLag], most: int, queues: Queues, segments: Sequence[Segment]
-) -> list[dict[str, Any]]:
-    """Return the first messages that are not consumed, queue by queue; only their records are read.
-
-    * `most`: How many.
-    * `segments`: Of the log, in order.
-
-    Returns: Rows of the report's table; what a record would tell is null if the log does not have it.
-    """
-    listed = list(_listed(rows, most, queues))
-    if not listed:
-        return []
-    # Decoding records is a large part of the code, and needed only here.
-    from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.records_at import records_at
-
-    starts, sizes = (np.array(values, np.int64) for values in zip(*(each[2:] for each in listed), strict=True))
-    read = ReadOptions(columns=_LISTED_COLUMNS, verify_crc=False, fail_on_data_loss=False, nearest_times=True)
-    found = {row["physical_offset"]: row for batch in records_at(segments, starts, sizes, read) for row in _rows(batch)}
-    return [_row(each) | found.get(each.position, {}) for each in listed]
+def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
+    """Yield the lines of a report in which some groups are behind, in some queues."""
+    when = f" as of {found.as_of}" if found.as_of else ""
+    if found.messages:
+        of_all = "" if groups == found.groups else f"{groups:,} of "
+        whose = f"{of_all}{counted(found.groups, 'group')} in {counted(queues, 'queue')}"
+        yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes not consumed{when}, by {whose}"
+    elif not found.groups:
+        yield "no consumer group has committed an offset"
+    else:
+        yield f"no message is known to be left to consume{when}, for {counted(found.groups, 'group')}"
+    if found.newer_messages:
+        stored = agreeing(found.newer_messages, "was stored since, and may be", "were stored since, and may be")
+        yield (
+            f"the offsets are those of {found.offsets_written}, when they were last written, before the log's end: "
+            f"{found.newer_messages:,} of these messages {stored} consumed, {found.messages - found.newer_messages:,} "
+            f"were not consumed then"
+        )
+    yield from _wrong_offsets(found)
+    if found.no_offset:
+        has = agreeing(found.no_offset, "has no offset", "have no offsets")
+        yield f"{counted(found.no_offset, 'queue')} {has} of a group that consumes the topic: all messages there count"
+    if found.as_of:
+        yield (
+            "what was there then is compared with what is consumed now: offsets of the past are not on disk (they were "
+            f"last written at {found.offsets_written})"
+        )
+    if found.missing_bytes:
+        yield f"{found.missing_bytes:,} bytes of the log are missing: messages there count as their queues have them"
+    yield from found.notes
 
 
-def _listed(rows: Iterable[QueueLag], most: int, queues: Queues) -> Iterator[_Listed]:
-    left = most
-    for row in rows:
-        if row.first is None or left <= 0:
-            continue
-        begin, end = row.first[0], row.max_offset or 0
-        for run in queues.units(row.topic, row.queue_id, begin, min(end, begin + left)):
-            some = zip(run.offsets.tolist(), run.starts.tolist(), run.sizes.tolist(), strict=True)
-            for each in some:
-                if left > 0:
-                    left -= 1
-                    yield _Listed(row, *each)
+_BELOW_MIN: Final = (
+    "is below the minimum of its queue: messages were deleted before they were consumed",
+    "are below the minimum of their queues: messages were deleted before they were consumed",
+)
+_BEYOND_END: Final = (
+    "is beyond the end of its queue: how far that group is behind is not known",
+    "are beyond the end of their queues: how far those groups are behind is not known",
+)
+_NO_QUEUE: Final = ("is of a queue that is not there", "are of queues that are not there")
+"""What is said of one offset, and of several."""
 
 
-def _rows(batch: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 -- of Arrow
-    columns = [
-        (batch.column(name).cast("int64") if name == "store_timestamp" else batch.column(name)).to_pylist()
-        for name in _LISTED_COLUMNS
-    ]
-    return (dict(zip(_LISTED_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True))
+def _wrong_offsets(found: LagFacts) -> Iterator[str]:
+    """Yield how many offsets are not within their queue."""
+    wrong = (
+        (found.below_min, _BELOW_MIN),
+        (found.beyond_end, _BEYOND_END),
+        (found.no_queue, _NO_QUEUE),
+    )
+    for count, what in wrong:
+        if count:
+            yield f"{counted(count, 'offset')} {agreeing(count, *what)}"
 
 
-def _row(each: _Listed) -> dict[str, Any]:
+# ---- rows
+
+_WRONG_STATES: Final = ("below_min", "beyond_end", "no_queue")
+"""Of committed offsets that are not within their queue."""
+
+
+def _queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:
+    """Return the row of a group and a queue; ages are counted from `now`, ms."""
     return {
-        "consumer_group": each.row.asked.group,
-        "topic": each.row.topic,
-        "queue_id": each.row.queue_id,
-        "queue_offset": each.queue_offset,
-        "physical_offset": each.position,
-        "store_size": each.size,
+        "consumer_group": row.asked.group,
+        "topic": row.topic,
+        "queue_id": row.queue_id,
+        "kind": row.asked.kind.name.lower(),
+        "state": row.state,
+        "committed_offset": row.asked.committed,
+        "min_offset": row.min_offset,
+        "max_offset": row.max_offset,
+        "messages": row.messages,
+        "bytes": row.size,
+        "newer_messages": row.newer,
+        "oldest_offset": None if row.first is None else row.first[0],
+        "oldest_store_timestamp": table_time(row.oldest),
+        "age_ms": None if row.oldest is None or now is None else now - row.oldest,
     }
+
+
+def _summed_rows(rows: Sequence[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return totals of rows with the same values of some columns; what is unknown of any of them is null."""
+    together: defaultdict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        together[tuple(row[name] for name in names)].append(row)
+    return _largest_first(
+        dict(zip(names, key, strict=True)) | {"queues": len(some)} | _totals(some) for key, some in together.items()
+    )
+
+
+def _totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    oldest = [row for row in rows if row["oldest_store_timestamp"] is not None]
+    first = min(oldest, key=lambda row: row["oldest_store_timestamp"], default={})
+    counts = {name: [row[name] for row in rows if row[name] is not None] for name in ("messages", "bytes")}
+    sums = {name: sum(values) if values else None for name, values in counts.items()}
+    sums["newer_messages"] = sum(row["newer_messages"] for row in rows)
+    return {**sums, **{name: first.get(name) for name in ("oldest_store_timestamp", "age_ms")}}
+
+
+def _group_rows(rows: Sequence[dict[str, Any]], dead: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return a row for each group of some rows of queues; `dead` has how many dead letters a group has."""
+    wrong: defaultdict[str, int] = defaultdict(int)
+    for row in rows:
+        wrong[row["consumer_group"]] += row["state"] in _WRONG_STATES
+    return [
+        row
+        | {"wrong_offsets": wrong[row["consumer_group"]], "dead_letters": dead.get(row["consumer_group"], 0)}
+        | {"is_unknown": False}
+        for row in _summed_rows(rows, ("consumer_group",))
+    ]
+
+
+def _largest_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows by how many messages they have, then by name."""
+    names = ("consumer_group", "topic", "queue_id", "kind")
+    return sorted(rows, key=lambda row: (-(row["messages"] or 0), *(row[name] for name in names if name in row)))

@@ -35,13 +35,13 @@ from store_core.store.read.store_time import LocalZone
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import date, tzinfo
+    from datetime import tzinfo
     from pathlib import Path
 
     from store_core.answers.disk_forecast import Deletion, PointingFile
+    from store_core.answers.lag_queues import ConsumedQueue, FoundLag, LagJob
     from store_core.answers.plots import Plot
     from store_core.answers.retention_options import RetentionOptions
-    from store_core.answers.store_lag import LagJob, LagPart, LagPartial
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
@@ -85,7 +85,9 @@ class Retention(Answer["RetentionReport"]):
         None, "In use on it.", metavar="BYTES", shown_default="what is in use on the store's"
     )
     daily_growth: int | str | None = opt(None, "Of the log.", metavar="BYTES", shown_default="what its store times say")
-    now: int | str | date | None = opt(None, f"The present: {TIME_WORDS}.", metavar="TIME", shown_default="the clock")
+    now: int | None = opt(
+        None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
+    )
     time_zone: str | tzinfo | None = opt(
         None,
         "Of the broker's machine, and of the times in the text.",
@@ -96,10 +98,8 @@ class Retention(Answer["RetentionReport"]):
 
     def __post_init__(self) -> None:
         """Refuse what is invalid."""
-        from store_core.store.read.relative_time import is_relative
-
         super().__post_init__()
-        self.options(0 if is_relative(self.now) else self.now)
+        self.options(0)
 
     def on(self, engine: Engine, store: StorePaths) -> RetentionReport:
         """Look at the queues that groups consume, then foresee deletions.
@@ -107,17 +107,15 @@ class Retention(Answer["RetentionReport"]):
         The log is taken to grow as its own store times say. What groups consume until then is not foreseen. Of the log,
         its last segment is read, the first record of the first, and a record for each queue.
         """
-        from store_core.store.read.relative_time import with_absolute_times
+        now = SystemClock().now_ms() if self.now is None else self.now
+        return engine.run(RetentionJob(store, self.options(now)))
 
-        times = with_absolute_times(store, {"now": self.now}, ("now",))
-        return engine.run(RetentionJob(store, self.options(times["now"])))
-
-    def options(self, now: int | str | date | None) -> RetentionOptions:
-        """Return the options with the broker's settings; the present is the clock's if it is None."""
+    def options(self, now: int) -> RetentionOptions:
+        """Return the options with the broker's settings."""
         from store_core.answers.retention_options import RetentionOptions
 
         given = {each.name: getattr(self, each.name) for each in options_of(type(self)) if each.name != "now"}
-        return RetentionOptions.of(SystemClock().now_ms() if now is None else now, **given)
+        return RetentionOptions.of(now, **given)
 
 
 retention = function_of(Retention)
@@ -157,7 +155,7 @@ class RetentionJob:
     """Looks at queues as `LagJob` does, and foresees deletions when it merges; see `store_core.store.parts.Job`."""
 
     def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
-        from store_core.answers.store_lag import LagJob, LagOptions
+        from store_core.answers.lag_queues import LagJob
         from store_core.snapshot.store import Store
         from store_core.store.configured_store import configured_paths
 
@@ -169,21 +167,21 @@ class RetentionJob:
         self.notes: tuple[str, ...] = ()
         self.lag: LagJob | None = None
         try:
-            self.lag = LagJob(store, LagOptions())
+            self.lag = LagJob(store)
         except (StoreNotFoundError, CorruptRecordError, StoreAccessError) as error:
             self.notes = (f"which messages are not consumed is not known: {error}",)
 
-    def plan(self) -> Sequence[LagPart]:
+    def plan(self) -> Sequence[Sequence[ConsumedQueue]]:
         """Return the parts: queues that groups consume."""
         return [] if self.lag is None else self.lag.plan()
 
-    def run(self, part: LagPart) -> LagPartial:
+    def run(self, part: Sequence[ConsumedQueue]) -> FoundLag:
         """Look at the queues of a part."""
         if self.lag is None:
             raise AssertionError("there are no parts")
         return self.lag.run(part)
 
-    def merge(self, partials: Iterable[LagPartial]) -> RetentionReport:
+    def merge(self, partials: Iterable[FoundLag]) -> RetentionReport:
         """Make the report."""
         rows = [row for each in partials for row in each.rows]
         root, options = self.root, self.options

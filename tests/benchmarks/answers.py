@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core import read_messages
 from store_core.answers import (
-    LagOptions,
     bill,
     dead_letters,
     delays,
@@ -74,7 +73,7 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
 def _queue_answers(store: Path, runs: int) -> list[dict[str, object]]:
     """Time the answers that read queues, and no log."""
     answers: dict[str, Callable[[], object]] = {
-        f"lag of {_GROUPS} groups in 64 queues": lambda: lag(store, LagOptions(now=_NOW)),
+        f"lag of {_GROUPS} groups in 64 queues": lambda: lag(store, now=_NOW),
         "retention": lambda: retention(store, now=_NOW, disk_size=2**40, disk_used=2**39),
         "transactions, by queues": lambda: transactions(store),
         "delays, by queues": lambda: delays(store),

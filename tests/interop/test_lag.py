@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Final, cast
 import pytest
 
 from store_core import read_messages
-from store_core.answers import LagOptions, lag
+from store_core.answers import lag
 from tests.interop.live_broker import LiveBroker
 from tests.interop.test_followed import acknowledged
 
@@ -36,7 +36,7 @@ def said_by_the_broker(consumer: subprocess.Popen[bytes], group: str) -> dict[tu
 
 
 def said_by_files(store: Path, group: str) -> dict[tuple[str, int], dict[str, Any]]:
-    table = lag(store, LagOptions(group=(group,))).tables["queues"]
+    table = lag(store, group=(group,)).tables["queues"]
     return {(row["topic"], row["queue_id"]): row for row in table.to_pylist()}
 
 
@@ -68,7 +68,7 @@ def test_lag_is_what_the_broker_says_of_every_queue(tmp_path: Path) -> None:
             others = {queue: row["state"] for queue, row in found.items() if row["messages"] and queue not in told}
             # The broker leaves a retry topic out until the group has an offset in it.
             assert set(others.items()) <= {((f"%RETRY%{group}", 0), "no_offset")}
-        consumed = lag(broker.store, LagOptions(group=("slow",), most_messages=MESSAGES))
+        consumed = lag(broker.store, group=("slow",), messages=True, limit=MESSAGES)
         rows = consumed.tables["messages"].to_pylist()
         left = {row["unique_key"] for row in rows if row["topic"] == "Topic2"}
         sent = read_messages(broker.store, columns=["unique_key"], topic="Topic2").read_all()["unique_key"].to_pylist()

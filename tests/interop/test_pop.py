@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.answers import LagOptions, lag
+from store_core.answers import lag
 from tests.interop.live_broker import LiveBroker
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def said_by_the_broker(events: Events) -> Queues:
 
 def said_by_files(store: Path) -> tuple[Queues, dict[str, str]]:
     """Return the same by the store's files, and the kind of each topic."""
-    rows = lag(store, LagOptions(group=("popping",))).tables["queues"].to_pylist()
+    rows = lag(store, group=("popping",)).tables["queues"].to_pylist()
     assert [row for row in rows if row["messages"] != (row["max_offset"] or 0) - (row["committed_offset"] or 0)] == []
     places = ((row["topic"], row["queue_id"]) for row in rows)
     found = {

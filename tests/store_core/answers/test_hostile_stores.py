@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from store_core.answers import (
-    LagOptions,
+    Lag,
     ReplayOptions,
     Retention,
     bill,
@@ -285,9 +285,9 @@ def test_a_replay_of_an_inner_batch_names_the_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize("time", [-(2**63), -1, 253_339_228_800_001, 2**63 - 1])
 def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="option now"):
-        LagOptions.of(now=time)
+        Lag(now=time)
     with pytest.raises(InvalidOptionError, match="option asOf"):
-        LagOptions.of(as_of=time)
+        Lag(as_of=time)
     with pytest.raises(InvalidOptionError, match="option now"):
         Retention(now=time)
     with pytest.raises(InvalidOptionError, match="option at"):

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from store_core import DefaultMessageStore, plan_rebuild, rebuild_consume_queue, store_at
 from store_core.answers import (
     CheckOptions,
-    LagOptions,
     bill,
     check,
     dead_letters,
@@ -56,7 +55,7 @@ Store = str | os.PathLike[str]
 ANSWERS: dict[str, Callable[[Store], Any]] = {
     "check": lambda store: check(store, CheckOptions(release="5.3")),
     "bill": bill,
-    "lag": lambda store: lag(store, LagOptions.of(most_messages=5)),
+    "lag": lambda store: lag(store, messages=True, limit=5),
     "producers": producers,
     "transactions": lambda store: transactions(store, at=NOW),
     "delays": lambda store: delays(store, at=NOW),

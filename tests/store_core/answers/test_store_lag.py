@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError, read_messages, read_view
-from store_core.answers import LagOptions, LagReport, lag
+from store_core.answers import Lag, LagReport, lag
 from store_core.answers.lag_queues import GroupKind
-from store_core.answers.store_lag import lag_by
 from store_core.answers.verdict import Verdict
 from store_core.files import segment_source
 from store_core.files.file_system import OsFileSystem
@@ -103,7 +102,7 @@ def test_lag_is_what_the_units_from_the_committed_offset_on_say(
     end = next((at for at, when in stored.items() if time is not None and when >= time), 2**62)
     known = [row for row in units(root, is_rocksdb="rocksdb" in name) if row["physical_offset"] < end]
 
-    found = by_queue(lag(root, LagOptions(as_of=time)))
+    found = by_queue(lag(root, as_of=time))
 
     assert {group for group, _, _ in found} >= {"first", "middle", "last"}
     for (_, topic, queue_id), row in found.items():
@@ -133,19 +132,19 @@ def test_the_messages_not_consumed_are_listed_with_tags_and_keys(
     columns = ["physical_offset", "topic", "queue_id", "queue_offset", "tags", "keys", "unique_key", "born_host"]
     stored = {row["physical_offset"]: row for row in read_messages(root, columns=columns).read_all().to_pylist()}
 
-    report = lag(root, LagOptions(group=("last",), most_messages=10_000))
+    report = lag(root, group=("last",), messages=True, limit=10_000)
     listed = rows(report, "messages")
 
     assert report.found.messages == len(listed) > 40
     assert len(listed) < len(report.to_text(width=None).partition("Messages not consumed:")[2].splitlines())
     for row in listed:
         assert stored[row["physical_offset"]].items() <= row.items()
-    assert listed[:7] == rows(lag(root, LagOptions(group=("last",), most_messages=7)), "messages")
+    assert listed[:7] == rows(lag(root, group=("last",), messages=True, limit=7), "messages")
 
 
 def test_every_engine_says_the_same(pristine: Path, pool: ProcessPool) -> None:
-    options = LagOptions(now=NOW, most_messages=4)
-    assert lag(pristine, options).to_json() == lag_by(pool, pristine, options).to_json()
+    options = Lag(now=NOW, messages=True, limit=4)
+    assert options.ask(pristine).to_json() == options.ask(pristine, engine=pool).to_json()
 
 
 # ---- offsets that are not within their queue
@@ -224,11 +223,11 @@ def test_a_queue_counts_once_however_many_groups_are_behind_in_it(store: Path) -
 
 
 def test_groups_and_topics_narrow_and_unknown_ones_are_refused(pristine: Path) -> None:
-    assert {"billing"} == {group for group, _, _ in by_queue(lag(pristine, LagOptions.of(group="billing")))}
-    assert {"gone"} == {topic for _, topic, _ in by_queue(lag(pristine, LagOptions.of(topic=["gone"])))}
-    for options in (LagOptions(group=("biling",)), LagOptions(topic=("ordrs",))):
+    assert {"billing"} == {group for group, _, _ in by_queue(lag(pristine, group="billing"))}
+    assert {"gone"} == {topic for _, topic, _ in by_queue(lag(pristine, topic=["gone"]))}
+    for asked in (Lag(group=("biling",)), Lag(topic=("ordrs",))):
         with pytest.raises(InvalidOptionError, match="did you mean"):
-            lag(pristine, options)
+            asked.ask(pristine)
 
 
 def test_kinds_of_groups_are_named(store: Path) -> None:
@@ -299,7 +298,7 @@ def test_a_last_message_is_not_read_if_a_newer_one_was(store: Path, opened: list
 
 def test_nothing_is_written(store: Path) -> None:
     before = every_file(store)
-    lag(store, LagOptions(as_of=NOW, most_messages=10))
+    lag(store, as_of=NOW, messages=True, limit=10)
 
     assert before == every_file(store)
 
@@ -331,11 +330,11 @@ def test_what_was_stored_since_the_offsets_were_written_is_told_apart(
 
 
 def test_ages_are_counted_from_the_time_that_is_given(pristine: Path) -> None:
-    row = by_queue(lag(pristine, LagOptions(now=NOW)))["billing", "orders", 0]
-    then = by_queue(lag(pristine, LagOptions(as_of=NOW)))["billing", "orders", 0]
+    row = by_queue(lag(pristine, now=NOW))["billing", "orders", 0]
+    then = by_queue(lag(pristine, as_of=NOW))["billing", "orders", 0]
 
     assert row["age_ms"] == then["age_ms"] > 0
-    assert by_queue(lag(pristine))["billing", "orders", 0]["age_ms"] is None
+    assert by_queue(lag(pristine))["billing", "orders", 0]["age_ms"] is not None, "from the clock"
 
 
 def test_without_offsets_nothing_is_said(store: Path) -> None:
@@ -358,8 +357,19 @@ def test_the_newer_of_two_files_has_the_offsets(store: Path) -> None:
 
 
 def test_values_of_options_are_checked() -> None:
-    assert 1714564800000 == LagOptions.of(as_of="2024-05-01T12:00:00Z").as_of
+    texts: dict[str, Any] = {"as_of": "2024-05-01T12:00:00Z"}
+    assert 1714564800000 == Lag(**texts).as_of
     with pytest.raises(InvalidOptionError, match="now"):
-        LagOptions.of(now="noon")
-    with pytest.raises(InvalidOptionError, match="most_messages"):
-        LagOptions.of(most_messages=-1)
+        lag("/nowhere", now="noon")
+    with pytest.raises(InvalidOptionError, match="limit"):
+        Lag(limit=0)
+
+
+def test_times_can_be_before_the_last_message_and_in_a_zone(pristine: Path) -> None:
+    stored = read_messages(pristine, columns=["store_timestamp"]).read_all()["store_timestamp"].cast("int64")
+    last = stored.to_pylist()[-1] // 1000
+
+    assert iso_time(last - 60_000) == lag(pristine, as_of="-1m").found.as_of
+    assert iso_time(last) == lag(pristine, now="-0s").found.now
+    local: dict[str, Any] = {"now": "2024-05-01T12:00:00", "time_zone": "+08:00"}
+    assert 1714536000000 == Lag(**local).now
