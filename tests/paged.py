@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from store_core.format.record.framing import Framing
+from store_core.format.record.scan import Framing
 from store_core.format.segment_view import SegmentView
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from store_core.files.segment_source import open_pages
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.columnar.entries import EntryLog
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
-from store_core.format.record.framing import ENTRY_HEAD_SIZE, ENTRY_MAGIC
+from store_core.format.record.scan import ENTRY_HEAD_SIZE, ENTRY_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.local_bytes import LocalBytes, LocalFile
 from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.remote.url_path import remote_file_of
-from store_core.format.record.framing import Framing
+from store_core.format.record.scan import Framing
 from store_core.format.segment_view import Pages, SegmentView
 
 if TYPE_CHECKING:

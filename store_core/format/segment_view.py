@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from store_core.format.record.framing import Framing, check_frame, frame_size
-from store_core.format.record.scan import StopReason
+from store_core.format.record.scan import Framing, StopReason, check_frame, frame_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -41,9 +41,8 @@ from store_core.files.store_path import located, nothing_at, places_of
 from store_core.format.columnar.entries import EntryLog
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.properties import decode_text
-from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import store_timestamp
-from store_core.format.record.scan import check_record
+from store_core.format.record.scan import check_frame, check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

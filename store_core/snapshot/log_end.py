@@ -18,8 +18,7 @@ from store_core.format.columnar.entries import entry_column
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
-from store_core.format.record.framing import ENTRY_DTYPE, Framing, check_frame
-from store_core.format.record.scan import StopReason
+from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason, check_frame
 from store_core.snapshot.log import has_record
 
 if TYPE_CHECKING:

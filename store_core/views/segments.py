@@ -13,8 +13,7 @@ from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Chain
 from store_core.format.damage.salvage import store_timestamps
-from store_core.format.record.framing import check_frame
-from store_core.format.record.scan import StopReason
+from store_core.format.record.scan import StopReason, check_frame
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_end
 from store_core.views.view import name_text, row_batches, timestamps
@@ -144,7 +143,7 @@ def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
 
 
 def _walk(segment: Segment, opened: PagedBytes) -> _Walk:
-    """Follow the records from a segment's first byte, as `store_core.format.record.framing.follow_frames` defines."""
+    """Follow the records from a segment's first byte, as `store_core.format.record.scan.follow_frames` defines."""
     view = segment.view(opened)
     chain = Chain(view).followed_sound()
     starts, stop, last = chain.starts_before(segment.size), chain.stop, chain.place.last_sound

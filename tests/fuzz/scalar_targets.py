@@ -19,8 +19,8 @@ from store_core.format.compression import MAX_EXPANDED_BODY, expand_body
 from store_core.format.java import hash_code, parse_java_int
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import decode_message, unwrap_inner_batch
-from store_core.format.record.framing import Framing, follow_frames
 from store_core.format.record.record_head import format_host, is_message_id, position_of_message_id
+from store_core.format.record.scan import Framing, follow_frames
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
 from store_core.queue.units.unit_rows import consecutive_units, unpack_units

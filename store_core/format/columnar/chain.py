@@ -17,9 +17,8 @@ import numpy as np
 
 from store_core.format.columnar.lockstep import chain, count_sound
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode
-from store_core.format.record.framing import Framing, frame_size
 from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
-from store_core.format.record.scan import StopReason
+from store_core.format.record.scan import Framing, StopReason, frame_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

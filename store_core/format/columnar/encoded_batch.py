@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many encoded records, and their completion with what is known only inside the put lock.
 
-`store_core.format.record.append` completes the records of one put.
+`store_core.format.record.encode` completes the records of one put.
 """
 
 from __future__ import annotations

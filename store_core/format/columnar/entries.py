@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heads of many DLedger entries at once; `store_core.format.record.framing` is the definition."""
+"""Heads of many DLedger entries at once; `store_core.format.record.scan` is the definition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.format.columnar.spans import gather
 from store_core.format.layout import MESSAGE_HEAD, unit_dtype
-from store_core.format.record.framing import ENTRY_DTYPE, ENTRY_HEAD_SIZE, ENTRY_MAGIC, entry_size
+from store_core.format.record.scan import ENTRY_DTYPE, ENTRY_HEAD_SIZE, ENTRY_MAGIC, entry_size
 
 if TYPE_CHECKING:
     import numpy.typing as npt

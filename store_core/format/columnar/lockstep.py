@@ -19,9 +19,8 @@ import numpy as np
 from store_core.format.columnar.entries import sound_entries
 from store_core.format.columnar.spans import Heads, gather, measure
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
-from store_core.format.record.framing import Framing, check_frame
 from store_core.format.record.record_head import head_reader, read_frame
-from store_core.format.record.scan import Scan, StopReason
+from store_core.format.record.scan import Framing, Scan, StopReason, check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,7 @@ import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.damage.salvage import Damage, Salvage
-from store_core.format.record.framing import check_frame
-from store_core.format.record.scan import RecordCheck, StopReason
+from store_core.format.record.scan import RecordCheck, StopReason, check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

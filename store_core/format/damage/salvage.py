@@ -24,9 +24,8 @@ from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.lockstep import chain, scan
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
-from store_core.format.record.framing import check_frame, follow_frames, frame_size
 from store_core.format.record.record_head import head_reader, head_shape, read_frame, read_sys_flag, store_timestamp
-from store_core.format.record.scan import RecordCheck, Scan, StopReason
+from store_core.format.record.scan import RecordCheck, Scan, StopReason, check_frame, follow_frames, frame_size
 from store_core.format.segment_view import HEAD, AllThere
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from store_core.files.mapped_file import RECORD_SEAL
 from store_core.format.columnar.encoded_batch import complete_batch
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.record.append import write_blank
+from store_core.format.record.encode import write_blank
 from store_core.format.segment_room import fill_segments, has_room
 
 if TYPE_CHECKING:

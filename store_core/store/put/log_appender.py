@@ -12,7 +12,7 @@ import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.record.append import do_append
+from store_core.format.record.encode import do_append
 from store_core.store.put.bulk_append import append_records, join_results
 from store_core.store.put.put_result import PutMessageResult
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import AppendCallback, MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.columnar.encoded_batch import EncodedBatch
-    from store_core.format.record.append import EncodedRecords
+    from store_core.format.record.encode import EncodedRecords
     from store_core.store.put.bulk_append import AppendBatchResult
     from store_core.store.put.put_preparation import Pending, PutPreparation
     from store_core.store.put.queue_offsets import LmqQueues, QueueOffsets

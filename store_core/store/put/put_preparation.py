@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.format.message import Message
-    from store_core.format.record.append import EncodedRecords
+    from store_core.format.record.encode import EncodedRecords
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.put.queue_offsets import LmqQueues
 

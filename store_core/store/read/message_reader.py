@@ -16,8 +16,7 @@ from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.damage.salvage import Damage, Salvage
 from store_core.format.record.decode import corrupt_record_error
-from store_core.format.record.framing import check_frame
-from store_core.format.record.scan import StopReason
+from store_core.format.record.scan import StopReason, check_frame
 from store_core.format.segment_view import SegmentView
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory

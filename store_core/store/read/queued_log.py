@@ -15,7 +15,7 @@ from store_core.files.local_listing import segments_in
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import open_picks
 from store_core.files.store_lock import is_lock_held
-from store_core.format.record.framing import check_frame
+from store_core.format.record.scan import check_frame
 from store_core.format.sys_flag import TransactionType
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end

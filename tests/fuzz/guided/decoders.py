@@ -30,7 +30,7 @@ from store_core.format.damage.log_end import find_log_end
 from store_core.format.java import parse_java_int
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import decode_items, unwrap_inner_batch
-from store_core.format.record.framing import Framing, follow_frames
+from store_core.format.record.scan import Framing, follow_frames
 from store_core.format.releases.release import RELEASES
 from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import CompressionType

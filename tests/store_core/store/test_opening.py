@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.format.record.framing import Framing
-    from store_core.format.record.scan import Scan
+    from store_core.format.record.scan import Framing, Scan
     from store_core.store.config.message_store_config import Release
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]

@@ -19,8 +19,8 @@ from store_core.files.store_kind import has_queues
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Place
-from store_core.format.record.framing import check_frame
 from store_core.format.record.record_head import head_reader
+from store_core.format.record.scan import check_frame
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.log_end import segment_end
 from store_core.snapshot.queues import QueueDoubtError, Queues

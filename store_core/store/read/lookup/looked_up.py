@@ -15,7 +15,7 @@ from store_core.files.remote.remote_bytes import RemoteBytes
 from store_core.files.segment_source import open_picks
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.format.columnar.chain import Chain, Place
-from store_core.format.record.framing import Framing, check_frame
+from store_core.format.record.scan import Framing, check_frame
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.snapshot.log import first_store_timestamp
 from store_core.store.read.picks import NO_QUEUE, Picks

@@ -17,9 +17,8 @@ from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columnar.encoded_batch import EncodedBatch, complete_batch
 from store_core.format.message import Message, body_crc
-from store_core.format.record.append import EncodedRecords, do_append
 from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic
-from store_core.format.record.encode import EncodeRules, encode_message, stored_properties
+from store_core.format.record.encode import EncodedRecords, EncodeRules, do_append, encode_message, stored_properties
 
 BROKER = ("192.168.1.2", 10911)
 BORN = 1_700_000_000_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar.lockstep import scan
-from store_core.format.record.framing import Framing, follow_frames
+from store_core.format.record.scan import Framing, follow_frames
 from tests.dledger_logs import BODY_LENGTH_AT, HEAD_SIZE, INDEX_AT, MAGIC_AT, POSITION_AT, SIZE_AT, TERM_AT, DLedgerLog
 from tests.segment import assert_same_scan
 

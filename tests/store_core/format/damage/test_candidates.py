@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from store_core.format.damage import salvage
 from store_core.format.damage.salvage import CandidateFinder, Salvage
-from store_core.format.record.framing import Framing, check_frame
-from store_core.format.record.scan import RecordCheck, check_record
+from store_core.format.record.scan import Framing, RecordCheck, check_frame, check_record
 from store_core.format.segment_view import SegmentView
 from tests.segment import Segment
 from tests.strategies import Log, layouts, mutated

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from store_core.format.columnar.chain import Place, Run
 from store_core.format.damage.salvage import Damage, Salvage
-from store_core.format.record.framing import Framing, follow_frames
-from store_core.format.record.scan import StopReason, follow_chain
+from store_core.format.record.scan import Framing, StopReason, follow_chain, follow_frames
 from store_core.format.segment_view import SegmentView
 from tests.builders import (
     BODY_AT,

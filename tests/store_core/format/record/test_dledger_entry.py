@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.format.record.framing import check_entry
-from store_core.format.record.scan import StopReason
+from store_core.format.record.scan import StopReason, check_entry
 from tests import builders
 from tests.dledger_logs import (
     BODY_LENGTH_AT,

@@ -9,9 +9,16 @@ import pytest
 
 from store_core.errors import InvalidOptionError
 from store_core.format.message import AppendMessageStatus, Message, PutMessageStatus
-from store_core.format.record.append import EncodedRecords, do_append
 from store_core.format.record.decode import client_batch, decode_items
-from store_core.format.record.encode import EncodeRules, Refusal, encode_members, encode_message, pack_host
+from store_core.format.record.encode import (
+    EncodedRecords,
+    EncodeRules,
+    Refusal,
+    do_append,
+    encode_members,
+    encode_message,
+    pack_host,
+)
 
 BORN = 1_700_000_000_000
 BROKER = ("127.0.0.1", 10911)

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.format.record.framing import Framing
-    from store_core.format.record.scan import Scan
+    from store_core.format.record.scan import Framing, Scan
 
 SIZE = 1536
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.record.framing import Framing
-    from store_core.format.record.scan import Scan
+    from store_core.format.record.scan import Framing, Scan
     from store_core.format.segment_view import SegmentView
     from tests.builders import Record
 
