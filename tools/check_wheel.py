@@ -30,7 +30,6 @@ JOBS: Final = {
     "commitlog.py": "pyspark-commitlog.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
-    "export.py": "pyspark-commitlog-export.py",
     "replay.py": "pyspark-commitlog-replay.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})

@@ -7,8 +7,8 @@ from typing import Final
 
 from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DiffReport
-from store_core.answers.exporting.export_report import EXPORT_SCHEMA
-from store_core.answers.exporting.proof_report import PROOF_SCHEMA
+from store_core.answers.export_job import ExportReport
+from store_core.answers.export_proof import ProofReport
 from store_core.answers.info import InfoReport
 from store_core.answers.life.replay import REPLAY_SCHEMA
 from store_core.answers.log_salvage import SalvageReport
@@ -32,8 +32,8 @@ _SCHEMAS: Final = (
     BillReport.SCHEMA,
     CHECK_SCHEMA,
     DiffReport.SCHEMA,
-    EXPORT_SCHEMA,
-    PROOF_SCHEMA,
+    ExportReport.SCHEMA,
+    ProofReport.SCHEMA,
     ProducersReport.SCHEMA,
     LagReport.SCHEMA,
     RECOVER_SCHEMA,

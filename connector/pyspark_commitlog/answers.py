@@ -16,11 +16,9 @@ from __future__ import annotations
 import inspect
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark_commitlog.engine import SparkEngine
-from pyspark_commitlog.lake_tables import lake_table
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.replaying import replay_report
 from store_core.answers import answer as asked
@@ -35,7 +33,7 @@ from store_core.answers.store_bill import Bill
 from store_core.answers.store_check import check_by
 from store_core.answers.store_dead_letters import DeadLetters
 from store_core.answers.store_delays import Delays
-from store_core.answers.store_export import export_by, prove_by
+from store_core.answers.store_export import Export, Prove
 from store_core.answers.store_lag import Lag
 from store_core.answers.store_producers import Producers
 from store_core.answers.store_recover import recover_by
@@ -45,7 +43,7 @@ from store_core.answers.store_retention import Retention
 from store_core.answers.store_transactions import Transactions
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.configured_store import config_of, configured_paths, told
+from store_core.store.configured_store import config_of, told
 
 if TYPE_CHECKING:
     import os
@@ -54,8 +52,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.checking.check_report import CheckReport
-    from store_core.answers.exporting.export_report import ExportReport
-    from store_core.answers.exporting.proof_report import ProofReport
     from store_core.answers.life.replay import ReplayReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.recover_report import RecoverReport
@@ -66,7 +62,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.export.lake_table import LakeFormat
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
 
@@ -179,6 +174,8 @@ delays = _on_spark(Delays)
 trace = _on_spark(Trace)
 dead_letters = _on_spark(DeadLetters)
 lag = _on_spark(Lag)
+export = _on_spark(Export)
+prove = _on_spark(Prove)
 
 
 def check(
@@ -192,57 +189,6 @@ def check(
     options = told(options or CheckOptions(), config)
     with _engine(spark, "check") as engine:
         return Answer(spark, check_by(engine, path, options))
-
-
-def export(  # noqa: PLR0913 -- as `store_core.answers.export`, and where to
-    spark: SparkSession,
-    store: StorePaths,
-    into: str | os.PathLike[str],
-    topic: Sequence[str] | None = None,
-    *,
-    allow_loss: bool = False,
-    kind: LakeFormat = "parquet",
-    table: str | None = None,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[ExportReport]:
-    """Export messages into a lake, each once; see `store_core.answers.export`. Every worker must see the directory.
-
-    Parameters
-    ----------
-    spark : SparkSession
-    store, into, topic, allow_loss
-        As of `store_core.answers.export`.
-    kind : {"parquet", "iceberg", "delta"}
-        What is written. Tables need the jars of Iceberg or Delta in the session, built for its Spark; each export is
-        one commit of the table. A table of Delta is `into`, beside the ledger.
-    table : str, optional
-        With Iceberg, the table: ``CATALOG.NAMESPACE.TABLE``; `into` has the ledger alone.
-
-    Raises
-    ------
-    UnsupportedStoreError
-        If the session can't write such a table, saying what it lacks.
-    """
-    store = configured_paths(store, config)
-    lake = lake_table(spark, kind, Path(into), table)
-    with _engine(spark, "export") as engine:
-        return Answer(spark, export_by(engine, store, into, topic, allow_loss=allow_loss, table=lake))
-
-
-def prove(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
-    spark: SparkSession,
-    store: StorePaths,
-    into: str | os.PathLike[str],
-    *,
-    kind: LakeFormat = "parquet",
-    table: str | None = None,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[ProofReport]:
-    """Compare what was exported with the log again; see `store_core.answers.prove`, and `export`."""
-    store = configured_paths(store, config)
-    lake = lake_table(spark, kind, Path(into), table)
-    with _engine(spark, "prove") as engine:
-        return Answer(spark, prove_by(engine, store, into, lake))
 
 
 def plan_repair(

@@ -12,11 +12,13 @@ from pyspark_commitlog.session import require_classic
 from pyspark_commitlog.worker_objects import with_old_objects_kept
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Sequence
 
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
+    from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import GroupedJob, Job
 
 __all__ = ["SparkEngine"]
@@ -44,6 +46,7 @@ class SparkEngine:
 
     def __init__(self, spark: SparkSession, what: str = "running in parts") -> None:
         require_classic(spark, what)
+        self._spark = spark
         self._context = spark.sparkContext
         self.slots = self._context.defaultParallelism
         self.is_one_machine = _ONE_MACHINE.fullmatch(self._context.master or "") is not None
@@ -62,6 +65,13 @@ class SparkEngine:
         pieces = self._mapped(job.plan(), lambda parts: chain.from_iterable(map(call, parts)))
         grouped = pieces.repartitionAndSortWithinPartitions(job.groups, itemgetter(0))
         return job.merge(grouped.mapPartitions(with_old_objects_kept(job.gather)).collect())
+
+    def lake_table(self, kind: str, into: str | os.PathLike[str], table: str | None) -> LakeTable:
+        """Return the table of Delta or Iceberg that exports go to, see `store_core.store.export.lake_table`."""
+        from pyspark_commitlog.lake_tables import lake_table  # noqa: PLC0415 -- few jobs write one
+
+        del kind  # only Iceberg's tables have names
+        return lake_table(self._spark, into, table)
 
     def _mapped(self, parts: Sequence[Part], call: Callable[[Iterable[Part]], Iterable[Partial]]) -> RDD[Partial]:
         kept = with_old_objects_kept(call)

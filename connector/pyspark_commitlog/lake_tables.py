@@ -8,6 +8,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,12 +20,11 @@ from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.spark_errors import spark_words
 from store_core.errors import CorruptRecordError, InvalidOptionError, UnsupportedStoreError
 from store_core.store.export.lake_files import LAKE_SCHEMA, NO_DAY_NAME
-from store_core.store.export.lake_table import LAKE_FORMATS
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -58,20 +58,9 @@ _OF_OTHER_SPARK: Final = re.compile(
 )
 
 
-def lake_table(spark: SparkSession, kind: str, into: Path, table: str | None) -> LakeTable | None:
-    """Return the table that exports of a format go to; None for Parquet, which has no table.
-
-    * `kind`: One of `store_core.store.export.lake_table.LAKE_FORMATS`.
-    * `into`: The directory of the ledger; a table of Delta is there, too.
-    * `table`: Name of a table of Iceberg, with its catalog.
-    """
-    if kind not in LAKE_FORMATS:
-        raise InvalidOptionError(f"format: expected {', '.join(LAKE_FORMATS)}, found {kind!r}")
-    if (table is not None) != (kind == "iceberg"):
-        raise InvalidOptionError("table: Iceberg needs CATALOG.NAMESPACE.TABLE; with Parquet and Delta it is --into")
-    if kind == "parquet":
-        return None
-    return _Delta(spark, str(into.resolve())) if table is None else _Iceberg(spark, table)
+def lake_table(spark: SparkSession, into: str | os.PathLike[str], table: str | None) -> LakeTable:
+    """Return a table of Iceberg by its name, with its catalog; without one that of Delta in the ledger's directory."""
+    return _Delta(spark, str(Path(into).resolve())) if table is None else _Iceberg(spark, table)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from store_core.answers.checking.check_options import CheckOptions
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
-    from store_core.answers.exporting.export_report import ExportReport
-    from store_core.answers.exporting.proof_report import ProofReport
+    from store_core.answers.export_job import ExportReport
+    from store_core.answers.export_proof import ProofReport
     from store_core.answers.info import Info, InfoReport
     from store_core.answers.life.replay import ReplayReport
     from store_core.answers.log_diff import Diff, diff
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_check import check
     from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
     from store_core.answers.store_delays import Delays, DelaysReport, delays
-    from store_core.answers.store_export import export, prove
+    from store_core.answers.store_export import Export, export, prove
     from store_core.answers.store_lag import Lag, LagReport, lag
     from store_core.answers.store_producers import Producers, ProducersReport, producers
     from store_core.answers.store_recover import recover
@@ -53,6 +53,7 @@ __all__ = [
     "Diff",
     "DiffBy",
     "DiffReport",
+    "Export",
     "ExportReport",
     "Info",
     "InfoReport",
@@ -114,13 +115,14 @@ _HOMES: Final = {
     "Redact": "store_core.answers.store_redact",
     "Salvage": "store_core.answers.log_salvage",
     "DiffReport": "store_core.answers.diff_report",
-    "ExportReport": "store_core.answers.exporting.export_report",
+    "Export": "store_core.answers.store_export",
+    "ExportReport": "store_core.answers.export_job",
     "Info": "store_core.answers.info",
     "InfoReport": "store_core.answers.info",
     "Lag": "store_core.answers.store_lag",
     "LagReport": "store_core.answers.store_lag",
     "ProducersReport": "store_core.answers.store_producers",
-    "ProofReport": "store_core.answers.exporting.proof_report",
+    "ProofReport": "store_core.answers.export_proof",
     "RecoverReport": "store_core.answers.recover_report",
     "RedactReport": "store_core.answers.store_redact",
     "RepairPlan": "store_core.answers.repairing.repair_plan",

@@ -59,7 +59,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "bill", "store_bill:Bill", "say who uses the disk"),
     _Entry(_STORE, "check", "checking", "check log, queues and index against each other"),
     _Entry(_STORE, "diff", "log_diff:Diff", "compare the logs of two stores"),
-    _Entry(_STORE, "export", "exporting", "write messages as Parquet, each once, and prove it"),
+    _Entry(_STORE, "export", "store_export:Export", "write messages as Parquet, each once, and prove it"),
     _Entry(_STORE, "producers", "store_producers:Producers", "say what a broker can't tell of producers"),
     _Entry(_STORE, "rebuild", "rebuilding", "make queues, index, or both from the log"),
     _Entry(_STORE, "redact", "store_redact:Redact", "copy the store without what must not be in it"),

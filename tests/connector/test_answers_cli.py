@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.command import main
-from pyspark_commitlog.lake_cli import export
 from store_core.format.releases.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
@@ -147,13 +146,13 @@ def test_an_export_on_spark_is_proved_and_has_what_the_log_has(
 ) -> None:
     store, lake = str(log().write(tmp_path / "store")), str(tmp_path / "lake")
 
-    assert 0 == export([store, "--into", lake, "--json", "-"])
+    assert 0 == main(["export", store, "--into", lake, "--json"])
     assert 60 == json.loads(capsys.readouterr().out)["messages"]
-    assert 0 == export([store, "--into", lake, "--prove"])
+    assert 0 == main(["export", store, "--into", lake, "--prove"])
     rows = spark.read.parquet(lake).orderBy("physical_offset").select("topic", "body").collect()
     assert [("orders", each.body) for each in log().records] == [(row["topic"], bytes(row["body"])) for row in rows]
     next((tmp_path / "lake").glob("topic=orders/*/*.parquet")).unlink()
-    assert 1 == export([store, "--into", lake, "--prove"])
+    assert 1 == main(["export", store, "--into", lake, "--prove"])
 
 
 def test_a_redaction_on_spark_leaves_nothing_or_no_copy(tmp_path: Path) -> None:

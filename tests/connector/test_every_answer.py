@@ -44,8 +44,8 @@ _PAGES: Final = {
 _ARGUMENTS: Final = {"prove": "export --prove", "dead_letters": "deadletters", "plan_repair": "repair --dry-run"}
 """How the command says it, where it is not the function's name."""
 
-_OF_SPARK: Final = {"export": ("kind", "table"), "prove": ("kind", "table"), "replay": ("where", "edit")}
-"""Parameters that need Spark: its tables, and its SQL."""
+_OF_SPARK: Final = {"replay": ("where", "edit")}
+"""Parameters that need Spark: its SQL."""
 
 _OF_THE_PROCESS: Final = {"processes", "on_progress", "clock", "file_system"}
 """Parameters of answers in processes of their own, and of tests."""

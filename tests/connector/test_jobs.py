@@ -27,7 +27,6 @@ NUMBERS = range(300)
 NAMES = [
     "append",
     "commitlog",
-    "export",
     "rebuild_consume_queue",
     "rebuild_index",
     "replay",

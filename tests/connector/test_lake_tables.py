@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.answers import export, prove
-from pyspark_commitlog.lake_cli import export as export_job
+from pyspark_commitlog.command import main
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def test_what_a_session_lacks_is_named(
 def test_a_table_is_named_where_the_format_needs_it(spark: SparkSession, store: WrittenStore, tmp_path: Path) -> None:
     for kind, table in (("iceberg", None), ("delta", "t"), ("parquet", "t")):
         with pytest.raises(InvalidOptionError, match="Iceberg needs CATALOG"):
-            prove(spark, store.root, tmp_path, kind=kind, table=table)  # type: ignore[arg-type]  # one is no format
-    with pytest.raises(InvalidOptionError, match="expected parquet, iceberg, delta, found 'hudi'"):
-        prove(spark, store.root, tmp_path, kind="hudi")  # type: ignore[arg-type]  # as above
-    with pytest.raises(SystemExit):
-        export_job([str(store.root), "--into", str(tmp_path), "--format", "iceberg"])
+            prove(spark, store.root, tmp_path, kind=kind, table=table)
+    with pytest.raises(InvalidOptionError, match="expected one of parquet, iceberg, delta, found 'hudi'"):
+        prove(spark, store.root, tmp_path, kind="hudi")
+    assert 2 == main(["export", str(store.root), "--into", str(tmp_path), "--format", "iceberg"])

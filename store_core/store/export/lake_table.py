@@ -6,13 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
+from store_core.errors import InvalidOptionError
+
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from store_core.store.export.segment_totals import SegmentTotals
+    from store_core.store.parts import Engine
 
-__all__ = ["LAKE_FORMATS", "LakeFormat", "LakeTable", "TableCommit", "TableRows"]
+__all__ = ["LAKE_FORMATS", "LakeFormat", "LakeTable", "TableCommit", "TableRows", "check_table", "table_of"]
 
 LakeFormat: TypeAlias = Literal["parquet", "iceberg", "delta"]
 LAKE_FORMATS: Final[tuple[LakeFormat, ...]] = ("parquet", "iceberg", "delta")
@@ -69,3 +73,24 @@ class LakeTable(Protocol):
     def totals(self, starts: Sequence[int]) -> Iterable[SegmentTotals]:
         """Return the totals of all rows by segment, of which the starts are given; before the first one is -1."""
         ...
+
+
+def check_table(kind: LakeFormat, table: str | None) -> None:
+    """Refuse a table's name where a format has none, and none where it needs one."""
+    if (table is not None) != (kind == "iceberg"):
+        expected = "Iceberg needs CATALOG.NAMESPACE.TABLE, and no other format has a name"
+        raise InvalidOptionError(f"table: {expected}, found {table!r} with format {kind}")
+
+
+def table_of(engine: Engine, kind: LakeFormat, into: str | os.PathLike[str], table: str | None) -> LakeTable | None:
+    """Return the table that exports of a format go to; None for Parquet, which has no table.
+
+    Engines whose session writes tables have a method `lake_table`, of the same arguments.
+    """
+    if kind == "parquet":
+        return None
+    make = getattr(engine, "lake_table", None)
+    if make is None:
+        raise InvalidOptionError(f"kind: a table of {kind} is written by Spark: give --spark, or ask in a session")
+    found: LakeTable = make(kind, into, table)
+    return found

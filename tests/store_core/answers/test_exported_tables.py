@@ -13,12 +13,13 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import export
-from store_core.answers.local_engine import local_engine
-from store_core.answers.store_export import export_by, prove_by
+from store_core.answers.export_job import export_by
+from store_core.answers.export_proof import prove_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals
+from store_core.store.parts import InProcess
 from tests.builders import LogBuilder
 from tests.store_core.answers.test_store_export import fill
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from store_core.answers.exporting.export_report import ExportReport
-    from store_core.answers.exporting.proof_report import ProofReport
+    from store_core.answers.export_job import ExportReport
+    from store_core.answers.export_proof import ProofReport
     from store_core.files.file_system import FileSystem
     from store_core.store.export.lake_table import TableCommit
 
@@ -87,13 +88,11 @@ def log() -> LogBuilder:
 
 
 def exported(store: Path, lake: Path, table: TableInMemory, files: FileSystem | None = None) -> ExportReport:
-    with local_engine(1) as engine:
-        return export_by(engine, store, lake, table=table, file_system=files)
+    return export_by(InProcess(), store, lake, table=table, file_system=files)
 
 
 def proved(store: Path, lake: Path, table: TableInMemory) -> ProofReport:
-    with local_engine(1) as engine:
-        return prove_by(engine, store, lake, table)
+    return prove_by(InProcess(), store, lake, table)
 
 
 def check_has_each_once(store: Path, lake: Path, table: TableInMemory) -> None:

@@ -16,8 +16,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import export, prove
-from store_core.answers.local_engine import local_engine
-from store_core.answers.store_export import export_by
+from store_core.answers.export_job import export_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import (
     CorruptRecordError,
@@ -32,6 +31,7 @@ from store_core.files.store_lock import StoreLock
 from store_core.store.export import lake_files
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.export.lake_files import partition_directory
+from store_core.store.parts import InProcess
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, Record
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 
@@ -213,10 +213,10 @@ def test_what_may_be_a_record_in_progress_is_not_noted(log: LogBuilder, tmp_path
 
 def test_some_topics_can_be_exported(log: LogBuilder, tmp_path: Path) -> None:
     store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
-    assert 20 == export(store, lake, ["orders", "mail"]).found.messages
+    assert 20 == export(store, lake, topic=["orders", "mail"]).found.messages
     assert Verdict.CLEAN is prove(store, lake).verdict
     with pytest.raises(InvalidOptionError, match="this directory is for mail, orders, found x"):
-        export(store, lake, ["x"])
+        export(store, lake, topic=["x"])
 
 
 def test_a_topic_that_nothing_knows_is_refused_and_leaves_nothing(log: LogBuilder, tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_a_topic_that_nothing_knows_is_refused_and_leaves_nothing(log: LogBuilde
     (store / "consumequeue" / "orders").mkdir(parents=True)
 
     with pytest.raises(InvalidOptionError, match=r"has no topic 'order'; did you mean 'orders'\?"):
-        export(store, lake, ["order"])
+        export(store, lake, topic=["order"])
     assert not lake.exists()
-    assert 10 == export(store, lake, ["mail"]).found.messages  # which only the log knows
+    assert 10 == export(store, lake, topic=["mail"]).found.messages  # which only the log knows
 
 
 def changed(path: Path, **values: object) -> None:
@@ -334,8 +334,7 @@ def test_a_machine_that_dies_at_any_change_exports_each_message_once(
                 disk.note_synced(path)
         disk.changes_left, disk.torn = changes, 0.5
         try:
-            with local_engine(1) as engine:
-                export_by(engine, more, lake, file_system=disk)
+            export_by(InProcess(), more, lake, file_system=disk)
         except DeadDiskError:
             deaths += 1
         else:

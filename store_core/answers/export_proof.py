@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store_core.answers.exporting.export_job import totals_of
-from store_core.answers.exporting.proof_report import ProofFacts, ProofReport
+from store_core.answers.export_job import READ, check_same_lake, totals_of
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.scanning.message_scan import told_apart
+from store_core.answers.verdict import Verdict
+from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.storage import NO_SETTINGS
+from store_core.files.store_path import store_roots
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
+from store_core.format.words import counted
 from store_core.snapshot.log import Log
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
@@ -30,18 +35,19 @@ from store_core.store.read.ranges import ReadRange
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.store.export.export_ledger import ExportEntry
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["LakePart", "LakeProof", "ProofJob", "Proved"]
-
+__all__ = ["LakePart", "ProofFacts", "ProofJob", "ProofReport", "Proved", "prove_by"]
 
 _FILE_COLUMNS: Final = ("physical_offset", "store_size", "body")
 _BATCH_ROWS: Final = 16384
@@ -131,30 +137,51 @@ _LOG_COLUMNS: Final = ("physical_offset", "store_size", "body", "body_crc", "mag
 Row = dict[str, Any]
 
 
+def prove_by(
+    engine: Engine, store: StorePaths, into: str | os.PathLike[str], table: LakeTable | None = None
+) -> ProofReport:
+    """Compare a ledger with the lake, or the table, and the log that it is about, with an engine."""
+    target = Path(into).resolve()
+    ledger = ExportLedger(target, OsFileSystem())
+    entries = ledger.entries()
+    if not entries:
+        raise StoreNotFoundError(f"{ledger.directory} has no entry: nothing was exported to {target}")
+    check_same_lake(entries, table)
+    return _Proof(engine, store, target, entries, table).report()
+
+
 @dataclass(frozen=True, slots=True)
-class LakeProof:
-    """A proof."""
-
-    root: str  # the store root
+class _Proof:
+    engine: Engine
+    store: StorePaths
     target: Path
-    entries: Sequence[ExportEntry]  # one or more
-    options: ReadOptions  # as of the exports
-    table: LakeTable | None = None  # where the exports went; None for Parquet files below the target
+    entries: Sequence[ExportEntry]
+    table: LakeTable | None
 
-    def run(self, engine: Engine, store: StorePaths) -> ProofReport:
+    def report(self) -> ProofReport:
         """Read both sides again, and compare them with the ledger."""
         ledger = totals_by_segment(segment for each in self.entries for segment in each.segments)
         begin, end = self.entries[0].begin.physical_offset, self.entries[-1].end.physical_offset
         bounds = OffsetBound(begin), OffsetBound(end)
-        options = replace(self.options, columns=_LOG_COLUMNS, starting_offsets=bounds[0], ending_offsets=bounds[1])
+        options = replace(
+            READ,
+            topic=self.entries[0].topics,
+            fail_on_data_loss=False,
+            columns=_LOG_COLUMNS,
+            starting_offsets=bounds[0],
+            ending_offsets=bounds[1],
+        )
         starts = tuple(ledger)
         files = [LakePart(file.path, file.messages, starts) for each in self.entries for file in each.files]
-        proved = engine.run(
+        proved = self.engine.run(
             ProofJob(
-                self.target, tuple(files) if self.table is None else (), plan_ranges(store, options).ranges, options
+                self.target,
+                tuple(files) if self.table is None else (),
+                plan_ranges(self.store, options).ranges,
+                options,
             )
         )
-        kept = {each.start_offset for each in Log.of(store, storage=NO_SETTINGS).segments}
+        kept = {each.start_offset for each in Log.of(self.store, storage=NO_SETTINGS).segments}
         lake = _totals(proved, is_lake=True) if self.table is None else totals_by_segment(self.table.totals(starts))
         rows = [_compared(each, lake, _totals(proved, is_lake=False), kept) for each in ledger.values()]
         findings = [*self._of_files(proved), *_of_segments(rows), *_of_strangers(lake, ledger), *self._unknown_files()]
@@ -162,7 +189,7 @@ class LakeProof:
             row.pop("totals")
         states = [row["state"] for row in rows]
         facts = ProofFacts(
-            store=self.root,
+            store=str(store_roots(self.store)[0]),
             into=str(self.target),
             table=self.entries[0].table or None,
             exports=len(self.entries),
@@ -233,3 +260,99 @@ def _shown(totals: SegmentTotals) -> str:
     return (
         f"{totals.messages} messages, {totals.bytes} bytes, checksums {totals.crc_total}, places {totals.place_total}"
     )
+
+
+# ---- the report
+
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_SIDES: Final = ("ledger", "lake", "store")
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFacts:
+    """The facts of a proof."""
+
+    store: str = fact("the store root")
+    into: str = fact("the directory of the lake")
+    table: str | None = fact("format and name of the table that has the messages; null if they are Parquet files there")
+    exports: int = fact("entries of the ledger")
+    begin: int = fact("physical offset from which on the log was exported")
+    end: int = fact("physical offset one past it")
+    messages: int = fact("messages that the ledger has")
+    segments: int = fact("segments that they are of")
+    proved_segments: int = fact("segments of which ledger, lake and log have equal totals")
+    expired_segments: int = fact("segments that the store no longer has: there the lake equals the ledger, or differs")
+    differences: int = fact("rows of the table `findings`")
+    digest: str | None = fact("SHA-256 of the ledger's last entry, which names the one before, and so on; null if none")
+
+
+class ProofReport(Report[ProofFacts]):
+    """Whether a lake has what the log has."""
+
+    SCHEMA: ClassVar = ReportSchema.of(
+        "export-proof",
+        1,
+        ProofFacts,
+        ReportTable(
+            "findings",
+            "What differs",
+            (
+                ReportColumn("what", _TEXT, "`segment`, `file` or `unknown_file`"),
+                ReportColumn("where", _TEXT, "the segment's physical offset, or the file below the directory"),
+                ReportColumn("expected", _TEXT, "what the ledger has"),
+                ReportColumn("found", _TEXT, "what is there"),
+            ),
+        ),
+        ReportTable(
+            "segments",
+            "Segments",
+            (
+                ReportColumn("segment", _LONG, "physical offset at which it begins"),
+                ReportColumn("state", _TEXT, "`proved`, `expired` or `differs`"),
+                *(ReportColumn(f"{side}_messages", _LONG, f"messages that the {side} has") for side in _SIDES),
+                *(
+                    ReportColumn(
+                        f"{side}_crc_total", _LONG, f"sum of the checksums of the {side}'s bodies", in_text=False
+                    )
+                    for side in _SIDES
+                ),
+            ),
+        ),
+    )
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if anything differs."""
+        return Verdict.FINDINGS if self.found.differences else Verdict.CLEAN
+
+    @property
+    def subject(self) -> str:
+        """The directory of the lake."""
+        return self.found.into
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Messages by segment: what the lake has, before what the ledger has."""
+        tones = {"proved": Tone.GOOD, "expired": Tone.PLAIN, "differs": Tone.BAD}
+        rows = self.tables["segments"].to_pylist()
+        bars = (
+            Bar(
+                f"{row['segment']:020d}",
+                row["lake_messages"],
+                tones[row["state"]],
+                f"{row['state']}, {counted(row['lake_messages'], 'message')}",
+                row["ledger_messages"],
+            )
+            for row in rows
+        )
+        return (Bars("Messages that the lake has, by segment", tuple(bars)),) if rows else ()
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        bounds = f"from offset {found.begin} to {found.end}"
+        yield f"{counted(found.exports, 'export')}: {counted(found.messages, 'message')} {bounds}"
+        yield f"{found.proved_segments} of {counted(found.segments, 'segment')}: ledger, lake and log have equal totals"
+        if found.expired_segments:
+            yield f"{counted(found.expired_segments, 'segment')} no longer in the store: compared with the ledger alone"
+        yield counted(found.differences, "difference") if found.differences else "nothing differs"
