@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from store_core.store.config.broker_config import BrokerConfig
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.message_store import DefaultMessageStore
-    from store_core.store.put.bulk_append import AppendBatchResult
-    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
     from store_core.store.query.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
     from store_core.store.read.explain import explain
     from store_core.store.read.lookup.explanation import ReadExplanation
@@ -136,7 +135,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "AppendBatchResult": "store_core.store.put.bulk_append",
+    "AppendBatchResult": "store_core.store.put.put_result",
     "AppendMessageResult": "store_core.format.message",
     "AppendMessageStatus": "store_core.format.message",
     "BoundaryType": "store_core.queue.consume_queue.time_search",

@@ -16,7 +16,7 @@ from pyspark_commitlog.java import quiet_queries, quiet_start, require_java, spa
 from pyspark_commitlog.progress.stages import is_connect
 from pyspark_commitlog.pyspark_version import require_pyspark
 from store_core.errors import UnsupportedStoreError
-from store_core.store.config.config_values import parse_properties_file
+from store_core.store.config.broker_config import parse_properties_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

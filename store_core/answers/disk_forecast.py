@@ -17,8 +17,7 @@ from store_core.queue.index.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.file_queues import FileQueue, OpenUnits
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.queues import Queues
-from store_core.store.clean.disk_space import DiskLimits, SpaceVerdict
-from store_core.store.clean.log_cleaner import expiry_rule, hour_at, parse_delete_when
+from store_core.store.clean import DiskLimits, SpaceVerdict, expiry_rule, hour_at, parse_delete_when
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -32,7 +32,7 @@ from store_core.snapshot.store import Store
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.configured_store import config_of
 from store_core.store.parts import check_least
-from store_core.store.put.bulk_append import fits
+from store_core.store.put.log_appender import fits
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import SinkCommit, check_lock, owner_text, with_sizes_of

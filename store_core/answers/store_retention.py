@@ -28,8 +28,7 @@ from store_core.format.times import DAY_MS, iso_time, table_time
 from store_core.format.words import agreeing, counted
 from store_core.snapshot.log import first_store_timestamp, has_record
 from store_core.snapshot.queues import Queues
-from store_core.store.clean.disk_space import DiskLimits
-from store_core.store.clean.log_cleaner import parse_delete_when
+from store_core.store.clean import DiskLimits, parse_delete_when
 from store_core.store.read.store_time import LocalZone
 
 if TYPE_CHECKING:

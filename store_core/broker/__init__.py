@@ -30,8 +30,7 @@ if TYPE_CHECKING:
         PullSysFlag,
         ResponseCode,
     )
-    from store_core.broker.pull_message_processor import PullMessageProcessor
-    from store_core.broker.pull_request_hold_service import PullRequestHoldService
+    from store_core.broker.pull_message_processor import PullMessageProcessor, PullRequestHoldService
     from store_core.broker.schedule_message_service import ScheduleMessageService
     from store_core.broker.subscription_group import (
         ConsumerGroupInfo,
@@ -90,7 +89,7 @@ _HOMES: Final = {
     "PullMessageProcessor": "store_core.broker.pull_message_processor",
     "PullMessageRequest": "store_core.broker.pull_checks",
     "PullMessageResponse": "store_core.broker.pull_checks",
-    "PullRequestHoldService": "store_core.broker.pull_request_hold_service",
+    "PullRequestHoldService": "store_core.broker.pull_message_processor",
     "PullSysFlag": "store_core.broker.pull_checks",
     "RegisteredSubscription": "store_core.broker.subscription_group",
     "ResponseCode": "store_core.broker.pull_checks",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker's configuration files as it writes them: their text, the file with its backup, and its version."""
+"""A broker's configuration files as it writes them: text, order of members, backup and version."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from store_core.files.clock import SystemClock
 from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem, write_all
-from store_core.format.java import hash_map_capacity, hash_map_order
+from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order, spread_hash
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.snapshot.config import backup_of, bytes_of, read_config
 from store_core.snapshot.config_tables import DataVersion
-from store_core.store.config.config_values import snake_case
+from store_core.store.config.broker_config import snake_case
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Collection
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
@@ -29,7 +30,73 @@ if TYPE_CHECKING:
     from store_core.format.releases.release_rules import ReleaseRules
     from store_core.snapshot.config_json import JsonKey, JsonObject, JsonValue
 
-__all__ = ["ConfigManager", "VersionedConfigManager", "encode_members", "write_config"]
+__all__ = [
+    "DEFAULT_CAPACITY",
+    "ConfigManager",
+    "VersionedConfigManager",
+    "concurrent_map_order",
+    "encode_members",
+    "initial_capacity",
+    "write_config",
+]
+
+Key = TypeVar("Key", str, int)
+
+
+def initial_capacity(size: int) -> int:
+    """Return the number of buckets of ``new ConcurrentHashMap(size)``: the next power of two above 1.5 * `size`.
+
+    Examples
+    --------
+    >>> initial_capacity(32), initial_capacity(512), initial_capacity(1024)
+    (64, 1024, 2048)
+    """
+    return 1 << (size + (size >> 1)).bit_length()
+
+
+def concurrent_map_order(keys: Collection[Key], capacity: int) -> list[Key]:
+    """Return distinct keys, given in insertion order, in the iteration order of the map.
+
+    * `keys`: Java's ``String`` or ``Integer``.
+    * `capacity`: Buckets of the empty map; it doubles when three quarters full.
+
+    Notes
+    -----
+    In Java a bucket of more than eight keys becomes a tree, or makes a small map double; that is not imitated.
+
+    Examples
+    --------
+    >>> concurrent_map_order([17, 3, 16, 1], 16)
+    [16, 17, 1, 3]
+    """
+    buckets: dict[int, list[Key]] = {}
+    for size, key in enumerate(keys, 1):
+        buckets.setdefault(_spread(key) & (capacity - 1), []).append(key)
+        if size >= capacity - capacity // 4:
+            buckets = _transferred(buckets, capacity)
+            capacity *= 2
+    return [key for bucket in sorted(buckets) for key in buckets[bucket]]
+
+
+def _transferred(buckets: dict[int, list[Key]], capacity: int) -> dict[int, list[Key]]:
+    """Double a map (``ConcurrentHashMap.transfer``): of a bucket's keys only the last run keeps its order."""
+    doubled: dict[int, list[Key]] = {}
+    for bucket, keys in buckets.items():
+        run = len(keys) - 1
+        while run > 0 and not (_spread(keys[run - 1]) ^ _spread(keys[run])) & capacity:
+            run -= 1
+        doubled[bucket | (_spread(keys[run]) & capacity)] = keys[run:]
+        for key in keys[:run]:
+            doubled.setdefault(bucket | (_spread(key) & capacity), []).insert(0, key)
+    return doubled
+
+
+def _spread(key: str | int) -> int:
+    if isinstance(key, str):
+        return spread_hash(key)
+    code = key & 0xFFFFFFFF
+    return code ^ (code >> 16)
+
 
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _ESCAPED_BY_FEW: Final = re.compile(r'["\\\x00-\x1f]')

@@ -7,8 +7,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.broker.concurrent_map import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
-from store_core.broker.config_file import ConfigManager
+from store_core.broker.config_file import DEFAULT_CAPACITY, ConfigManager, concurrent_map_order, initial_capacity
 from store_core.broker.consumer_filter import BloomFilter, BloomFilterData, ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from store_core.broker.concurrent_map import concurrent_map_order, initial_capacity
-from store_core.broker.config_file import VersionedConfigManager, encode_members
+from store_core.broker.config_file import VersionedConfigManager, concurrent_map_order, encode_members, initial_capacity
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.snapshot.config import SUBSCRIPTION_GROUPS, TOPICS
 from store_core.snapshot.config_json import ConfigFields

@@ -92,7 +92,7 @@ def send_refusal(topic: str, release: Release) -> str | None:
     >>> send_refusal("orders.v1", "5.5")
     "it has the character '.': expected letters, digits and the characters %|_-, as in all names of topics"
     """
-    from store_core.store.put.put_checks import topic_refusal  # noqa: PLC0415 -- only names are looked at elsewhere
+    from store_core.store.put.put_service import topic_refusal  # noqa: PLC0415 -- only names are looked at elsewhere
 
     refusal = topic_refusal(topic, release)
     if refusal is not None:

@@ -16,11 +16,10 @@ from store_core.queue.dispatch.rocketmq_check import check_message_and_return_si
 from store_core.store.checked_config import check_is_store, check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.dispatch.reput import LogAdoption
+from store_core.store.dispatch.log_adoption import LogAdoption
 from store_core.store.memory import keep_freed_memory
-from store_core.store.put.put_checks import default_hooks
 from store_core.store.put.put_result import as_future
-from store_core.store.put.put_service import PutService
+from store_core.store.put.put_service import PutService, default_hooks
 from store_core.store.query.store_reading import StoreQueues, StoreReading
 from store_core.store.store_life import StoreLife, StoreSetup, dry_run
 
@@ -36,13 +35,12 @@ if TYPE_CHECKING:
     from store_core.format.columnar.encoded_batch import EncodedBatch
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message, MessageExt
-    from store_core.store.derived import DerivedStructures
-    from store_core.store.dispatch.dispatcher import FilterBitMap
-    from store_core.store.put.bulk_append import AppendBatchResult
+    from store_core.store.dispatch.reput import FilterBitMap
     from store_core.store.put.commit_log import CommitLog
-    from store_core.store.put.put_result import PutMessageResult, ReplicaService
+    from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService
     from store_core.store.query.get_message import GetMessageResult, QueryMessageResult
     from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.store_life import DerivedStructures
 
 __all__ = ["DefaultMessageStore", "LogCut"]
 

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from store_core import MessageStoreConfig
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.store.derived import DerivedStructures
 from store_core.store.put.commit_log import CommitLog
-from store_core.store.state.store_checkpoint import StoreCheckpoint
 from store_core.store.store_layout import log_paths
+from store_core.store.store_life import DerivedStructures
+from store_core.store.store_state import StoreCheckpoint
 from tests.benchmarks.measure import Timing
 from tests.benchmarks.segments import make_log
 from tests.interop.judge import Judge

@@ -18,7 +18,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
 from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.connector.called import rebuild_consume_queue, rebuild_index
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file

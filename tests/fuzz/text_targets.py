@@ -27,8 +27,7 @@ from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.releases.release import RELEASES
 from store_core.snapshot.config_json import parse_config
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.config_values import parse_properties_file
+from store_core.store.config.broker_config import BrokerConfig, parse_properties_file
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.export.export_ledger import ExportEntry
 from store_core.store.read.follow.log_position import LogPosition

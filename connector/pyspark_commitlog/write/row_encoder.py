@@ -32,8 +32,8 @@ from store_core.format.record.delayed import OF_WAITING
 from store_core.format.releases.release import rules_of
 from store_core.format.sys_flag import TRANSACTION_MASK
 from store_core.queue.queue_path import refusal_of
-from store_core.store.put.bulk_append import fits
-from store_core.store.put.put_checks import topic_refusal
+from store_core.store.put.log_appender import fits
+from store_core.store.put.put_service import topic_refusal
 from store_core.store.sink.staged_batch import StagedBatch
 
 if TYPE_CHECKING:

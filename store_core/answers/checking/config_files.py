@@ -14,7 +14,7 @@ from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.times import iso_time
 from store_core.snapshot.checkpoint import checkpoint_fields
 from store_core.snapshot.config import CONFIG_KINDS, CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, Config
-from store_core.store.state.store_checkpoint import LOG_OFFSETS, LOG_TIMES, RECOVERY_MARGIN_MS, StoreCheckpoint
+from store_core.store.store_state import LOG_OFFSETS, LOG_TIMES, RECOVERY_MARGIN_MS, StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

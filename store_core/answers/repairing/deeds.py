@@ -13,7 +13,7 @@ from store_core.answers.checking.finding import FindingKind
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.store.rebuild.files import KeptIndex
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

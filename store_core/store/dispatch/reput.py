@@ -1,51 +1,202 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatches what the log has and queues and index do not."""
+"""Dispatching what the log has and queues and index do not: units to the queues, keys to the index."""
 
 from __future__ import annotations
 
-import logging
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import numpy as np
 
-from store_core.errors import SegmentLayoutError, StoreError
-from store_core.files.service_thread import ServiceThread
+from store_core.errors import SegmentLayoutError
+from store_core.files.service_thread import ServiceThread, WorkerThread
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.lmq_units import UnfitListsError, lmq_units
 from store_core.queue.dispatch.precomputed_batch import KnownBatch
-from store_core.queue.dispatch.stored_batch import StoredFile
-from store_core.store.dispatch.dispatcher import select_rows
-from store_core.store.put.log_place import make_place
+from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from concurrent.futures import Future
 
     import numpy.typing as npt
 
     from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
+    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, MessageCheck
     from store_core.queue.dispatch.lmq_units import LmqUnit
     from store_core.queue.dispatch.precomputed_batch import KnownColumns
+    from store_core.queue.index.index_service import IndexService
     from store_core.queue.queue_path import QueueRules
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.dispatch.dispatcher import Dispatcher
-    from store_core.store.put.commit_log import CommitLog
-    from store_core.store.state.store_checkpoint import StoreCheckpoint
+    from store_core.store.store_state import StoreCheckpoint
 
 __all__ = [
+    "Dispatcher",
+    "FilterBitMap",
     "FlushCheckpointService",
     "FlushConsumeQueueService",
-    "LogAdoption",
+    "IndexThread",
     "MessageArrivingListener",
     "ReputMessageService",
+    "select_rows",
 ]
+
+_MOST_WAITING: Final = 3
+"""Maximum batches waiting for, or being processed by, the thread when another arrives."""
+
+
+class IndexThread:
+    """Context manager that puts keys of batches into the index in one thread and syncs them in another.
+
+    NumPy releases the interpreter lock in its loops, so queues and index use two processors.
+    """
+
+    def __init__(self, index: IndexService) -> None:
+        self._index = index
+        self._builder = WorkerThread("index", _MOST_WAITING)
+        self._syncer = ThreadPoolExecutor(1, "sync")
+        self._syncing: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._builder.close()
+        self._syncer.shutdown()
+
+    def build(self, batch: DispatchBatch) -> None:
+        """Queue a batch whose keys are to be put; raise any earlier failure."""
+        self._builder.take(self._build, batch)
+
+    def _build(self, batch: DispatchBatch) -> None:
+        self._index.build_indexes(batch, write_back=False)
+        if self._syncing is None or self._syncing.done():
+            self._syncing = self._syncer.submit(self._index.sync_ahead)
+
+    def wait(self) -> None:
+        """Wait until the keys of all batches are put; raise any failure."""
+        self._builder.wait()
+
+
+class FilterBitMap(Protocol):
+    """Computes which SQL92 consumers a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``)."""
+
+    def __call__(self, request: DispatchRequest, /) -> bytes:
+        """Return the bit map of a message; empty if no consumer of its topic has such a filter."""
+        ...
+
+
+class Dispatcher:
+    """Passes records to the consume queues, then to the index (RocketMQ: ``DefaultMessageStore.dispatcherList``).
+
+    Only one thread may dispatch at a time.
+
+    * `filter_bit_map`: Called for every record before it goes to its queue.
+
+    * `dispatched`: Number of records dispatched so far.
+    """
+
+    def __init__(
+        self, queues: ConsumeQueueStore, index: IndexService, filter_bit_map: FilterBitMap | None = None
+    ) -> None:
+        self._queues = queues
+        self._index = index
+        self._filter_bit_map = filter_bit_map
+        self.dispatched = 0
+        self._beside: IndexThread | None = None
+
+    @contextmanager
+    def indexing_beside(self) -> Iterator[None]:
+        """Build the index in a separate thread during the context; on exit it is complete."""
+        with IndexThread(self._index) as beside:
+            self._beside = beside
+            try:
+                yield
+                beside.wait()
+            finally:
+                self._beside = None
+
+    def dispatch(self, request: DispatchRequest) -> DispatchRequest:
+        """Dispatch one record (``DefaultMessageStore.doDispatch``); return it with its bit map."""
+        if self._filter_bit_map is not None:
+            request = replace(request, bit_map=self._filter_bit_map(request))
+        self._queues.put(request)
+        self._index.build_index(request)
+        self.dispatched += 1
+        return request
+
+    def dispatch_nameless(self, size: int) -> None:
+        """Dispatch what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
+
+        That is a message of a topic without a name, whose unit in queue 0 points to the start of the log.
+        """
+        request = DispatchRequest("", 0, 0, size, 0, 0, 0, keys="", properties={})
+        self._queues.put_nameless(request)
+        self._index.build_index(request)
+        self.dispatched += 1
+
+    def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
+        """Dispatch many records, equivalent to calling `dispatch` on each.
+
+        Some keys may not be in the index file until `write_back`. With `gather`, for when no one reads queues
+        meanwhile, the same goes for units and their queues.
+        """
+        mapped = None if self._filter_bit_map is None else self._with_bit_maps(batch, self._filter_bit_map)
+        if mapped is None and gather:
+            self._queues.gather_batch(batch)
+        elif mapped is None:
+            self._queues.put_batch(batch)
+        else:
+            batch = mapped
+            for request in batch.requests():
+                self._queues.put(request)
+        self._build_indexes(batch)
+        self.dispatched += len(batch)
+        return batch
+
+    def _build_indexes(self, batch: DispatchBatch) -> None:
+        if self._beside is None:
+            self._index.build_indexes(batch, write_back=False)
+        else:  # the queues have already computed the shared columns, so the threads never compute the same one
+            self._beside.build(batch)
+
+    @staticmethod
+    def _with_bit_maps(batch: DispatchBatch, filter_bit_map: FilterBitMap) -> DispatchBatch | None:
+        """Return the batch with maps; None if no record has one."""
+        requests = [replace(request, bit_map=filter_bit_map(request)) for request in batch.requests()]
+        has_maps = any(request.bit_map for request in requests)
+        return RequestBatch(requests, batch.starts.tolist()) if has_maps else None
+
+    def write_back(self) -> None:
+        """Write what was dispatched to queues and index; needed before a checkpoint or clean exit covers it."""
+        self._queues.put_gathered()
+        if self._beside is not None:
+            self._beside.wait()
+        self._index.write_back()
+
+
+def select_rows(batch: DispatchBatch, chosen: npt.NDArray[np.bool_]) -> DispatchBatch | None:
+    """Return the chosen rows of a batch as a batch; None if there are none.
+
+    Offsets ascend in a sound log, so of many batches only one or two are split, each at one place.
+    """
+    count = int(np.count_nonzero(chosen))
+    if count == len(batch):
+        return batch
+    if not count:
+        return None
+    if isinstance(batch, StoredBatch) and chosen[:count].all():
+        return batch.first(count)
+    rows = np.flatnonzero(chosen)
+    return RequestBatch([batch.request(row) for row in rows.tolist()], batch.starts[rows].tolist())
+
 
 _MS: Final = 1000.0
 _CHECKPOINT_SECONDS: Final = 1.0
@@ -124,135 +275,6 @@ class FlushCheckpointService(ServiceThread):
         """Flush the checkpoint."""
         if self._checkpoint.is_changed:
             self._checkpoint.flush()
-
-
-_LOG: Final = logging.getLogger("store_core")
-
-
-class LogAdoption:
-    """Makes an open store adopt records that were written to its segments by another writer.
-
-    Made by `DefaultMessageStore.prepare_adoption` before the first record is written. The writer starts at `place`,
-    with queue offsets from `offsets`, which it advances. Then call one of:
-
-    * `adopt`, once they are on disk and part of the log;
-    * `restore_checkpoint`, if none of them is part of the log after all;
-    * `leave_to_recovery`, if that is unknown, or if the next opening of the store is to update queues and index.
-
-    Parameters
-    ----------
-    commit_log : CommitLog
-    checkpoint : StoreCheckpoint
-    reput : ReputMessageService
-        Dispatches the records to queues and index.
-    file_system : FileSystem
-    complete_index : callable
-        As the attribute.
-
-    Attributes
-    ----------
-    place : LogPlace
-        Where the records must begin.
-    offsets : QueueOffsets
-        The next index of every queue: a copy of the store's own.
-    complete_index : callable
-        Indexes what earlier appends left out, see `DerivedStructures.complete_index`.
-
-    Raises
-    ------
-    OSError
-        If a system call fails.
-    """
-
-    def __init__(
-        self,
-        commit_log: CommitLog,
-        checkpoint: StoreCheckpoint,
-        reput: ReputMessageService,
-        file_system: FileSystem,
-        complete_index: Callable[[int], bool],
-    ) -> None:
-        self._commit_log = commit_log
-        self._checkpoint = checkpoint
-        self._reput = reput
-        self._end = commit_log.append_offset
-        self._times_before = checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp
-        self._queues_before = checkpoint.logics_physical_offset, checkpoint.last_put
-        self.place = make_place(commit_log.mapped_file_queue, file_system)
-        self.complete_index = complete_index
-        self.offsets = commit_log.queue_offsets.copy()
-
-    def rewind_checkpoint(self) -> None:
-        """Make every recovery from now on start at the first segment, whatever that holds; durable on return.
-
-        Needed before several new segments become part of the log: only a recovery that starts before them sees whether
-        the segment that leads to them was closed.
-
-        Raises
-        ------
-        OSError
-            If a system call fails.
-        """
-        self._set_checkpoint_times(0, 0)
-        self._checkpoint.logics_physical_offset, self._checkpoint.last_put = 0, (0, 0)
-        self._checkpoint.flush()
-
-    def restore_checkpoint(self) -> None:
-        """Restore the checkpoint's old values; they are written when the store next writes it."""
-        self._set_checkpoint_times(*self._times_before)
-        self._checkpoint.logics_physical_offset, self._checkpoint.last_put = self._queues_before
-
-    def leave_to_recovery(self) -> None:
-        """Refuse further messages and keep the ``abort`` file, so that the next opening recovers the store.
-
-        A rewound checkpoint stays rewound.
-        """
-        self._commit_log.refuse_puts()
-
-    def adopt(
-        self, begin_offset: int, end_offset: int, store_timestamp: int, known: Iterable[KnownColumns] = ()
-    ) -> None:
-        """Extend the log over the records, dispatch them, and advance the checkpoint over them, in this order.
-
-        Nothing else is dispatched meanwhile, so `known` is for the records that are dispatched next. The records are
-        part of the log in any case. If one of the steps fails, or queues or index can't be written, the error is
-        logged, the store refuses further messages, and the checkpoint is left as it is for the next recovery.
-
-        Parameters
-        ----------
-        begin_offset, end_offset : int
-            Physical offsets at which the first record begins and the last one ends. All of them are on disk.
-        store_timestamp : int
-            Store time of the last record, ms.
-        known : iterable of KnownColumns
-            Columns of the first of these records, which then need not be read.
-        """
-        try:
-            with self._reput.paused():
-                is_next = self._reput.reput_from_offset in (self._end, begin_offset)
-                self._commit_log.adopt(self._end, end_offset, store_timestamp, self.offsets)
-                self._reput.run_once(gather=True, known=known if is_next else ())
-        except (OSError, StoreError) as error:
-            self.leave_to_recovery()
-            _LOG.error(
-                "the records from %d to %d are in the log, but not all are in queues and index yet: %s",
-                begin_offset,
-                end_offset,
-                error,
-            )
-        if self._commit_log.running_flags.is_writeable:
-            self._advance_checkpoint(store_timestamp)
-
-    def _advance_checkpoint(self, store_timestamp: int) -> None:
-        log_time, queue_time = self._times_before
-        self._set_checkpoint_times(
-            max(log_time, store_timestamp), max(queue_time, self._checkpoint.logics_msg_timestamp)
-        )
-        flushed, _ = self._queues_before
-        self._checkpoint.logics_physical_offset = max(flushed, self._checkpoint.logics_physical_offset)
-
-    def _set_checkpoint_times(self, log_time: int, queue_time: int) -> None:
-        self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp = log_time, queue_time
 
 
 _IDLE_SECONDS: Final = 0.1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Appending prepared messages under the put lock, whose holder is the log's only writer."""
+"""Appending to the log under the put lock, whose holder is its only writer: prepared messages, or many encoded ones."""
 
 from __future__ import annotations
 
@@ -11,25 +11,108 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
+from store_core.files.mapped_file import RECORD_SEAL
+from store_core.format.columnar.encoded_batch import complete_batch
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.record.encode import do_append
-from store_core.store.put.bulk_append import append_records, join_results
-from store_core.store.put.put_result import PutMessageResult
+from store_core.format.record.encode import do_append, write_blank
+from store_core.format.segment_room import fill_segments, has_room
+from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, join_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from store_core.files.clock import Clock
     from store_core.files.mapped_file import AppendCallback, MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.columnar.encoded_batch import EncodedBatch
     from store_core.format.record.encode import EncodedRecords
-    from store_core.store.put.bulk_append import AppendBatchResult
-    from store_core.store.put.put_preparation import Pending, PutPreparation
-    from store_core.store.put.queue_offsets import LmqQueues, QueueOffsets
-    from store_core.store.state.store_stats import StoreStats
+    from store_core.store.put.put_preparation import LmqQueues, Pending, PutPreparation, QueueOffsets
+    from store_core.store.store_state import StoreStats
 
-__all__ = ["LogAppender", "PutMessageLock", "PutMessageReentrantLock", "PutMessageSpinLock", "make_put_message_lock"]
+__all__ = [
+    "LogAppender",
+    "PutMessageLock",
+    "PutMessageReentrantLock",
+    "PutMessageSpinLock",
+    "append_records",
+    "fits",
+    "make_put_message_lock",
+]
+
+
+def fits(batch: EncodedBatch, file_size: int) -> bool:
+    """Return whether every record fits into a file of its own, followed by a blank record."""
+    return len(batch) == 0 or has_room(int(np.diff(batch.starts).max()), file_size)
+
+
+def append_records(
+    queue: MappedFileQueue, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], store_timestamp: int
+) -> AppendBatchResult:
+    """Append all records, in order; the caller holds the put lock, and every record `fits`.
+
+    Steps, for each file: 1. if it is not the first, close the previous file with a blank record; 2. create the file if
+    it is new, then complete and append as many records as `fill_segments` says, in one write.
+
+    * `queue_offsets`: int64, shape (n,).
+    * `store_timestamp`: ms.
+    """
+    begin, done = queue.max_wrote_position, 0
+    physical = np.empty(len(batch), np.int64)
+    status = PutMessageStatus.PUT_OK
+    for number, rows in enumerate(fill_segments(batch.starts, _room(queue), queue.file_size)):
+        if number and not _close(queue, store_timestamp):
+            status = PutMessageStatus.UNKNOWN_ERROR
+            break
+        if rows.start == rows.stop:
+            continue
+        offset, status = _append(queue, batch, rows, queue_offsets, store_timestamp)
+        if status is not PutMessageStatus.PUT_OK:
+            break
+        physical[rows] = batch.starts[rows] - batch.starts[rows.start] + offset
+        done = rows.stop
+    end = queue.max_wrote_position
+    return AppendBatchResult(status, done, begin, end, store_timestamp, physical[:done], queue_offsets[:done])
+
+
+def _room(queue: MappedFileQueue) -> int:
+    """Return the bytes left in the file that `_append` appends to."""
+    last = queue.last_mapped_file
+    return queue.file_size if last is None or last.is_full else last.file_size - last.wrote_position
+
+
+def _append(
+    queue: MappedFileQueue,
+    batch: EncodedBatch,
+    rows: slice,
+    queue_offsets: npt.NDArray[np.int64],
+    store_timestamp: int,
+) -> tuple[int, PutMessageStatus]:
+    """Append records to the last file, or a new one if that is full; return the offset at which they begin."""
+    file = queue.get_last_mapped_file()
+    if file is None:
+        return 0, PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+    offset = file.file_from_offset + file.wrote_position
+    try:
+        file.append(complete_batch(batch, rows, offset, queue_offsets, store_timestamp), seal=RECORD_SEAL)
+    except OSError:
+        return offset, PutMessageStatus.UNKNOWN_ERROR
+    file.store_timestamp = store_timestamp
+    return offset, PutMessageStatus.PUT_OK
+
+
+def _close(queue: MappedFileQueue, store_timestamp: int) -> bool:
+    """Close the last file with a blank record; return False if that can't be written."""
+    file = queue.last_mapped_file
+    if file is None:
+        return False
+
+    def blank(_: int, view: memoryview, room: int) -> AppendMessageResult:
+        write_blank(view)
+        return AppendMessageResult(AppendMessageStatus.END_OF_FILE, queue.max_wrote_position, room, "", store_timestamp)
+
+    return file.append_with(blank).status is AppendMessageStatus.END_OF_FILE
 
 
 class PutMessageLock(Protocol):

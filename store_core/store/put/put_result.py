@@ -8,22 +8,29 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+import numpy as np
+
 from store_core.format.message import PutMessageStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from store_core.format.message import AppendMessageResult
     from store_core.store.config.broker_config import BrokerConfig
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.put.bulk_append import AppendBatchResult
 
 __all__ = [
     "ALL_IN_SYNC",
+    "AppendBatchResult",
     "NoReplicas",
     "PutMessageResult",
     "ReplicaService",
     "Replication",
     "as_future",
     "completed",
+    "join_results",
     "join_statuses",
     "settle",
     "wait_for",
@@ -51,6 +58,65 @@ class PutMessageResult:
         A result with FLUSH_DISK_TIMEOUT is ok; one with PUT_OK whose append said END_OF_FILE twice is not.
         """
         return self.append_message_result is not None and self.append_message_result.is_ok
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppendBatchResult:
+    """Outcome of appending many messages.
+
+    Attributes
+    ----------
+    status : PutMessageStatus
+        As for a single put. If it is neither PUT_OK nor about flush or replicas, only the first `msg_num` messages are
+        in the log, as if all had been put one by one and the next had failed.
+    msg_num : int
+        Number of these messages that are in the log.
+    wrote_offset : int
+        Where the log ended before the append.
+    next_offset : int
+        Where it ends now; blank records in between are included.
+    store_timestamp : int
+        Store time of all these messages, ms.
+    physical_offsets, queue_offsets : numpy.ndarray
+        int64, shape (msg_num,).
+    """
+
+    status: PutMessageStatus
+    msg_num: int
+    wrote_offset: int
+    next_offset: int
+    store_timestamp: int
+    physical_offsets: npt.NDArray[np.int64]
+    queue_offsets: npt.NDArray[np.int64]
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether all messages are in the log."""
+        return self.status in (
+            PutMessageStatus.PUT_OK,
+            PutMessageStatus.FLUSH_DISK_TIMEOUT,
+            PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
+            PutMessageStatus.SLAVE_NOT_AVAILABLE,
+        )
+
+    @classmethod
+    def refused(cls, status: PutMessageStatus, offset: int) -> AppendBatchResult:
+        """Make the result for messages of which none was appended."""
+        nothing = np.zeros(0, np.int64)
+        return cls(status, 0, offset, offset, 0, nothing, nothing)
+
+
+def join_results(results: Sequence[AppendBatchResult]) -> AppendBatchResult:
+    """Combine the results of batches appended one after another; there is at least one."""
+    return AppendBatchResult(
+        results[-1].status,
+        sum(result.msg_num for result in results),
+        results[0].wrote_offset,
+        results[-1].next_offset,
+        results[0].store_timestamp,
+        np.concatenate([result.physical_offsets for result in results]),
+        np.concatenate([result.queue_offsets for result in results]),
+    )
 
 
 _Result = TypeVar("_Result", "PutMessageResult", "AppendBatchResult")

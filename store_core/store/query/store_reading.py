@@ -16,8 +16,13 @@ from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.store.memory import physical_memory
-from store_core.store.query.get_message import GetMessageStatus, MessageGetter, QueryMessageResult
-from store_core.store.query.queue_unit import LogLookup, queue_units
+from store_core.store.query.get_message import (
+    GetMessageStatus,
+    LogLookup,
+    MessageGetter,
+    QueryMessageResult,
+    queue_units,
+)
 
 if TYPE_CHECKING:
     from store_core.format.filter.message_selector import MessageFilter
@@ -25,11 +30,9 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.index.index_service import IndexService
     from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.derived import DerivedStructures
-    from store_core.store.put.queue_offsets import QueueOffsets
-    from store_core.store.query.get_message import GetMessageResult
-    from store_core.store.query.queue_unit import QueueUnit
-    from store_core.store.store_life import StoreServices, StoreSetup
+    from store_core.store.put.put_preparation import QueueOffsets
+    from store_core.store.query.get_message import GetMessageResult, QueueUnit
+    from store_core.store.store_life import DerivedStructures, StoreServices, StoreSetup
 
 __all__ = ["MessageLookup", "StoreQueues", "StoreReading"]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core.errors import StoreError, UnsupportedStoreError
 from store_core.files.file_system import write_all
 from store_core.files.store_lock import StoreLock
-from store_core.store.state.store_checkpoint import LOG_OFFSETS, StoreCheckpoint
+from store_core.store.store_state import LOG_OFFSETS, StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from store_core.format.releases.release_rules import ReleaseRules
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
     from store_core.queue.queue_path import QueueRules
-    from store_core.store.state.store_checkpoint import StoreCheckpoint
+    from store_core.store.store_state import StoreCheckpoint
 
 __all__ = [
     "FollowedLog",

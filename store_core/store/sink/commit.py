@@ -26,9 +26,8 @@ from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
 from store_core.store.checked_config import with_sizes_of_files
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry
-from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.directory import SinkDirectory, heal, new_store_path, remove_store, stores_beside, swap
 from store_core.store.sink.staged_append import Appended, append_staged
-from store_core.store.sink.store_swap import heal, new_store_path, remove_store, stores_beside, swap
 from store_core.store.store_layout import check_root, lock_of, log_paths
 
 if TYPE_CHECKING:

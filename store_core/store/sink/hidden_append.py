@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.format.columnar.encoded_batch import EncodedBatch
-    from store_core.store.put.log_place import LogPlace
+    from store_core.store.dispatch.log_adoption import LogPlace
 
 __all__ = ["HEAD_SIZE", "UnseenRecords", "UnseenSegments", "UnseenTail", "WrittenRows"]
 

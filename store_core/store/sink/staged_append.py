@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.format.columnar.encoded_batch import EncodedBatch
-    from store_core.store.dispatch.reput import LogAdoption
+    from store_core.store.dispatch.log_adoption import LogAdoption, LogPlace
     from store_core.store.message_store import DefaultMessageStore
-    from store_core.store.put.log_place import LogPlace
-    from store_core.store.put.queue_offsets import QueueOffsets
+    from store_core.store.put.put_preparation import QueueOffsets
     from store_core.store.sink.hidden_append import UnseenRecords, WrittenRows
     from store_core.store.sink.staged_batch import StagedBatch, StagedFile
 

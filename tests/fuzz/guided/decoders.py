@@ -48,7 +48,7 @@ from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.export.export_ledger import ExportEntry
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.fuzz.guided.decoder import Decoder
 from tests.fuzz.guided.seeds import golden_pieces, golden_records, index_files
 from tests.fuzz.scalar_targets import expect_same_rows, expect_same_scan

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from store_core.broker.consumer_filter import ConsumerFilterData, SubscriptionData
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.broker.pull_checks import PullChecks, PullMessageRequest, PullSysFlag
-from store_core.broker.pull_message_processor import PullMessageProcessor
-from store_core.broker.pull_request_hold_service import PullRequestHoldService
+from store_core.broker.pull_message_processor import PullMessageProcessor, PullRequestHoldService
 from store_core.broker.subscription_group import (
     ConsumerGroupInfo,
     MessageModel,

@@ -26,8 +26,7 @@ import pytest
 
 from store_core.broker.pull_checks import PullMessageRequest
 from store_core.snapshot.config_tables import Permission
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.config_values import snake_case
+from store_core.store.config.broker_config import BrokerConfig, snake_case
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
 from tests.store_core.broker.pull_broker import PullBroker

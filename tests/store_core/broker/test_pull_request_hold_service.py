@@ -10,7 +10,7 @@ import pytest
 
 from store_core.broker.consumer_filter import ExpressionMessageFilter
 from store_core.broker.pull_checks import PullSysFlag, ResponseCode
-from store_core.broker.pull_request_hold_service import PullRequestHoldService
+from store_core.broker.pull_message_processor import PullRequestHoldService
 from store_core.files.clock import SystemClock
 from store_core.format.java import hash_code
 from store_core.format.message import Message

@@ -12,7 +12,7 @@ import pytest
 
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
-from store_core.store.clean.log_cleaner import ExpiryRule, delete_expired_file_by_time
+from store_core.store.clean import ExpiryRule, delete_expired_file_by_time
 
 if TYPE_CHECKING:
     from pathlib import Path

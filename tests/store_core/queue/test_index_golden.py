@@ -14,7 +14,7 @@ import pytest
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.golden_replay import golden_puts
 from tests.golden_stores import find_golden_store, golden_stores
 from tests.store_core.queue.index_builders import (

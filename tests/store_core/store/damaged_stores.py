@@ -20,11 +20,11 @@ from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.record_head import read_frame
 from store_core.format.releases.release import RELEASE_RULES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.store.config.config_values import snake_case
-from store_core.store.derived import DerivedStructures
+from store_core.store.config.broker_config import snake_case
 from store_core.store.put.commit_log import CommitLog
-from store_core.store.state.store_checkpoint import StoreCheckpoint
 from store_core.store.store_layout import log_paths
+from store_core.store.store_life import DerivedStructures
+from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:

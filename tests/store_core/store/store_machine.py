@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.store.clean.services import CleanServices
+from store_core.store.clean import CleanServices
 from store_core.store.store_life import disk_space
 from tests.store_core.fakes import FakeClock
 from tests.store_core.mortal_disk import MortalFileSystem

@@ -10,7 +10,7 @@ import pytest
 
 from store_core.format.message import Message
 from store_core.format.record.encode import properties_bytes
-from store_core.store.put.put_checks import default_hooks
+from store_core.store.put.put_service import default_hooks
 from tests.golden_replay import Put, Replay, StubState, golden_puts
 from tests.golden_stores import golden_stores
 

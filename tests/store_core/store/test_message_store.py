@@ -27,7 +27,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
 from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.state.store_stats import RunningFlag
+from store_core.store.store_state import RunningFlag
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message, messages_of
 

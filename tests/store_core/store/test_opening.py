@@ -20,11 +20,11 @@ from store_core.format.message import PutMessageStatus
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.index.index_service import IndexService
-from store_core.store.dispatch.dispatcher import Dispatcher
+from store_core.store.dispatch.reput import Dispatcher
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.recovery.store_recovery import StoreRecovery
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.store.logs import FILE_SIZE, message
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def test_store_that_does_not_start_leaves_no_abort(tmp_path: Path, monkeypatch: 
     def fail(_: object) -> None:
         raise OSError("no thread")
 
-    monkeypatch.setattr("store_core.store.derived.DerivedStructures.start", fail)
+    monkeypatch.setattr("store_core.store.store_life.DerivedStructures.start", fail)
     with pytest.raises(OSError, match="no thread"):
         DefaultMessageStore.open(tmp_path, config())
 

@@ -13,9 +13,9 @@ from store_core.files.clock import SystemClock
 from store_core.format.message import PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.put.log_flusher import uses_pool
+from store_core.store.put.commit_log import uses_pool
 from store_core.store.put.put_result import ALL_IN_SYNC, PutMessageResult, settle, wait_for
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import Log, message
 

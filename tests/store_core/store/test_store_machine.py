@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import settings
 
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.budgets import budget
 from tests.store_core.store.store_machine import StoreMachine
 

@@ -19,7 +19,7 @@ from store_core.format.record.scan import Framing, check_frame
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.snapshot.log import first_store_timestamp
 from store_core.store.read.picks import NO_QUEUE, Picks
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

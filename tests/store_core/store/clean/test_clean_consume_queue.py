@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.files.clock import SystemClock
-from store_core.store.clean.services import CleanConsumeQueueService, CleanServices
+from store_core.store.clean import CleanConsumeQueueService, CleanServices
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import log_paths

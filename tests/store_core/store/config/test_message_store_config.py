@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.config_values import parse_properties_file
+from store_core.store.config.broker_config import BrokerConfig, parse_properties_file
 from store_core.store.config.message_store_config import MessageStoreConfig
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from store_core.errors import SegmentLayoutError
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columnar.encoded_batch import complete_batch
 from store_core.store.dispatch.reput import ReputMessageService
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import CONFIG, bodies_of, check_queues, make_store, table
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.store.dispatch.reput import LogAdoption
+    from store_core.store.dispatch.log_adoption import LogAdoption
 
 BEFORE = [b"old %d" % number for number in range(7)]
 ADDED = [b"new %d" % number for number in range(5)]

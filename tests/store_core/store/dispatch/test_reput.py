@@ -23,8 +23,7 @@ from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.queue_path import QueueRules
 from store_core.store.dispatch.reput import FlushCheckpointService, FlushConsumeQueueService, ReputMessageService
-from store_core.store.state.store_checkpoint import StoreCheckpoint
-from store_core.store.state.store_stats import RunningFlag
+from store_core.store.store_state import RunningFlag, StoreCheckpoint
 from tests.budgets import budget
 from tests.builders import LogBuilder, Record, blank_record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

@@ -9,8 +9,7 @@ import pytest
 
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.decode import client_batch
-from store_core.store.put.put_checks import PutChecks, default_hooks
-from store_core.store.put.put_service import PutService
+from store_core.store.put.put_service import PutChecks, PutService, default_hooks
 from tests.golden_replay import StubState
 from tests.store_core.store.logs import Log, message
 

@@ -24,7 +24,7 @@ from store_core.queue.units.unit_rows import (
 from store_core.store.config.file_sizes import DerivedSizes
 from store_core.store.rebuild.files import UnitGaps
 from store_core.store.rebuild.swap import update_checkpoint
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
-from store_core.store.state.store_checkpoint import StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock

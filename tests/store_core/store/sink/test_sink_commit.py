@@ -26,7 +26,7 @@ from store_core.errors import (
     StoreNotFoundError,
     UnsupportedStoreError,
 )
-from store_core.store.sink import store_swap
+from store_core.store.sink import directory as sink_directory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
 from store_core.store.sink.directory import SinkDirectory
@@ -344,10 +344,10 @@ def test_a_swap_in_steps_that_is_interrupted_is_ended_by_the_next_commit(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, disk = tmp_path / "store", FaultyFileSystem()
-    new = store_swap.new_store_path(root, OTHER)
+    new = sink_directory.new_store_path(root, OTHER)
     make_store(root, [b"old"])
     make_store(new, [b"new"])
-    monkeypatch.setattr(store_swap, "_exchange", lambda *_: False)
+    monkeypatch.setattr(sink_directory, "_exchange", lambda *_: False)
     left = steps
 
     def counted(source: Path, target: Path) -> None:
@@ -360,9 +360,9 @@ def test_a_swap_in_steps_that_is_interrupted_is_ended_by_the_next_commit(
     monkeypatch.setattr(disk, "rename", counted)
     if steps < 3:
         with pytest.raises(InterruptedError):
-            store_swap.swap(root, new, disk)
+            sink_directory.swap(root, new, disk)
     else:
-        store_swap.swap(root, new, disk)
+        sink_directory.swap(root, new, disk)
     report = SinkCommit(root, JOB, CONFIG, ImpatientClock(), FaultyFileSystem()).run(
         [stage(tmp_path / "part", [b"more"])]
     )
@@ -376,7 +376,7 @@ def test_two_directories_change_places_in_one_step_where_the_system_can(tmp_path
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / f"was {name}").touch()
-    store_swap.swap(tmp_path / "a", tmp_path / "b", FaultyFileSystem())
+    sink_directory.swap(tmp_path / "a", tmp_path / "b", FaultyFileSystem())
 
     assert (tmp_path / "a" / "was b").exists()
     assert (tmp_path / "b" / "was a").exists()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.store.sink import commit, store_swap
+from store_core.store.sink import commit
+from store_core.store.sink import directory as sink_directory
 from store_core.store.sink.commit import SinkCommit
 from store_core.store.sink.directory import SinkDirectory
 from tests.store_core.fakes import FaultyFileSystem
@@ -104,7 +105,7 @@ def test_a_process_that_dies_while_it_overwrites_leaves_the_old_store_or_the_new
     in_one_step: bool, points: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = [b"old %d" % number for number in range(9)], [b"new %d" % number + b"n" * 500 for number in range(30)]
-    exchange = store_swap._exchange
+    exchange = sink_directory._exchange
     disk = MortalDisk()
 
     def mortal_exchange(first: Path, second: Path) -> bool:
@@ -113,9 +114,9 @@ def test_a_process_that_dies_while_it_overwrites_leaves_the_old_store_or_the_new
         return in_one_step and exchange(first, second)
 
     def mortal_removal(path: Path) -> bool:
-        return not disk.is_dead and store_swap.remove_store(path)
+        return not disk.is_dead and sink_directory.remove_store(path)
 
-    monkeypatch.setattr(store_swap, "_exchange", mortal_exchange)
+    monkeypatch.setattr(sink_directory, "_exchange", mortal_exchange)
     monkeypatch.setattr(commit, "remove_store", mortal_removal)
     found: set[bool] = set()
     total = 0

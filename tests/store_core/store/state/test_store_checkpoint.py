@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.store.state.store_checkpoint import CHECKPOINT_SIZE, StoreCheckpoint
+from store_core.store.store_state import CHECKPOINT_SIZE, StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:

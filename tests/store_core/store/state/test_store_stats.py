@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from store_core.store.state.store_stats import RunningFlag, RunningFlags, StoreStats
+from store_core.store.store_state import RunningFlag, RunningFlags, StoreStats
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.asked_stores import open_golden
 

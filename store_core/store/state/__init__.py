@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""A store's own state: checkpoint, flags and counters."""
