@@ -59,12 +59,11 @@ if TYPE_CHECKING:
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
     from store_core.store.query.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
-    from store_core.store.read.explain import explain
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.message_reader import read_range
     from store_core.store.read.option_values import ReadMode
     from store_core.store.read.ranges import ReadRange
-    from store_core.store.read.read_messages import read_messages
+    from store_core.store.read.read_messages import explain, read_messages
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.read_plan import ReadPlan, plan_ranges
     from store_core.store.read.store_at import store_at
@@ -72,8 +71,8 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
-    from store_core.views.read_view import read_view
     from store_core.views.sql import sql
+    from store_core.views.view import read_view
 
 __all__ = [
     "AppendBatchResult",
@@ -179,12 +178,12 @@ _HOMES: Final = {
     "StoreNotFoundError": "store_core.errors",
     "UnsafeSizeError": "store_core.errors",
     "UnsupportedStoreError": "store_core.errors",
-    "explain": "store_core.store.read.explain",
+    "explain": "store_core.store.read.read_messages",
     "plan_ranges": "store_core.store.read.read_plan",
     "plan_rebuild": "store_core.answers.rebuild",
     "read_messages": "store_core.store.read.read_messages",
     "read_range": "store_core.store.read.message_reader",
-    "read_view": "store_core.views.read_view",
+    "read_view": "store_core.views.view",
     "rebuild_consume_queue": "store_core.answers.rebuild",
     "rebuild_index": "store_core.answers.rebuild",
     "sql": "store_core.views.sql",

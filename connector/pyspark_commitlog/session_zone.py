@@ -13,7 +13,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.store.read.option_checks import shown_option
+from store_core.store.read.option_table import shown_option
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.store_time import local_time
 

@@ -14,9 +14,8 @@ from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at
 from store_core.format.times import table_time
 from store_core.queue.index.index_format import INDEX_HEADER_SIZE
-from store_core.snapshot.file_queues import FileQueue, OpenUnits
 from store_core.snapshot.index import Index, KeyFile
-from store_core.snapshot.queues import Queues
+from store_core.snapshot.queues import FileQueue, OpenUnits, Queues
 from store_core.store.clean import DiskLimits, SpaceVerdict, expiry_rule, hour_at, parse_delete_when
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.lag_queues import QueueLag
-    from store_core.snapshot.file_queues import UnitFile
+    from store_core.snapshot.queues import UnitFile
     from store_core.store.config.message_store_config import MessageStoreConfig
 
 

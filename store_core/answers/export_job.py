@@ -32,10 +32,8 @@ from store_core.snapshot.log_end import find_end
 from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
 from store_core.store.export.lake_files import PartitionWriters
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
-from store_core.store.read.follow.continuity import find_continuation
-from store_core.store.read.follow.log_follower import LogFollower
-from store_core.store.read.follow.log_segments import LogSegments
-from store_core.store.read.follow.read_limits import NO_LIMITS
+from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
+from store_core.store.read.follow.log_segments import LogSegments, find_continuation
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions

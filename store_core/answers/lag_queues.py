@@ -15,8 +15,8 @@ import numpy as np
 
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX, TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
+from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.words import did_you_mean
 from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config_tables import Committed, ConsumerOffsets
+    from store_core.snapshot.config import Committed, ConsumerOffsets
     from store_core.snapshot.units import QueueBounds, Units
 
 __all__ = ["ConsumedQueue", "Consumer", "FoundLag", "GroupKind", "LagJob", "QueueLag", "kind_of"]

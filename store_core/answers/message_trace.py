@@ -41,8 +41,8 @@ from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.times import table_time
 from store_core.format.words import agreeing, counted
+from store_core.store.read.one_message import WordKind
 from store_core.store.read.option_values import ReadMode
-from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
     import os

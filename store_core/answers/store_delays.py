@@ -29,7 +29,7 @@ from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
-from store_core.files.config_paths import CONFIG_DIRECTORY, TIMER_CHECK_FILE
+from store_core.files.store_parts import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import rules_of

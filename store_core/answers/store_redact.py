@@ -19,9 +19,9 @@ from store_core.answers.scanning.message_scan import PART_BYTES
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.log_place import ConfiguredRoot
+from store_core.files.store_kind import check_is_no_url, check_is_root
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_parts import check_is_no_url, check_is_root
+from store_core.files.store_path import ConfiguredRoot
 from store_core.format.words import agreeing, counted
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions

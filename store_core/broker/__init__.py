@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         TransactionStatus,
         transaction_state,
     )
-    from store_core.snapshot.config_tables import Permission, SubscriptionGroupConfig, TopicConfig
+    from store_core.snapshot.config import Permission, SubscriptionGroupConfig, TopicConfig
 
 __all__ = [
     "ConsumerFilterManager",
@@ -84,7 +84,7 @@ _HOMES: Final = {
     "DelayOffsetTable": "store_core.broker.consumer_offset",
     "FlushConsumerOffsetService": "store_core.broker.consumer_offset",
     "MessageModel": "store_core.broker.subscription_group",
-    "Permission": "store_core.snapshot.config_tables",
+    "Permission": "store_core.snapshot.config",
     "PullChecks": "store_core.broker.pull_checks",
     "PullMessageProcessor": "store_core.broker.pull_message_processor",
     "PullMessageRequest": "store_core.broker.pull_checks",
@@ -95,9 +95,9 @@ _HOMES: Final = {
     "ResponseCode": "store_core.broker.pull_checks",
     "ScheduleMessageService": "store_core.broker.schedule_message_service",
     "SubscriptionData": "store_core.broker.consumer_filter",
-    "SubscriptionGroupConfig": "store_core.snapshot.config_tables",
+    "SubscriptionGroupConfig": "store_core.snapshot.config",
     "SubscriptionGroupManager": "store_core.broker.subscription_group",
-    "TopicConfig": "store_core.snapshot.config_tables",
+    "TopicConfig": "store_core.snapshot.config",
     "TopicConfigManager": "store_core.broker.subscription_group",
     "Transaction": "store_core.broker.transactions",
     "TransactionState": "store_core.broker.transactions",

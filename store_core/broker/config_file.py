@@ -12,12 +12,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from store_core.files.clock import SystemClock
-from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.file_system import OsFileSystem, write_all
+from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order, spread_hash
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
-from store_core.snapshot.config import backup_of, bytes_of, read_config
-from store_core.snapshot.config_tables import DataVersion
+from store_core.snapshot.config import DataVersion, backup_of, bytes_of, read_config
 from store_core.store.config.broker_config import snake_case
 
 if TYPE_CHECKING:

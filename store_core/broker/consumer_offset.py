@@ -16,9 +16,14 @@ from store_core.errors import InvalidOptionError
 from store_core.files.service_thread import ServiceThread
 from store_core.format.java import hash_map_order
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
-from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS
+from store_core.snapshot.config import (
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    TOPIC_GROUP_SEPARATOR,
+    DataVersion,
+    topic_and_group,
+)
 from store_core.snapshot.config_json import ConfigFields
-from store_core.snapshot.config_tables import TOPIC_GROUP_SEPARATOR, DataVersion, topic_and_group
 
 if TYPE_CHECKING:
     import os

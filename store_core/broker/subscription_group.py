@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.broker.config_file import VersionedConfigManager, concurrent_map_order, encode_members, initial_capacity
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
-from store_core.snapshot.config import SUBSCRIPTION_GROUPS, TOPICS
+from store_core.snapshot.config import (
+    GROUP_MEMBERS,
+    GROUP_MEMBERS_OF_5,
+    SUBSCRIPTION_GROUPS,
+    TOPIC_MEMBERS,
+    TOPICS,
+    DataVersion,
+)
 from store_core.snapshot.config_json import ConfigFields
-from store_core.snapshot.config_tables import GROUP_MEMBERS, GROUP_MEMBERS_OF_5, TOPIC_MEMBERS, DataVersion
 
 if TYPE_CHECKING:
     import os
@@ -21,8 +27,8 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
+    from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
     from store_core.snapshot.config_json import JsonObject
-    from store_core.snapshot.config_tables import SubscriptionGroupConfig, TopicConfig
 
 __all__ = [
     "ConsumerGroupInfo",

@@ -83,7 +83,7 @@ def _with_places(
         store_path_commit_log: str | None,
         **given: Any,  # noqa: ANN401 -- the command's own
     ) -> ExitCode:
-        from store_core.files.log_place import notes_of
+        from store_core.files.store_path import notes_of
         from store_core.store.read.store_at import store_at
 
         with warnings_shown():

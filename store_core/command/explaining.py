@@ -41,9 +41,9 @@ def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) ->
     unless neither queues nor configuration know the topic.
     """
     from store_core.command.unknown_topic import is_nowhere
-    from store_core.store.read import explain as explaining
+    from store_core.store.read.read_messages import explain as explained
 
-    found = explaining.explain(stores, **read)
+    found = explained(stores, **read)
     table = _as_table(found)
     with output.writer(table.schema) as writer:
         for batch in table.to_batches():

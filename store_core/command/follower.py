@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core.errors import InvalidOptionError
-from store_core.store.read.follow.log_follower import LogFollower
-from store_core.store.read.follow.read_limits import NO_LIMITS
+from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
 from store_core.store.read.message_reader import read_range
 
 if TYPE_CHECKING:

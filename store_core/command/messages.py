@@ -13,7 +13,7 @@ from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
 from store_core.command.surroundings import Surroundings
 from store_core.errors import StoreNotFoundError
-from store_core.store.read.word_kind import WordKind
+from store_core.store.read.one_message import WordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -148,7 +148,7 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
 
 def _reach(store: str, what: str, read: Mapping[str, Any]) -> str:
     """Say how far the index reaches by which a key was not found, and how to do without it."""
-    from store_core.store.read.explain import explain
+    from store_core.store.read.read_messages import explain
 
     found = explain(store, **{**read, "key": what})
     if found.plan != "index":

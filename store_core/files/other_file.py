@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import UnsupportedStoreError
-from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.remote.url_path import remote_file_of
 from store_core.files.segment_names import codec_of
 from store_core.files.segment_source import Segment, open_pages
@@ -17,6 +16,7 @@ from store_core.files.store_parts import (
     BATCH_CONSUME_QUEUE,
     CHECKPOINT_FILE,
     COMMIT_LOG,
+    CONFIG_DIRECTORY,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     INDEX_DIRECTORY,

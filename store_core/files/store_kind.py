@@ -24,31 +24,169 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import UnsupportedStoreError
-from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.dledger_log import MEMBER_DATA, dledger_error, dledger_logs
-from store_core.files.file_system import is_directory, names_in
+from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem, is_directory, names_in
 from store_core.files.remote.url_path import UrlPath
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, INDEX_DIRECTORY
+from store_core.files.segment_names import archive_codec, archive_error
+from store_core.files.segment_source import open_pages
+from store_core.files.store_parts import (
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT_FILE,
+    COMMIT_LOG,
+    CONFIG_DIRECTORY,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX_DIRECTORY,
+)
+from store_core.format.columnar.entries import EntryLog
+from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
+from store_core.format.record.scan import ENTRY_HEAD_SIZE, ENTRY_MAGIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from store_core.files.file_system import FileSystem
+    from store_core.files.segment_source import Segment
+
 
 __all__ = [
+    "MEMBER_DATA",
+    "MEMBER_PREFIX",
     "QUEUE_DIRECTORIES",
     "StoreUse",
+    "begins_with_entry",
+    "check_is_no_url",
+    "check_is_root",
     "check_log_place",
+    "check_parts",
     "check_store_kind",
+    "data_directory",
+    "dledger_error",
+    "dledger_logs",
+    "entry_log_of",
     "has_queues",
+    "is_root",
+    "is_root_of",
+    "path_exists",
     "queue_database",
     "queue_databases",
+    "root_of_member",
+    "several_members_error",
 ]
+
+MEMBER_PREFIX: Final = "dledger-"
+"""Prefix of a member's directory, ``dledger-SELFID`` (``DLedgerConfig.getDataStorePath``, DLedger 0.3)."""
+
+MEMBER_DATA: Final = "data"
+_CHECKPOINT: Final = "checkpoint"
+_MOST_BYTES: Final = 4096
+"""Bytes of a checkpoint that are looked at; RocketMQ writes some forty."""
+
+_read_frame: Final = struct.Struct(">ii").unpack_from
+"""Magic code and size of an entry; size and magic code of the record in it."""
+
+_COMMITTED: Final = re.compile(r"^committedIndex=(-?[0-9]{1,19})\s*$", re.MULTILINE | re.ASCII)
+_LAST_INDEX: Final = 2**63 - 1
+
+
+def dledger_logs(root: Path, file_system: FileSystem) -> Iterator[Path]:
+    """Yield the directories of a DLedger log; none in a root that may not be listed."""
+    try:
+        names = names_in(root, file_system)
+    except PermissionError:
+        return
+    members = (root / name / MEMBER_DATA for name in sorted(names) if name.startswith(MEMBER_PREFIX))
+    yield from (data for data in members if is_directory(data, file_system))
+
+
+def data_directory(place: Path, file_system: FileSystem) -> Path | None:
+    """Return the directory of the DLedger log that a path stands for, by its name; None if it is something else.
+
+    * `place`: A member's directory, the directory ``data`` in it, or a file there.
+    """
+    for data in (place / MEMBER_DATA, place, place.parent):
+        if data.name == MEMBER_DATA and data.parent.name.startswith(MEMBER_PREFIX) and is_directory(data, file_system):
+            return data
+    return None
+
+
+def begins_with_entry(segment: Segment) -> bool:
+    """Return whether a segment begins with an entry; no ordinary record is as short as an entry's magic code says.
+
+    In another storage a directory named as that of an ordinary log is one, which spares a request.
+    """
+    if not segment.is_plain and (segment.codec is not None or Path(segment.path).parent.name == COMMIT_LOG):
+        return False
+    if segment.size < ENTRY_HEAD_SIZE + MIN_RECORD_SIZE:
+        return False
+    with open_pages(segment) as opened:
+        opened.load(0, ENTRY_HEAD_SIZE + MIN_RECORD_SIZE)
+        magic, size = _read_frame(opened.raw.data, 0)
+        _, magic_of_record = _read_frame(opened.raw.data, ENTRY_HEAD_SIZE)
+    is_message = magic_of_record in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2)
+    return magic == ENTRY_MAGIC and size >= ENTRY_HEAD_SIZE + MIN_RECORD_SIZE and is_message
+
+
+def root_of_member(place: Path) -> Path | None:
+    """Return the root of the store that a directory of a DLedger log is part of, by the names; None if it is none."""
+    member = place.parent if place.name == MEMBER_DATA else place
+    return member.parent if member.name.startswith(MEMBER_PREFIX) else None
+
+
+def entry_log_of(data: Path, notes: list[str]) -> EntryLog:
+    """Read what is committed from the checkpoint beside a DLedger log; `notes` gets what can't be known.
+
+    DLedger writes the checkpoint every few seconds, and when it is shut down: what it calls committed is, and more may
+    be (``DLedgerMmapFileStore.persistCheckPoint``).
+    """
+    path = data.parent / _CHECKPOINT
+    try:
+        file = OsFileSystem().open(path, writable=False)
+        text = file.read(_MOST_BYTES, 0).decode("ascii", "replace")
+        file.close()
+    except OSError as error:
+        problem = f"it can't be read ({error.strerror or error})"
+    else:
+        found = _COMMITTED.search(text)
+        index = -2 if found is None else int(found[1])
+        if -1 <= index <= _LAST_INDEX:
+            return EntryLog(index)
+        problem = f"expected a line committedIndex=NUMBER, found {text[:80]!r}"
+    notes.append(f"{path}: {problem}, so which entries of the DLedger log are committed is not known.")
+    return EntryLog()
+
+
+def dledger_error(root: Path, data: Path, file_system: FileSystem) -> UnsupportedStoreError:
+    """Return the error that a DLedger store can't be used as asked."""
+    log = root / COMMIT_LOG
+    if is_directory(log, file_system):
+        meaning = f"{log} holds only what is older, and would be taken for the whole log"
+        advice = f" The older records can be read alone: give the files in {log}, each by its own name."
+    else:
+        meaning = "without it the log would be taken for empty, and the queues for stale"
+        advice = ""
+    return UnsupportedStoreError(
+        f"{root} is a DLedger store (enableDLegerCommitLog), which can be read, but is not supported otherwise: found "
+        f"{data}, which holds the log in another form, each record in an entry of its own; {meaning}. Expected {log}, "
+        f"and no directory {MEMBER_PREFIX}*/{MEMBER_DATA}. Nothing was changed. Read {root} as a whole (read_messages, "
+        f"spark.read, commitlog cat, the views); to change it use its broker; or, if no broker uses that directory any "
+        f"more, move it elsewhere.{advice}"
+    )
+
+
+def several_members_error(root: Path, logs: list[Path]) -> UnsupportedStoreError:
+    """Return the error that a root has logs of several members, which are copies of one another."""
+    members = ", ".join(str(data.parent) for data in logs)
+    return UnsupportedStoreError(
+        f"{root} holds the DLedger logs of {len(logs)} members, each a log of its own: expected one, found {members}. "
+        f"Give the directory of one member"
+    )
+
 
 _ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
 """``useSeparateStorePathForRocksdbCQ``, RocketMQ 5.5."""
@@ -58,7 +196,7 @@ QUEUE_DIRECTORIES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, _ROCKSDB_QUEUES)
 
 _MANIFEST: Final = re.compile(r"MANIFEST-[0-9]+")
 _DEEPEST: Final = 3
-"""Directory levels of a DLedger store above its files: ``dledger-SELFID/data/FILE``."""
+"""Most levels of directories and names below a root: ``consumequeue/TOPIC/NUMBER``, ``dledger-SELFID/data/FILE``."""
 
 
 class StoreUse(Enum):
@@ -120,7 +258,7 @@ def check_log_place(place: Path, file_system: FileSystem) -> None:
     """Refuse to read a directory of segments that is not the whole log, because its root is that of a DLedger store.
 
     A single segment given by its own name is read, whatever is in the root: the caller wants only that part. But
-    nothing below ``dledger-*`` is: readers of entries find those by `store_core.files.dledger_log`.
+    nothing below ``dledger-*`` is: readers of entries find those by `store_core.files.store_kind`.
 
     * `place`: A directory of segments, or a file. The target of a link is checked, too.
     """
@@ -235,3 +373,127 @@ def _holds_data(database: Path, file_system: FileSystem) -> bool:
     names = names_in(database, file_system) if _is_rocksdb(database, file_system) else []
     found = (file_system.status(database / name) for name in names if name.endswith((".sst", ".log")))
     return any(status is not None and status.size > 0 for status in found)
+
+
+# ---- roots
+
+_PARTS: Final = {
+    COMMIT_LOG: "the commit log",
+    CONSUME_QUEUE: "the consume queues",
+    CONSUME_QUEUE_EXT: "the extensions of consume queues",
+    BATCH_CONSUME_QUEUE: "the batch consume queues",
+    INDEX_DIRECTORY: "the key index",
+    CONFIG_DIRECTORY: "the broker's configuration",
+}
+_SIGNS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, CHECKPOINT_FILE})
+"""Entries that identify a store's root: hardly any other directory has them."""
+
+_BEFORE_LOG: Final = frozenset({CONFIG_DIRECTORY, INDEX_DIRECTORY, "abort", "abort.bak", "lock", "commitlog-sink"})
+"""Entries that a store may have before its log; other directories have such names, too, so they identify no root."""
+
+_SEGMENT: Final = re.compile(r"[0-9]{20,}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""What is left of a URL's scheme in a path, which has only one slash after it."""
+
+
+def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Path] = ()) -> None:
+    """Refuse a path that can't be a store's root because it is part of a store, or a file.
+
+    A store opened there would be empty, and would put its own files among those already there. This writes nothing.
+
+    * `path`: Absolute or relative; it need not exist.
+    * `log_paths`: Configured segment directories: a root among them may hold segments itself.
+    """
+    path = path.absolute()
+    if file_system.status(path) is None:
+        check_is_no_url(path)
+    holder = _store_around(path, file_system)
+    if holder is not None:
+        root, part = holder
+        what = "is" if path == root / part else "lies in"
+        raise InvalidOptionError(
+            f"{path} {what} {_PARTS[part]} of the store at {root}: expected a store's root. Nothing was changed. Give "
+            f"{root}"
+        )
+    status = file_system.status(path)
+    if status is not None and not status.is_directory:
+        if archive_codec(path.name) is not None:
+            raise archive_error(path)
+        raise InvalidOptionError(
+            f"{path} is a file: expected a store's root, a directory with {COMMIT_LOG}/ in it. If a store was packed "
+            f"into it, unpack it"
+        )
+    segment = _segment_in(path, file_system)
+    if segment is not None and path not in {each.absolute() for each in log_paths}:
+        raise InvalidOptionError(
+            f"{path} is a directory of segments, or of a queue's files: expected a store's root, which has segments in "
+            f"{COMMIT_LOG}/, found {segment}. Nothing was changed. Give the directory above {COMMIT_LOG}/; if there is "
+            f"none, and these are the segments of a log, move them into {path / COMMIT_LOG}"
+        )
+
+
+def check_is_no_url(path: Path) -> None:
+    """Refuse a path that does not exist because it was a URL before it was taken for a path.
+
+    A directory that is named like a scheme is one, if it is there.
+    """
+    at = next((at for at, part in enumerate(path.parts) if _SCHEME.fullmatch(part)), None)
+    if at is not None and not path_exists(Path(*path.parts[: at + 1])):
+        url = f"{path.parts[at]}//{'/'.join(path.parts[at + 1 :])}"
+        raise UnsupportedStoreError(
+            f"{url} looks like a URL, and this needs the store on a local disk, or on one that is mounted. Nothing "
+            f"was changed. Copy the store there, or write it there and copy it to where it belongs"
+        )
+
+
+def path_exists(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path exists; one that the system can't even look up does not."""
+    try:
+        return os.path.exists(path)  # noqa: PTH110 -- Path.exists raises where a path is too long
+    except ValueError:
+        return False
+
+
+def is_root(path: Path, file_system: FileSystem) -> bool:
+    """Return whether a directory holds a part of a store."""
+    return not (_PARTS.keys() | _SIGNS).isdisjoint(names_in(path, file_system))
+
+
+def is_root_of(names: Collection[str]) -> bool:
+    """Return whether the names in a directory are those of a store's root, and of nothing else's."""
+    return not _SIGNS.isdisjoint(names) or _BEFORE_LOG.issuperset(names)
+
+
+def check_parts(root: Path, file_system: FileSystem) -> None:
+    """Refuse a store if a part of it that must be a directory is something else.
+
+    RocketMQ treats such a part as empty, and fails when it writes there.
+    """
+    for name in (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX_DIRECTORY):
+        status = file_system.status(root / name)
+        if status is not None and not status.is_directory:
+            raise StoreAccessError(
+                f"{root / name}: expected a directory with {_PARTS[name]} of the store at {root}, found a file of "
+                f"{status.size} bytes. Nothing was changed. Move it elsewhere: queues and index are rebuilt from the "
+                f"log"
+            )
+
+
+def _store_around(path: Path, file_system: FileSystem) -> tuple[Path, str] | None:
+    """Return the root of the store that a path is in, and the part of the store that it is or is in."""
+    for part in (path, *path.parents[:_DEEPEST]):
+        if part.name in _PARTS and (
+            _holds_other_parts(part, file_system) or (part.name == COMMIT_LOG and _segment_in(part, file_system))
+        ):
+            return part.parent, part.name
+    return None
+
+
+def _holds_other_parts(part: Path, file_system: FileSystem) -> bool:
+    """Return whether other parts of a store are next to one; a directory that holds segments is not a root."""
+    names = names_in(part.parent, file_system)
+    return not any(map(_SEGMENT.fullmatch, names)) and not _SIGNS.isdisjoint(set(names) - {part.name})
+
+
+def _segment_in(directory: Path, file_system: FileSystem) -> str | None:
+    return next(filter(_SEGMENT.fullmatch, names_in(directory, file_system)), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import StoreLockedError
 from store_core.files.file_system import write_all
-from store_core.files.log_place import roots_to_lock
+from store_core.files.store_path import roots_to_lock
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class StoreLock:
     the file.
 
     * `root`: The store's root.
-    * `log_roots`: Other roots above the directories of its log, see `store_core.files.log_place`: their locks are
+    * `log_roots`: Other roots above the directories of its log, see `store_core.files.store_path`: their locks are
       taken, too.
     """
 

@@ -18,26 +18,27 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
-from store_core.files.dledger_log import (
+from store_core.files.file_system import OsFileSystem
+from store_core.files.local_listing import segments_in, single_file
+from store_core.files.other_file import refuse_other_file
+from store_core.files.remote.storage import NO_SETTINGS
+from store_core.files.segment_names import archive_error, compressed_error, twin_note
+from store_core.files.segment_source import load_record, open_pages, open_picks
+from store_core.files.store_kind import (
     MEMBER_DATA,
     MEMBER_PREFIX,
+    StoreUse,
     begins_with_entry,
+    check_log_place,
+    check_store_kind,
     data_directory,
     dledger_error,
     dledger_logs,
     entry_log_of,
     several_members_error,
 )
-from store_core.files.file_system import OsFileSystem
-from store_core.files.local_listing import segments_in, single_file
-from store_core.files.log_place import ConfiguredRoot, log_directories
-from store_core.files.other_file import refuse_other_file
-from store_core.files.remote.storage import NO_SETTINGS
-from store_core.files.segment_names import archive_error, compressed_error, twin_note
-from store_core.files.segment_source import load_record, open_pages, open_picks
-from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
 from store_core.files.store_parts import COMMIT_LOG
-from store_core.files.store_path import located, nothing_at, places_of
+from store_core.files.store_path import ConfiguredRoot, located, log_directories, nothing_at, places_of
 from store_core.format.columnar.entries import EntryLog
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.properties import decode_text

@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import is_archive
-from store_core.files.dledger_log import dledger_logs
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import single_file
-from store_core.files.log_place import log_directories
 from store_core.files.remote.storage import StorageSettings
-from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
+from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, dledger_logs, is_root, queue_database
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_parts import check_is_root, is_root
-from store_core.files.store_path import located, located_now, places_of, root_at
-from store_core.snapshot.checkpoint import read_checkpoint
-from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config
+from store_core.files.store_path import located, located_now, log_directories, places_of, root_at
+from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config, read_checkpoint
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end
@@ -353,7 +349,7 @@ class Store:
         StoreError
             As of `read_view`.
         """
-        from store_core.views.read_view import view_at_end  # noqa: PLC0415 -- see the import contract
+        from store_core.views.view import view_at_end  # noqa: PLC0415 -- see the import contract
 
         return view_at_end(self, name, columns, options)
 

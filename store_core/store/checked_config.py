@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.files.access import explained_access
-from store_core.files.dledger_log import dledger_logs
-from store_core.files.store_kind import StoreUse
-from store_core.files.store_parts import (
-    BATCH_CONSUME_QUEUE,
-    CONSUME_QUEUE,
-    CONSUME_QUEUE_EXT,
-    check_is_root,
-    is_root,
-)
+from store_core.files.store_kind import StoreUse, check_is_root, dledger_logs, is_root
+from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.files.store_path import nothing_at
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE

@@ -11,20 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from store_core.files.dledger_log import MEMBER_PREFIX, data_directory, dledger_logs
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.log_place import ConfiguredRoot
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_names import start_offset_of
 from store_core.files.segment_paths import SegmentPaths
-from store_core.files.store_path import path_of, without_scheme
+from store_core.files.store_kind import MEMBER_PREFIX, data_directory, dledger_logs
+from store_core.files.store_path import ConfiguredRoot, path_of, without_scheme
 from store_core.format.releases.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from store_core.files.log_place import LogPlace
-    from store_core.files.store_path import StorePaths
+    from store_core.files.store_path import LogPlace, StorePaths
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
 
@@ -59,7 +57,7 @@ def check_log_is_certain(
     config: MessageStoreConfig | str | os.PathLike[str] | None,
     store_path_commit_log: str | os.PathLike[str] | None,
 ) -> None:
-    """Refuse to write what follows from a log where two may be meant, see `store_core.files.log_place`."""
+    """Refuse to write what follows from a log where two may be meant, see `store_core.files.store_path`."""
     if config is not None:
         _place(root, config_of(config, store_path_commit_log)).check_is_certain()
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.log_place import ConfiguredRoot
 from store_core.files.store_kind import StoreUse
+from store_core.files.store_path import ConfiguredRoot
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.store.checked_config import check_is_store, check_is_there, checked_config
@@ -167,7 +167,7 @@ class DefaultMessageStore:
         store_path_commit_log : path-like, optional
             Which log is meant where the store has one and its configuration names another: the directory, or several
             separated by commas. Without it such a store is only read, with its own log, see
-            `store_core.files.log_place`.
+            `store_core.files.store_path`.
 
         Raises
         ------

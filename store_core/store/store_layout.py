@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import names_in
-from store_core.files.log_place import ChosenPaths, LogPlace, lock_places, log_directories
 from store_core.files.segment_paths import SegmentPaths
-from store_core.files.store_kind import StoreUse, check_log_place, check_store_kind
+from store_core.files.store_kind import (
+    StoreUse,
+    check_is_no_url,
+    check_is_root,
+    check_log_place,
+    check_parts,
+    check_store_kind,
+    is_root_of,
+)
 from store_core.files.store_lock import StoreLock
-from store_core.files.store_parts import check_is_no_url, check_is_root, check_parts, is_root_of
-from store_core.files.store_path import store_roots, stores_near
+from store_core.files.store_path import ChosenPaths, LogPlace, lock_places, log_directories, store_roots, stores_near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -75,7 +81,7 @@ def log_place(
     file_system: FileSystem,
     full_paths: Callable[[], Collection[Path]] = _none_full,
 ) -> LogPlace:
-    """Return where a store's log is, by the configuration and by what is there; see `store_core.files.log_place`.
+    """Return where a store's log is, by the configuration and by what is there; see `store_core.files.store_path`.
 
     Commas separate directories in the configuration alone. RocketMQ also splits a root that has one.
 

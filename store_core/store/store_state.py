@@ -16,7 +16,7 @@ from store_core.files.file_system import write_all
 from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.format.layout import CHECKPOINT, unit_dtype
 from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.snapshot.checkpoint import checkpoint_fields
+from store_core.snapshot.config import checkpoint_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,41 +7,47 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from store_core.errors import SegmentVanishedError, StoreNotFoundError
-from store_core.files.config_paths import CONFIG_DIRECTORY
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store_core.errors import CorruptDatabaseError, SegmentVanishedError, StoreNotFoundError
+from store_core.files.rocksdb_reader import RocksdbReader
 from store_core.files.store_kind import StoreUse
-from store_core.files.store_parts import CHECKPOINT_FILE
-from store_core.snapshot.checkpoint import read_checkpoint
+from store_core.files.store_parts import CHECKPOINT_FILE, CONFIG_DIRECTORY
+from store_core.queue.rocksdb.store_entry import FAMILIES, STORE_DATABASE, is_place
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     LIGHT_OFFSETS,
     SUBSCRIPTION_GROUPS,
+    read_checkpoint,
 )
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.store import Store
 from store_core.snapshot.units import compare
 from store_core.store.read.queued_log import LogBesideQueues
 from store_core.views.queues import topic_filter
-from store_core.views.view import read_table, row_batches, without_file
+from store_core.views.view import make_batch, read_table, row_batches, timestamps, without_file
 from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
+    from store_core.files.rocksdb_reader import Entries
     from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config import ConfigFile
-    from store_core.snapshot.config_tables import Committed, SubscriptionGroupConfig
+    from store_core.queue.rocksdb.store_entry import StoreEntry
+    from store_core.snapshot.config import Committed, ConfigFile, SubscriptionGroupConfig
     from store_core.snapshot.units import QueueBounds, QueueName
     from store_core.views.view import ViewOptions
 
 
 __all__ = [
+    "FamilyPart",
     "OffsetsPart",
     "RowsPart",
+    "plan",
     "plan_checkpoint",
     "plan_consumer_offsets",
     "plan_delay_offsets",
@@ -178,3 +184,79 @@ def _group(group: SubscriptionGroupConfig) -> Row:
         value = getattr(group, column.name) if member in group.given else None
         row[column.name] = list(value.items()) if isinstance(value, dict) else value
     return row
+
+
+_TIMES: Final = ("due_timestamp", "store_timestamp")
+_SHOWN_KEY: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyPart:
+    """One column family of the database."""
+
+    database: Path
+    family: str
+
+    def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each entry, in the order of their keys."""
+        most = options.read.max_records_per_batch
+        with RocksdbReader.open(self.database) as reader:
+            if self.family not in reader.families:
+                return
+            for piece in reader.entries(self.family):
+                found = self._parsed(piece, options)
+                for first in range(0, len(found), most):
+                    yield _batch(found[first : first + most], options)
+
+    def _parsed(self, piece: Entries, options: ViewOptions) -> list[StoreEntry]:
+        parse, found = FAMILIES[self.family], []
+        for key, value in piece.items():
+            entry = None if is_place(key) else parse(key, value)
+            if entry is not None:
+                found.append(entry)
+            elif not is_place(key):
+                self._refuse(key, value, options)
+        return found
+
+    def _refuse(self, key: bytes, value: bytes, options: ViewOptions) -> None:
+        error = CorruptDatabaseError(
+            f"the RocksDB {self.database} has an entry in column family {self.family!r} that is none of RocketMQ's: "
+            f"expected those of format {STORE_DATABASE}, found the key {key[:_SHOWN_KEY]!r} with a value of "
+            f"{len(value)} bytes. failOnDataLoss=false leaves it out"
+        )
+        if options.read.fail_on_data_loss:
+            raise error
+        _log.warning("%s", error)
+
+
+def plan(paths: StorePaths, options: ViewOptions) -> list[FamilyPart]:
+    """Find the database; it is opened when a part is read.
+
+    Raises `StoreNotFoundError`: If there is none, unless `fail_on_data_loss` is off.
+    """
+    database = Store(paths).root / STORE_DATABASE
+    if not database.is_dir():
+        without_file(
+            StoreNotFoundError(
+                f"{database} is missing: expected the RocksDB that a broker of RocketMQ 5.4 or later makes there. With "
+                f"failOnDataLoss=false there are no rows"
+            ),
+            options,
+        )
+        return []
+    return [FamilyPart(database, family) for family in FAMILIES]
+
+
+def _batch(entries: Sequence[StoreEntry], options: ViewOptions) -> pa.RecordBatch:
+    types = {field.name: field.type for field in options.view.schema(options.view.column_names)}
+
+    def column(name: str) -> pa.Array:
+        values = [getattr(entry, name) for entry in entries]
+        if name not in _TIMES:
+            return pa.array(values, types[name])
+        is_null = np.array([value is None for value in values], np.bool_)
+        times = np.array([value or 0 for value in values], np.int64)
+        known = timestamps(times, options, name, lambda row: f"the record at offset {entries[row].physical_offset}")
+        return pc.if_else(pa.array(is_null), pa.scalar(None, known.type), known)
+
+    return make_batch(options, {name: lambda name=name: column(name) for name in types})  # type: ignore[misc]

@@ -12,19 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
-from store_core.files.config_paths import CONFIG_DIRECTORY
-from store_core.files.dledger_log import dledger_logs
 from store_core.files.file_system import OsFileSystem
-from store_core.files.log_place import log_directories
 from store_core.files.remote.url_path import remote_file_of
-from store_core.files.store_kind import StoreUse
+from store_core.files.store_kind import StoreUse, dledger_logs
+from store_core.files.store_parts import CONFIG_DIRECTORY
+from store_core.files.store_path import log_directories
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import table_time
 from store_core.snapshot.config import TOPICS, Config
-from store_core.snapshot.file_queues import DIRECTORIES, FileQueue, OpenUnits
 from store_core.snapshot.log import Log
-from store_core.snapshot.queues import NamedQueue, QueueKind, Queues, TopicFilter
+from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, OpenUnits, QueueKind, Queues, TopicFilter
 from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.queued_log import LogBesideQueues
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config_tables import TopicConfig
-    from store_core.snapshot.file_queues import UnitFile
+    from store_core.snapshot.config import TopicConfig
+    from store_core.snapshot.queues import UnitFile
     from store_core.snapshot.units import Queue, QueueBounds, QueueName, Units
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view import ViewOptions

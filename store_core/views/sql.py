@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD
-from store_core.views.read_view import read_view
+from store_core.views.view import read_view
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
 from store_core.views.view_names import VIEW_NAMES
 

@@ -11,28 +11,32 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, Self, TypeVar
 import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
-from store_core.files.config_paths import CONFIG_DIRECTORY
+from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.files.store_path import located
 from store_core.format.columns import resolve_columns
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, backup_of
+from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
-from store_core.store.read.option_checks import shown_option
-from store_core.store.read.option_table import READ_OPTIONS
+from store_core.store.read.option_table import READ_OPTIONS, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, parse_names
+from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import log_end_at
-from store_core.views.view_columns import View, find_view
+from store_core.store.read.relative_time import with_absolute_times
+from store_core.views.view_columns import View, find_view, is_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     import numpy as np
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.config import ConfigFile, ConfigKind
+
 
 __all__ = [
     "ViewOptions",
@@ -41,9 +45,11 @@ __all__ = [
     "name_text",
     "plan_view",
     "read_table",
+    "read_view",
     "resolved",
     "row_batches",
     "timestamps",
+    "view_at_end",
     "without_file",
 ]
 
@@ -202,7 +208,7 @@ _PLANNERS: Final[Mapping[str, str]] = {
     "checkpoint": "store_core.views.config:plan_checkpoint",
     "timerlog": "store_core.views.timers:plan_log",
     "timerwheel": "store_core.views.timers:plan_wheel",
-    "rocksdbstore": "store_core.views.rocksdb_store:plan",
+    "rocksdbstore": "store_core.views.config:plan",
 }
 """Imported when a view is read: those of configuration files import the broker, which the others do not need."""
 
@@ -232,3 +238,64 @@ def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
             if attempt + 1 == _ATTEMPTS:
                 raise
     raise AssertionError("unreachable")
+
+
+def read_view(
+    path: StorePaths,
+    view: str,
+    columns: str | list[str] | tuple[str, ...] | None = None,
+    **options: Any,  # noqa: ANN401 -- as of `read_messages`
+) -> pa.RecordBatchReader:
+    """Read a view of a store: a table of what is beside the log. Nothing is written, and no lock taken.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        The store's root, its ``commitlog`` directory, or a segment file.
+    view : str
+        ``"consumequeue"``, ``"index"``, ``"segments"``, ``"topics"``, ``"consumer_offsets"``,
+        ``"subscription_groups"``, ``"delay_offsets"``, ``"checkpoint"``, ``"timerlog"``, ``"timerwheel"`` or
+        ``"rocksdbstore"``;
+        ``"messages"`` is `read_messages`. The page on views has the columns of each.
+    columns : str or sequence of str, optional
+        Names in any case; only these are computed.
+    **options
+        Those options of `read_messages` that make sense for the view, such as `topic`; others are refused by name.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        What was there when this function was called.
+
+    Raises
+    ------
+    StoreError
+        If view, option or column is not known, or the store has nothing for the view. What only reading finds is
+        raised by the batch that reaches it.
+
+    Examples
+    --------
+    >>> table = read_view(store, "topics", columns=["topic", "messages"]).read_all()  # doctest: +SKIP
+    """
+    if is_messages(view):
+        return read_messages(path, columns=columns, **options)
+    parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(path, options))
+    return view_of(Store(parsed.read.configured(path), storage=parsed.read.storage), parsed)
+
+
+def view_of(store: Store, options: ViewOptions) -> pa.RecordBatchReader:
+    """Read a view of a store; see `read_view`."""
+    parsed = resolved(store.paths, options)
+    batches = (batch for part in plan_view(store.paths, parsed) for batch in part.batches(parsed))
+    return pa.RecordBatchReader.from_batches(parsed.schema, batches)
+
+
+def view_at_end(
+    store: Store, view: str, columns: str | list[str] | tuple[str, ...] | None, options: Mapping[str, Any]
+) -> pa.RecordBatchReader:
+    """Read a view of a store, or its messages, up to where the store ends; see `Store.view`."""
+    if is_messages(view):
+        return store.messages(columns=columns, **options)
+    parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(store.paths, options))
+    is_older = parsed.read.as_of is not None
+    return view_of(store, parsed if is_older else replace(parsed, log_end=store.end))

@@ -20,7 +20,7 @@ from store_core.answers import (
 )
 from store_core.answers.producer_keys import SEND_COLUMNS
 from store_core.answers.store_bill import BillScan
-from store_core.store.read.word_kind import WordKind
+from store_core.store.read.one_message import WordKind
 from tests.benchmarks.checking import indexed_store
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.segments import make_log

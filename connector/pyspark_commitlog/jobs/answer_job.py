@@ -66,7 +66,7 @@ def run_in_session(name: str, given: argparse.Namespace, answer: Callable[[Spark
 
 def _locate(given: argparse.Namespace) -> None:
     """Replace the store by a path that knows the settings of ``--storage``, and where ``--config`` says the log is."""
-    from store_core.files.log_place import notes_of  # noqa: PLC0415 -- as below
+    from store_core.files.store_path import notes_of  # noqa: PLC0415 -- as below
     from store_core.store.read.store_at import store_at  # noqa: PLC0415 -- usage errors need not wait for numpy
 
     given.store = store_at(given.store, getattr(given, "storage", None), given.config, given.store_path_commit_log)

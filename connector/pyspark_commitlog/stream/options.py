@@ -11,7 +11,7 @@ from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.session_zone import SESSION_ZONE
 from store_core.errors import InvalidOptionError
 from store_core.store.option import Option
-from store_core.store.read.follow.read_limits import NO_LIMITS, ReadLimits
+from store_core.store.read.follow.log_follower import NO_LIMITS, ReadLimits
 from store_core.store.read.option_values import OPTION_PARSERS
 
 if TYPE_CHECKING:

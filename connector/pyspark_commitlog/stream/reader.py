@@ -11,9 +11,8 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from pyspark_commitlog.errors import without_traceback_at_the_end
 from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader
-from store_core.store.read.follow.log_follower import LogFollower
+from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
 from store_core.store.read.follow.log_position import LogPosition
-from store_core.store.read.follow.read_limits import NO_LIMITS
 from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.times import iso_time
-from store_core.snapshot.checkpoint import checkpoint_fields
-from store_core.snapshot.config import CONFIG_KINDS, CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, Config
+from store_core.snapshot.config import CONFIG_KINDS, CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, Config, checkpoint_fields
 from store_core.store.store_state import LOG_OFFSETS, LOG_TIMES, RECOVERY_MARGIN_MS, StoreCheckpoint
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from store_core.answers.checking.check_report import Certificate
 from store_core.answers.checking.finding import Finding, FindingKind
 from store_core.errors import SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.log_place import log_directories
 from store_core.files.segment_listing import list_for_loading
 from store_core.files.store_kind import queue_database
+from store_core.files.store_path import log_directories
 from store_core.format.record.scan import StopReason
 from store_core.queue.queue_path import CONSUME_QUEUE
 from store_core.store.configured_store import config_of

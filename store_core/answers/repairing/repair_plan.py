@@ -20,9 +20,8 @@ from store_core.answers.checking.finding import FindingKind
 from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
-from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.store_lock import ABORT_FILE
-from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, INDEX_DIRECTORY
+from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
 from store_core.format.words import agreeing, counted
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
 from store_core.store.rebuild.files import QUEUE_KINDS

@@ -17,9 +17,9 @@ from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from store_core.errors import SegmentLayoutError, UnsupportedStoreError
-from store_core.files.config_paths import CONFIG_DIRECTORY
 from store_core.files.remote.remote_file import RemoteFile, RemoteReader
 from store_core.files.remote.storage import Attempts
+from store_core.files.store_parts import CONFIG_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_args, get_type_hints
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.access import kind_of_file
-from store_core.files.store_parts import path_exists
+from store_core.files.store_kind import path_exists
 from store_core.format.words import hint_of
 
 if TYPE_CHECKING:

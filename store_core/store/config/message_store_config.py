@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from store_core.errors import InvalidOptionError
-from store_core.files.log_place import ChosenPaths
 from store_core.files.segment_paths import SegmentPaths
+from store_core.files.store_path import ChosenPaths
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
@@ -92,7 +92,7 @@ class MessageStoreConfig:
         configured one is, and whose lock guards it.
     store_path_commit_log : str or None
         The commit log's directory, or several separated by commas; None means ``commitlog`` below the store's root.
-        `store_core.files.log_place` says what it means for a store that has a log of its own.
+        `store_core.files.store_path` says what it means for a store that has a log of its own.
     store_path_dledger_commit_log, dleger_self_id : str or None
         The directories of a DLedger log, likewise, and the member's name, for readers of such a log.
     flush_commit_log_timed, use_reentrant_lock_when_put_message : bool

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import replace
+from enum import Enum
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,6 @@ from store_core.format.record.record_head import is_message_id
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_plan import plan_and_walk
-from store_core.store.read.word_kind import WordKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,22 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["find_message", "last_rows", "meanings_of"]
+
+__all__ = [
+    "WordKind",
+    "find_message",
+    "last_rows",
+    "meanings_of",
+]
+
+
+class WordKind(Enum):
+    """What a word means."""
+
+    KEY = "key"
+    ID = "id"
+    POSITION = "position"
+
 
 _PIECE: Final = 8 << 20
 """Bytes of the last segment that are read at once; where its records start is known from planning."""

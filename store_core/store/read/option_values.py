@@ -17,7 +17,7 @@ from store_core.format.columns import resolve_columns
 from store_core.format.record.record_head import is_message_id
 from store_core.format.releases.release import RELEASES, release_hint
 from store_core.format.words import hint_of
-from store_core.store.read.option_checks import listed, parse_integer, refuse_list, refuse_value, shown_option
+from store_core.store.read.option_table import listed, parse_integer, refuse_list, refuse_value, shown_option
 from store_core.store.read.store_time import parse_zone, store_time
 
 if TYPE_CHECKING:

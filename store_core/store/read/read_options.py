@@ -18,8 +18,7 @@ from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.times import iso_time
 from store_core.format.words import did_you_mean
 from store_core.store.configured_store import configured_paths
-from store_core.store.read.option_checks import check_filter, check_filter_type, check_order, shown_option
-from store_core.store.read.option_table import READ_OPTIONS
+from store_core.store.read.option_table import READ_OPTIONS, check_filter, check_filter_type, check_order, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
 from store_core.store.read.store_time import parse_zone, store_time
 

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import LEFT_OUT, SegmentVanishedError
-from store_core.files.dledger_log import root_of_member
-from store_core.files.log_place import ConfiguredRoot
 from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_source import open_ahead, size_on_disk
+from store_core.files.store_kind import root_of_member
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
-from store_core.files.store_path import located
+from store_core.files.store_path import ConfiguredRoot, located
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.store.read.option_checks import shown_option
+from store_core.store.read.option_table import shown_option
 from store_core.store.read.option_values import OffsetBound, ReadMode
 from store_core.store.read.read_options import TIMES, ReadOptions
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from store_core.errors import InvalidOptionError
 from store_core.format.times import iso_time
-from store_core.store.read.option_checks import is_integer, parse_integer, refuse_value, shown_option
+from store_core.store.read.option_table import is_integer, parse_integer, refuse_value, shown_option
 
 __all__ = ["LATEST_TIME", "LocalZone", "check_calendar_time", "local_time", "parse_zone", "store_time"]
 

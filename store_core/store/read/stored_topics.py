@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config_tables import TopicConfig
+    from store_core.snapshot.config import TopicConfig
     from store_core.store.read.read_options import AskedQueue, ReadOptions
 
 __all__ = ["TopicWatch", "hint_of", "stored_queues", "stored_topics", "unknown_queues"]

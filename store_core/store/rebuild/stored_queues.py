@@ -15,11 +15,10 @@ from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import CONSUME_QUEUE_EXT, queue_path
-from store_core.snapshot.file_queues import FileQueue
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd
-from store_core.snapshot.queues import QueueKind, Queues, Units
+from store_core.snapshot.queues import FileQueue, QueueKind, Queues, Units
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges

@@ -41,7 +41,7 @@ from store_core.queue.rocksdb.store_entry import FAMILIES, is_place
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE, are_valid, count_true
 from store_core.queue.units.consume_queue_unit import CqUnit, count_valid, units_of
 from store_core.queue.units.unit_rows import consecutive_units, unpack_units
-from store_core.snapshot.checkpoint import checkpoint_fields
+from store_core.snapshot.config import checkpoint_fields
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig

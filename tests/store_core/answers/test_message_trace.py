@@ -14,8 +14,8 @@ from store_core.answers import Trace, TraceReport, message_trace, trace
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
+from store_core.store.read.one_message import WordKind
 from store_core.store.read.option_values import ReadMode
-from store_core.store.read.word_kind import WordKind
 from tests.builders import MAGIC_AT, in_batch
 from tests.golden_stores import golden_stores
 from tests.life_logs import BEGIN, LifeLog, message_id, write_config

@@ -18,7 +18,7 @@ from store_core.broker.subscription_group import (
 )
 from store_core.files.file_system import OsFileSystem
 from store_core.format.message import PutMessageStatus
-from store_core.snapshot.config_tables import SubscriptionGroupConfig, TopicConfig
+from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult

@@ -15,7 +15,7 @@ from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES
-from store_core.snapshot.config_tables import DataVersion
+from store_core.snapshot.config import DataVersion
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 

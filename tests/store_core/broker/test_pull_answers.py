@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.broker.pull_checks import PullMessageRequest
-from store_core.snapshot.config_tables import Permission
+from store_core.snapshot.config import Permission
 from store_core.store.config.broker_config import BrokerConfig, snake_case
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore

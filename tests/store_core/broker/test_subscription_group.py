@@ -12,7 +12,7 @@ from store_core.broker.subscription_group import SubscriptionGroupManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.releases.release import RELEASES
-from store_core.snapshot.config_tables import GROUP_MEMBERS, SubscriptionGroupConfig
+from store_core.snapshot.config import GROUP_MEMBERS, SubscriptionGroupConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
 

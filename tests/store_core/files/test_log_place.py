@@ -12,8 +12,8 @@ import pytest
 
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.log_place import ConfiguredRoot, LogPlace, lock_places, log_directories, roots_to_lock
 from store_core.files.segment_paths import SegmentPaths
+from store_core.files.store_path import ConfiguredRoot, LogPlace, lock_places, log_directories, roots_to_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_parts import check_is_root
+from store_core.files.store_kind import check_is_root
 from tests.store_core.files.store_kinds import SEGMENT_SIZE, ordinary_store
 
 

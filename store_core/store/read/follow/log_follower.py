@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
 
 from store_core.errors import (
     InvalidOptionError,
@@ -13,28 +17,192 @@ from store_core.errors import (
     SegmentVanishedError,
     TruncatedLogError,
 )
-from store_core.store.read.follow.batch_ranges import batch_ranges
-from store_core.store.read.follow.continuity import find_continuation
+from store_core.files.segment_source import open_pages
+from store_core.snapshot.log import Log
 from store_core.store.read.follow.log_position import RecordVanishedError
-from store_core.store.read.follow.log_segments import LogSegments
-from store_core.store.read.follow.read_limits import count_records, limited_end
-from store_core.store.read.follow.waypoints import Waypoints
+from store_core.store.read.follow.log_segments import FIRST_STEP, LogSegments, find_continuation
+from store_core.store.read.ranges import ReadRange, split_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
 
     from store_core.errors import DataLossError
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.read.follow.continuity import Continuation
     from store_core.store.read.follow.log_position import LogPosition, RecordProof
-    from store_core.store.read.follow.read_limits import ReadLimits
-    from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.follow.log_segments import Continuation, Stretch
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["LogFollower"]
+
+__all__ = [
+    "NO_LIMITS",
+    "LogFollower",
+    "ReadLimits",
+    "Waypoints",
+    "batch_ranges",
+    "count_records",
+    "limited_end",
+]
+
+_STEP: Final = 1 << 20
+"""Bytes from one waypoint to the next: about as many are walked at most before a range begins."""
+
+
+@dataclass(slots=True)
+class _Passed:
+    """A walk through one segment, as physical offsets: records at which others may start, and where it has stopped."""
+
+    stop: int
+    offsets: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Waypoints:
+    """Some of the sound records that a walk has passed in each segment, up to the first damage in it.
+
+    They only spare walking: a range has the same rows without them.
+    """
+
+    begin: int  # physical offset at which the walk began
+    _passed: dict[int, _Passed] = field(default_factory=dict)
+
+    def add(self, stretch: Stretch) -> None:
+        """Remember the next records of the walk, unless damage precedes them: only a walk through it finds them."""
+        segment, starts = stretch.view.start_offset, stretch.run.starts
+        passed = self._passed.setdefault(segment, _Passed(max(segment, self.begin)))
+        if passed.stop != stretch.begin_offset:
+            return
+        steps = np.arange(starts[0], starts[-1] + 1, _STEP)
+        passed.offsets += (starts[np.unique(np.searchsorted(starts, steps))] + segment).tolist()
+        passed.stop = segment + stretch.run.stop
+
+    def walk_start(self, part: ReadRange) -> int | None:
+        """Return where the reader of a range can start to walk; as the range itself has it if nothing is nearer."""
+        passed = self._passed.get(part.segment.start_offset)
+        if passed is None or part.begin > passed.stop:
+            return part.walk_start
+        number = int(np.searchsorted(passed.offsets, part.begin))
+        return passed.offsets[number - 1] if number else part.walk_start
+
 
 _log: Final = logging.getLogger("store_core")
+
+
+def batch_ranges(
+    log: LogSegments, start: LogPosition, end: LogPosition, options: ReadOptions, waypoints: Waypoints | None = None
+) -> list[ReadRange]:
+    """Return the ranges between two positions, in log order.
+
+    The segment that the batch ends in is read as if the log ended there, so that a batch has the same rows whatever
+    was appended since.
+
+    * `waypoints`: Of a walk that began at `start`; they change where readers start to walk, and nothing else.
+    """
+    segments = [
+        each
+        for each in log.segments
+        if each.end_offset > start.physical_offset and each.start_offset < end.physical_offset
+    ]
+    for problem in Log(tuple(segments)).problems:
+        if options.is_strict:
+            raise problem
+        _log.warning("%s", problem.problem)
+    usual = Log(log.segments).usual_size
+    parts = split_ranges(list(_whole(segments, start, end, usual)), options)
+    return (
+        list(parts) if waypoints is None else [replace(part, walk_start=waypoints.walk_start(part)) for part in parts]
+    )
+
+
+def _whole(segments: list[Segment], start: LogPosition, end: LogPosition, usual: int) -> Iterator[ReadRange]:
+    for segment, following in zip_longest(segments, segments[1:]):
+        limit = segment.end_offset if following is None else min(segment.end_offset, following.start_offset)
+        data_end = min(limit, end.physical_offset)
+        yield ReadRange(
+            segment,
+            max(segment.start_offset, start.physical_offset),
+            data_end,
+            data_end=data_end,
+            is_last=end.physical_offset < segment.end_offset,
+            is_cut=segment.size < usual,
+            walk_start=start.walk_start(segment),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Limits of a batch; it has at least one record, if there is one."""
+
+    max_records: int | None = None  # most records, whether or not filters let them become rows
+    max_bytes: int | None = None  # most bytes of the log
+
+
+_USUAL_SIZE: Final = 512
+"""Bytes of a record, to estimate how far to walk for a number of them; the estimate affects only speed."""
+
+_MOST_STEP: Final = 256 << 20
+"""Most bytes to walk in one step: the starts in them are held, 8 bytes per record."""
+
+NO_LIMITS: Final = ReadLimits()
+
+
+def limited_end(
+    log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits, waypoints: Waypoints
+) -> LogPosition:
+    """Return where a batch ends that begins at a position: at a record's end, no later than `end`.
+
+    If there are limits, the records of the batch are walked, and no more than about twice as many bytes; those that
+    are passed are added to `waypoints`.
+    """
+    if limits == NO_LIMITS:
+        return end
+    taken = 0
+    last: tuple[Stretch, int] | None = None
+    for stretch in log.stretches(start, end, _first_step(limits)):
+        waypoints.add(stretch)
+        count = _admitted(stretch, start, taken, limits)
+        taken += count
+        last = (stretch, count) if count else last
+        if count < stretch.run.starts.size:
+            break
+    else:
+        return end
+    if last is None:
+        return start
+    (stretch, count), segment = last, last[0].segment
+    with open_pages(segment) as opened:  # that of the stretch is closed if the walk has gone on to the next segment
+        return log.position_after(segment, segment.view(opened), int(stretch.run.starts[count - 1]))
+
+
+def _first_step(limits: ReadLimits) -> int:
+    """Return how many bytes a batch of these limits is likely to have."""
+    by_records = _MOST_STEP if limits.max_records is None else limits.max_records * _USUAL_SIZE
+    by_size = _MOST_STEP if limits.max_bytes is None else limits.max_bytes
+    return max(min(by_records, by_size, _MOST_STEP), FIRST_STEP)
+
+
+def _admitted(stretch: Stretch, start: LogPosition, taken: int, limits: ReadLimits) -> int:
+    """Return how many records of a stretch still belong to the batch."""
+    starts = stretch.run.starts
+    count = starts.size if limits.max_records is None else min(starts.size, limits.max_records - taken)
+    if limits.max_bytes is not None:
+        ends: npt.NDArray[np.int64] = np.append(starts[1:], stretch.run.stop) + stretch.view.start_offset
+        by_size = int(np.searchsorted(ends, start.physical_offset + limits.max_bytes, "right"))
+        count = min(count, max(by_size, 0 if taken else 1))
+    return count
+
+
+def count_records(log: LogSegments, start: LogPosition, end: LogPosition, most: int) -> int:
+    """Count the records between two positions, up to a number that is enough."""
+    found = 0
+    for stretch in log.stretches(start, end):
+        found += stretch.run.starts.size
+        if found >= most:
+            return most
+    return found
+
 
 _ATTEMPTS: Final = 100
 """How often a step restarts because the log was cut meanwhile, by retention or by a recovery."""

@@ -15,8 +15,8 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.storage import StorageSettings
 from store_core.files.remote.url_path import UrlPath
+from store_core.files.store_kind import check_is_no_url
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_parts import check_is_no_url
 from store_core.files.store_path import located, path_of, places_of
 
 if TYPE_CHECKING:

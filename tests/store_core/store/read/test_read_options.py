@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
-from store_core.store.read.option_checks import shown_option
+from store_core.store.read.option_table import shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.row_filter import RowFilter

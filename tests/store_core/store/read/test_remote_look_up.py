@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.files.remote import remote_bytes, url_path
-from store_core.snapshot import file_queues
+from store_core.snapshot import queues as stored_queues
 from tests.budgets import budget
 from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged
 from tests.store_core.store.read.index_lies import lie_in_index
@@ -48,7 +48,7 @@ def _few_bytes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote_bytes, "NEAR", 0)
         patch.setattr(url_path, "_READ_WHOLE", 0)
-        patch.setattr(file_queues, "_BLOCK", 64)
+        patch.setattr(stored_queues, "_BLOCK", 64)
         patch.setattr(remote_bytes, "_BLOCK", 1 << 8)
         patch.setattr(remote_bytes, "_AHEAD", 1 << 9)
         yield

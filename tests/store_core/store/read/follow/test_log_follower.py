@@ -24,9 +24,9 @@ from store_core.errors import (
     TruncatedLogError,
 )
 from store_core.format.columnar import lockstep
-from store_core.store.read.follow import log_segments, waypoints
+from store_core.store.read.follow import log_follower, log_segments
+from store_core.store.read.follow.log_follower import ReadLimits
 from store_core.store.read.follow.log_position import LogPosition
-from store_core.store.read.follow.read_limits import ReadLimits
 from store_core.store.read.read_messages import read_messages
 from tests.budgets import budget
 from tests.builders import BODY_AT, CRC_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
@@ -390,7 +390,7 @@ def test_a_batch_that_is_planned_again_has_the_same_rows(followed: Followed) -> 
 def test_tasks_begin_at_records_that_limiting_the_batch_has_passed(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waypoints, "_STEP", 100)
+    monkeypatch.setattr(log_follower, "_STEP", 100)
     followed.restart(min_partitions=8)
     start = followed.first()
     end = followed.advance(start, ReadLimits(max_records=len(followed.offsets) - 1))
@@ -406,7 +406,7 @@ def test_tasks_begin_at_records_that_limiting_the_batch_has_passed(
 def test_what_follows_damage_is_found_only_by_walking_through_it(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waypoints, "_STEP", 1)
+    monkeypatch.setattr(log_follower, "_STEP", 1)
     followed.log.flip(followed.offsets[3] + MAGIC_AT)
     followed.write()
     followed.restart(min_partitions=8)

@@ -13,9 +13,8 @@ import pytest
 from store_core import ReadOptions, read_messages, read_range
 from store_core.errors import DataLossError, ExpiredSegmentsError, SegmentVanishedError
 from store_core.files.remote import remote_bytes
-from store_core.store.read.follow.log_follower import LogFollower
+from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower, ReadLimits
 from store_core.store.read.follow.log_position import LogPosition
-from store_core.store.read.follow.read_limits import NO_LIMITS, ReadLimits
 from tests.object_store import SECRET
 from tests.stores_in_memory import in_memory
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.store.read.follow.read_limits import ReadLimits
+from store_core.store.read.follow.log_follower import ReadLimits
 from store_core.store.read.read_messages import read_messages
 from tests.budgets import budget
 from tests.store_core.store.read.follow.followed import SIZE, Followed
