@@ -13,7 +13,6 @@ from store_core.answers.info import InfoReport
 from store_core.answers.life.replay import REPLAY_SCHEMA
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
-from store_core.answers.recover_report import RECOVER_SCHEMA
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.store_bill import BillReport
@@ -21,6 +20,7 @@ from store_core.answers.store_dead_letters import DeadLettersReport
 from store_core.answers.store_delays import DelaysReport
 from store_core.answers.store_lag import LagReport
 from store_core.answers.store_producers import ProducersReport
+from store_core.answers.store_recover import RecoverReport
 from store_core.answers.store_redact import RedactReport
 from store_core.answers.store_retention import RetentionReport
 from store_core.answers.store_transactions import TransactionsReport
@@ -36,7 +36,7 @@ _SCHEMAS: Final = (
     ProofReport.SCHEMA,
     ProducersReport.SCHEMA,
     LagReport.SCHEMA,
-    RECOVER_SCHEMA,
+    RecoverReport.SCHEMA,
     RedactReport.SCHEMA,
     REPAIR_PLAN_SCHEMA,
     REPAIR_SCHEMA,

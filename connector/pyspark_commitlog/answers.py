@@ -23,7 +23,6 @@ from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.replaying import replay_report
 from store_core.answers import answer as asked
 from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.limits import MOST_MESSAGES
 from store_core.answers.log_diff import Diff
 from store_core.answers.log_salvage import Salvage
 from store_core.answers.message_trace import Trace
@@ -36,32 +35,28 @@ from store_core.answers.store_delays import Delays
 from store_core.answers.store_export import Export, Prove
 from store_core.answers.store_lag import Lag
 from store_core.answers.store_producers import Producers
-from store_core.answers.store_recover import recover_by
+from store_core.answers.store_recover import Recover
 from store_core.answers.store_redact import Redact
 from store_core.answers.store_repair import plan_repair_by, repair_by
 from store_core.answers.store_retention import Retention
 from store_core.answers.store_transactions import Transactions
 from store_core.errors import InvalidOptionError
-from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.configured_store import config_of, told
+from store_core.store.configured_store import told
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.life.replay import ReplayReport
     from store_core.answers.rebuild import RebuildResult
-    from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
-    from store_core.format.releases.release import Release
-    from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
 
@@ -174,6 +169,7 @@ delays = _on_spark(Delays)
 trace = _on_spark(Trace)
 dead_letters = _on_spark(DeadLetters)
 lag = _on_spark(Lag)
+recover = _on_spark(Recover)
 export = _on_spark(Export)
 prove = _on_spark(Prove)
 
@@ -202,21 +198,6 @@ def plan_repair(
     options = told(options or CheckOptions(), config)
     with _engine(spark, "plan_repair") as engine:
         return Answer(spark, plan_repair_by(engine, path, options))
-
-
-def recover(  # noqa: PLR0913 -- as `store_core.answers.recover`
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    config: MessageStoreConfig | str | os.PathLike[str] | None = None,
-    *,
-    store_path_commit_log: str | os.PathLike[str] | None = None,
-    releases: Sequence[Release] = (DEFAULT_RELEASE,),
-    most_messages: int | None = MOST_MESSAGES,
-) -> Answer[RecoverReport]:
-    """Say what opening a store would do, a task for each release; see `store_core.answers.recover`."""
-    with _engine(spark, "recover") as engine:
-        config = config_of(config, store_path_commit_log)
-        return Answer(spark, recover_by(engine, path, config, releases=releases, most_messages=most_messages))
 
 
 def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.PathLike[str]) -> Answer[RepairReport]:

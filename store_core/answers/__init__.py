@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from store_core.answers.log_diff import Diff, diff
     from store_core.answers.log_salvage import Salvage, SalvageReport, salvage
     from store_core.answers.message_trace import Trace, TraceReport, trace
-    from store_core.answers.recover_report import RecoverReport
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.store_bill import Bill, BillReport, bill
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_export import Export, export, prove
     from store_core.answers.store_lag import Lag, LagReport, lag
     from store_core.answers.store_producers import Producers, ProducersReport, producers
-    from store_core.answers.store_recover import recover
+    from store_core.answers.store_recover import Recover, RecoverReport, recover
     from store_core.answers.store_redact import Redact, RedactReport, redact
     from store_core.answers.store_repair import plan_repair, repair
     from store_core.answers.store_replay import ReplayOptions, replay
@@ -62,6 +61,7 @@ __all__ = [
     "Producers",
     "ProducersReport",
     "ProofReport",
+    "Recover",
     "RecoverReport",
     "Redact",
     "RedactReport",
@@ -123,7 +123,8 @@ _HOMES: Final = {
     "LagReport": "store_core.answers.store_lag",
     "ProducersReport": "store_core.answers.store_producers",
     "ProofReport": "store_core.answers.export_proof",
-    "RecoverReport": "store_core.answers.recover_report",
+    "Recover": "store_core.answers.store_recover",
+    "RecoverReport": "store_core.answers.store_recover",
     "RedactReport": "store_core.answers.store_redact",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",

@@ -16,9 +16,8 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
-from store_core.answers.limits import TIME_WORDS
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
 from store_core.format.words import hint_of
@@ -46,6 +45,9 @@ __all__ = [
     "processes",
     "release_option",
 ]
+
+TIME_WORDS: Final = "ms since 1970, ISO 8601, or such as -15m, before the log's last message"
+"""What a time may be."""
 
 AnyReport = TypeVar("AnyReport", bound="Report[Any]")
 AnyAnswer = TypeVar("AnyAnswer", bound="Answer[Any]")
@@ -97,16 +99,22 @@ class Option:
         if value is None:
             return None
         if self.is_repeated:
-            return (value,) if isinstance(value, str) else tuple(value)
+            values = (value,) if isinstance(value, str) else tuple(value)
+            for each in values:
+                self._check_choice(each)
+            return values
         if self.kind is Kind.TIME:
             return value if _is_relative(value) else _parsed_time(self.name, value, zone)
         if self.kind is Kind.NUMBER:
             self._check_bounds(value)
-        elif self.choices and getattr(value, "value", value) not in self.choices:
+        self._check_choice(value)
+        return value if self.enum is None else self.enum(value)
+
+    def _check_choice(self, value: Any) -> None:  # noqa: ANN401 -- as `parsed`
+        if self.choices and getattr(value, "value", value) not in self.choices:
             expected = ", ".join(self.choices)
             hint = hint_of(str(value), self.choices) if self.hint is None else self.hint(str(value))
             raise InvalidOptionError(f"{self.name}: expected one of {expected}, found {value!r}{hint}")
-        return value if self.enum is None else self.enum(value)
 
     def _check_bounds(self, value: int) -> None:
         if self.most is not None:

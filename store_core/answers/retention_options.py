@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from store_core.answers.limits import MOST_DAYS
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.clean import DiskLimits, parse_delete_when
@@ -140,7 +139,6 @@ class RetentionOptions:
         size, used = _bytes_of("disk_size", disk_size), _bytes_of("disk_used", disk_used)
         growth = _bytes_of("daily_growth", daily_growth)
         bounds = (
-            ("days", days, 1, MOST_DAYS),
             ("disk_size", size, 1, 2**62),
             ("disk_used", used, 0, 2**62),
             ("daily_growth", growth, 0, 2**50),

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.answer import Answer, Kind, flag, function_of, opt
-from store_core.answers.limits import TIME_WORDS
+from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.text_table import with_message_column

@@ -1,52 +1,110 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would a restart do? Dry runs of a store's recovery by one release or several, side by side."""
+"""The answer `recover`: what a restart would do, by one release or by several, side by side."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.limits import MOST_MESSAGES
-from store_core.answers.local_engine import local_engine
-from store_core.answers.recover_report import RecoverFacts, RecoverReport
+from store_core.answers.answer import Answer, Kind, flag, function_of, one_root, opt
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
-from store_core.errors import UnsupportedStoreError
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_path import path_of
-from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.store.checked_config import check_is_store
-from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.configured_store import config_of, configured_store
-from store_core.store.message_store import DefaultMessageStore
-from store_core.store.read.read_messages import read_messages
+from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
+from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from store_core.format.releases.release import Release
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.answers.plots import Plot
+    from store_core.files.store_path import StorePaths
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.parts import Engine
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["recover", "recover_by"]
+__all__ = ["MOST_MESSAGES", "Recover", "RecoverFacts", "RecoverReport", "recover"]
 
-_COLUMNS: Final = (
-    "physical_offset", "topic", "queue_id", "queue_offset", "keys", "store_size", "msg_id", "unique_key",
-    "store_timestamp",
-)  # fmt: skip
+MOST_MESSAGES: Final = 100
+"""How many truncated messages are listed, if not all are asked for; all are counted."""
+
+_ALL: Final = "all"
+_ONLY_DRY: Final = (
+    "recover never changes a store: it shows what a broker's start would truncate, rebuild or refuse. Give --dry-run "
+    "to see that. A broker's start does it; to make queues and index right, see commitlog repair"
+)
 
 
-class _Truncated(NamedTuple):
-    """Messages that are truncated: how many by which release, and the first of them."""
+@dataclass(frozen=True)
+class Recover(Answer["RecoverReport"]):
+    """Show what opening a store for writing, as a broker does at its start, would truncate, rebuild or refuse.
 
-    counts: dict[str, int]
-    total: int
-    rows: list[dict[str, Any]]
+    The same code runs as for a real start, on changes that are kept in memory. The exit code is 0 if nothing would
+    change, 1 if something would, 4 if the store would be refused, and 5 if nothing would change but the log is damaged.
+    """
+
+    NAME: ClassVar = "recover"
+    CONFIG_WORDS: ClassVar = "file sizes"
+    IS_LOCAL: ClassVar = True
+    EXAMPLES: ClassVar = (
+        "commitlog recover /data/store --dry-run",
+        "commitlog recover /data/store --dry-run --release 4.9 --config broker.conf",
+        "commitlog recover /data/store --dry-run --release all",
+        "commitlog recover /data/store --dry-run --release all --html recover.html",
+    )
+
+    release: tuple[str, ...] = opt(
+        (DEFAULT_RELEASE,),
+        "RocketMQ that would open the store; can be repeated. all: what each would do, side by side. Their decisions "
+        "are in --json and --html then.",
+        shown_default=DEFAULT_RELEASE,
+        choices=(*RELEASES, _ALL),
+        hint=release_hint,
+    )
+    messages: bool = flag(f"List all messages that would be truncated, not just {MOST_MESSAGES}.")
+    dry_run: bool = opt(True, "Change nothing. Required: this command only looks.", shown_default="")  # noqa: FBT003 -- the default
+    broker_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+
+    def __post_init__(self) -> None:
+        """Refuse what is invalid."""
+        super().__post_init__()
+        if not self.dry_run:
+            raise InvalidOptionError(_ONLY_DRY)
+
+    def on(self, engine: Engine, store: StorePaths) -> RecoverReport:
+        """Run a recovery for each release, as if it were the only one; no lock is taken."""
+        from store_core.store.checked_config import check_is_store
+        from store_core.store.configured_store import config_of, configured_store
+
+        path = one_root(store)
+        if isinstance(path_of(path), UrlPath):
+            raise UnsupportedStoreError(
+                f"{path}: a broker's start can be simulated only with files on a local disk, where nothing is "
+                f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
+            )
+        config = config_of(self.broker_config)
+        alone = configured_store(os.fspath(path), config)
+        log = getattr(path, "log", ())
+        if log and log != getattr(alone, "log", ()):  # the caller has said which log is meant
+            config = config.with_log(",".join(map(str, log)))
+            alone = configured_store(os.fspath(path), config)
+        check_is_store(path_of(alone), config, OsFileSystem())
+        releases = RELEASES if _ALL in self.release else cast("tuple[Release, ...]", self.release)
+        runs = engine.run(_DryRuns(os.fspath(path), config, releases))
+        return _report(alone, runs, None if self.messages else MOST_MESSAGES)
+
+
+recover = function_of(Recover)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,79 +119,15 @@ class _DryRuns:
         return self.releases
 
     def run(self, part: Release) -> RecoveryReport:
+        from store_core.store.message_store import DefaultMessageStore
+
         return DefaultMessageStore.dry_run(self.path, replace(self.config, release=part))
 
     def merge(self, partials: Iterable[RecoveryReport]) -> list[RecoveryReport]:
         return list(partials)
 
 
-def recover(  # noqa: PLR0913 -- what is run, by how many processes, and who is informed
-    path: str | os.PathLike[str],
-    config: MessageStoreConfig | str | os.PathLike[str] | None = None,
-    *,
-    store_path_commit_log: str | os.PathLike[str] | None = None,
-    releases: Sequence[Release] = (DEFAULT_RELEASE,),
-    most_messages: int | None = MOST_MESSAGES,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-) -> RecoverReport:
-    """Say what opening a store for writing, as a broker does at its start, would truncate, rebuild or refuse.
-
-    Nothing in the store changes, and no lock is taken.
-
-    Parameters
-    ----------
-    path : path
-        The store root.
-    config : MessageStoreConfig or path, optional
-        The broker's configuration, or the file with it. Its release does not count.
-    store_path_commit_log : path, optional
-        Which log is meant, where the store has one and the configuration names another; by default its own.
-    releases : sequence of str
-        RocketMQ releases that would open the store, each as if it were the only one.
-    most_messages : int or None
-        How many of the messages that would be truncated are listed; None for all. All are counted.
-    processes : int
-        Worker processes, each for one release at a time; 1 works in this process.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each release.
-
-    Raises
-    ------
-    StoreNotFoundError
-        If a directory has no part of a store.
-    StoreError
-        As for `store_core.DefaultMessageStore.dry_run`.
-
-    Examples
-    --------
-    >>> from store_core.answers import recover
-    >>> from store_core.format.releases.release import RELEASES
-    >>> print(recover(store, releases=RELEASES).to_text())  # doctest: +SKIP
-    """
-    with local_engine(processes, on_progress) as engine:
-        config = config_of(config, store_path_commit_log)
-        return recover_by(engine, path, config, releases=releases, most_messages=most_messages)
-
-
-def recover_by(
-    engine: Engine,
-    path: str | os.PathLike[str],
-    config: MessageStoreConfig | None = None,
-    *,
-    releases: Sequence[Release] = (DEFAULT_RELEASE,),
-    most_messages: int | None = MOST_MESSAGES,
-) -> RecoverReport:
-    """Say what opening a store would do as `recover` does, with an engine that runs the parts."""
-    if isinstance(path_of(path), UrlPath):
-        raise UnsupportedStoreError(
-            f"{path}: a broker's start can be simulated only with files on a local disk, where nothing is "
-            f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
-        )
-    config = config or MessageStoreConfig()
-    path = configured_store(path, config)
-    check_is_store(path_of(path), config, OsFileSystem())
-    runs = engine.run(_DryRuns(os.fspath(path), config, tuple(releases)))
+def _report(path: str | os.PathLike[str], runs: Sequence[RecoveryReport], most_messages: int | None) -> RecoverReport:
     truncated = _truncated(path, runs, most_messages)
     opened = [run for run in runs if not run.is_refused]
     facts = RecoverFacts(
@@ -201,8 +195,24 @@ def _change_rows(run: RecoveryReport) -> Iterator[dict[str, Any]]:
 # ---- messages
 
 
+_COLUMNS: Final = (
+    "physical_offset", "topic", "queue_id", "queue_offset", "keys", "store_size", "msg_id", "unique_key",
+    "store_timestamp",
+)  # fmt: skip
+
+
+class _Truncated(NamedTuple):
+    """Messages that are truncated: how many by which release, and the first of them."""
+
+    counts: dict[str, int]
+    total: int
+    rows: list[dict[str, Any]]
+
+
 def _truncated(path: str | os.PathLike[str], runs: Iterable[RecoveryReport], most: int | None) -> _Truncated:
     """Read the sound messages behind the end that the first release to end the log keeps."""
+    from store_core.store.read.read_messages import read_messages
+
     ends = {run.release: (run.recovery_end_offset, run.end_offset) for run in runs if not run.is_refused}
     cut = [each for each in ends.values() if each[0] < each[1]]
     if not cut:
@@ -231,3 +241,144 @@ def _rows(batch: pa.RecordBatch, ends: dict[str, tuple[int, int]]) -> Iterator[d
     for row, time in zip(batch.select(names).to_pylist(), times, strict=True):
         truncated_by = [name for name, (end, stop) in ends.items() if end <= row["physical_offset"] < stop]
         yield {**row, "store_timestamp": time, "truncated_by": truncated_by}
+
+
+# ---- the report
+
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_RELEASE: Final = ReportColumn("release", _TEXT, "the RocketMQ release that would open the store")
+_URGENCY: Final = (Verdict.REFUSED, Verdict.FINDINGS, Verdict.DAMAGED, Verdict.CLEAN)
+"""What to act on first, if a store ends differently with different releases."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverFacts:
+    """The facts of dry runs; `words` are those of the recovery, if only one release was asked for."""
+
+    store: str = fact("the store root")
+    was_closed: bool = fact("whether there is no file `abort`")
+    is_live: bool = fact("whether a broker holds the store's lock: it would crash at a moment of this run")
+    end_offset: int = fact("physical offset one past the last sound record, before anything is truncated")
+    truncated_messages: int = fact("sound messages that at least one of the releases would truncate")
+    are_all_messages_listed: bool = fact("whether the table `messages` has all of them")
+    checked: Mapping[str, list[str]] = fact("by release: which checks it makes")
+    not_checked: Mapping[str, list[str]] = fact("by release: which checks it does not make")
+    words: str = ""
+
+
+class RecoverReport(Report[RecoverFacts]):
+    """What each release would truncate, rebuild or refuse."""
+
+    SCHEMA: ClassVar = ReportSchema.of(
+        "recover",
+        2,
+        RecoverFacts,
+        ReportTable(
+            "releases",
+            "What each release would do",
+            (
+                _RELEASE,
+                ReportColumn("verdict", _TEXT, "`clean`, `findings` if something would change, `damaged` or `refused`"),
+                ReportColumn("log_end", _LONG, "physical offset at which it would end the log; null if refused"),
+                ReportColumn("truncated_messages", _LONG, "sound messages that it would truncate"),
+                ReportColumn("truncated_files", _LONG, "segments after the log's end, which it would delete"),
+                ReportColumn("changes", _LONG, "files and directories that it would change"),
+                ReportColumn("min_offset", _LONG, "physical offset of the log's first record", in_text=False),
+                ReportColumn("max_offset", _LONG, "physical offset to which the next record goes", in_text=False),
+                ReportColumn("records", _LONG, "records checked", in_text=False),
+                ReportColumn("refusal", _TEXT, "why it would not open the store, else null"),
+            ),
+        ),
+        ReportTable(
+            "messages",
+            "Sound messages that would be truncated",
+            (
+                ReportColumn("physical_offset", _LONG, "where it is"),
+                ReportColumn("topic", _TEXT, "its topic"),
+                ReportColumn("queue_id", pa.int32(), "its queue"),
+                ReportColumn("queue_offset", _LONG, "its place in the queue"),
+                ReportColumn("keys", STRINGS_TYPE, "its keys"),
+                ReportColumn("store_size", pa.int32(), "its bytes", in_text=False),
+                ReportColumn("msg_id", _TEXT, "its id", in_text=False),
+                ReportColumn("unique_key", _TEXT, "the id that its producer gave it", in_text=False),
+                ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
+                ReportColumn("truncated_by", STRINGS_TYPE, "the releases that would truncate it"),
+            ),
+        ),
+        ReportTable(
+            "decisions",
+            "Decisions",
+            (
+                _RELEASE,
+                ReportColumn("what", _TEXT, "what would be done"),
+                ReportColumn("where", _TEXT, "the file, directory or queue"),
+                ReportColumn("why", _TEXT, "the rule, and the facts it was applied to"),
+            ),
+        ),
+        ReportTable(
+            "notes",
+            "Notes",
+            (_RELEASE, ReportColumn("note", _TEXT, "what an operator should know besides")),
+        ),
+        ReportTable(
+            "changes",
+            "Files that would change",
+            (
+                _RELEASE,
+                ReportColumn("path", _TEXT, "the file or directory"),
+                ReportColumn("kind", _TEXT, "`created`, `removed`, `written` or `truncated`"),
+                ReportColumn("first_changed", _LONG, "the first byte that would differ"),
+                ReportColumn("size", _LONG, "its size after that"),
+                ReportColumn("is_directory", pa.bool_(), "whether it is a directory"),
+            ),
+        ),
+    )
+
+    @property
+    def verdict(self) -> Verdict:
+        """The most urgent one of all releases."""
+        verdicts = set(self.tables["releases"]["verdict"].to_pylist())
+        return next(each for each in _URGENCY if each.value in verdicts)
+
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """How many messages each release would truncate, if one would."""
+        if not self.found.truncated_messages:
+            return ()
+        names = ("release", "truncated_messages")
+        rows = zip(*(self.tables["releases"][name].to_pylist() for name in names), strict=True)
+        bars = [
+            Bar(f"RocketMQ {name}", count, Tone.BAD, counted(count, "message"))
+            for name, count in rows
+            if count is not None
+        ]
+        return (Bars("Sound messages that each release would truncate", tuple(bars)),)
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        """Return the releases side by side, and messages; the words have the rest, for one release."""
+        if table.name == "messages":
+            is_whole = self.found.are_all_messages_listed
+            return with_message_column(self._shown_columns(table) if is_whole else super()._in_text(table))
+        is_shown = table.name == "releases" and not self.found.words
+        return super()._in_text(table) if is_shown else table.of([])
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        yield from found.words.split("\n") if found.words else self._of_several()
+        if found.truncated_messages:
+            yield f"{counted(found.truncated_messages, 'sound message')} would be truncated"
+            if not found.are_all_messages_listed:
+                first = self.tables["messages"].num_rows
+                are = agreeing(first, "the first of them is", f"the first {first:,} of them are")
+                yield f"{are} listed; --messages lists all"
+
+    def _of_several(self) -> Iterator[str]:
+        """Yield what several releases find alike, and why those that can't open the store refuse it."""
+        found, refusals = self.found, self.tables["releases"]["refusal"].to_pylist()
+        yield found.store
+        not_closed = "is open" if found.is_live else "was not closed (there is an abort file)"
+        yield "the store was closed" if found.was_closed else f"the store {not_closed}"
+        if not all(refusals):
+            yield f"the last sound record ends at {found.end_offset}"
+        yield from (f"refused: {refusal}" for refusal in dict.fromkeys(filter(None, refusals)))

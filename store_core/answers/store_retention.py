@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.answer import Answer, Kind, function_of, opt, options_of, release_option
+from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, options_of, release_option
 from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, losses, pointing_files
-from store_core.answers.limits import MOST_DAYS, TIME_WORDS
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
@@ -67,7 +66,7 @@ class Retention(Answer["RetentionReport"]):
         "commitlog retention /data/store --file-reserved-time 48 --html new.html",
     )
 
-    days: int = opt(14, "How many.", metavar="N", least=1, most=MOST_DAYS)
+    days: int = opt(14, "How many.", metavar="N", least=1, most=366)
     release: Release = release_option()
     file_reserved_time: int | None = opt(None, "In place of fileReservedTime.", metavar="HOURS")
     delete_when: str | None = opt(None, "In place of deleteWhen, such as 04 or 02;14.", metavar="HOURS")

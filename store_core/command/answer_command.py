@@ -50,7 +50,7 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
 def _with_store(answer: type[Answer[Any]]) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """Return what gives a command the options that say where its store is."""
     if answer.CONFIG_WORDS:
-        return with_config(answer.CONFIG_WORDS)
+        return with_config(answer.CONFIG_WORDS, takes_url=not answer.IS_LOCAL)
     return with_log if answer.IS_LOCAL else with_storage
 
 

@@ -62,9 +62,9 @@ def with_storage(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     return _with_places(command, f"{_CONFIG_HELP}.", passes_config=False)
 
 
-def with_config(what: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+def with_config(what: str, *, takes_url: bool = True) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """As `with_storage`, for a command that also gets the file with the configuration, since more in it counts."""
-    return partial(_with_places, help_of_config=f"{_CONFIG_HELP}, and {what}.", passes_config=True)
+    return partial(_with_places, help_of_config=f"{_CONFIG_HELP}, and {what}.", passes_config=True, takes_url=takes_url)
 
 
 def with_log(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:

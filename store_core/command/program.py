@@ -67,7 +67,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "salvage", "log_salvage:Salvage", "take what is sound out of a damaged log"),
     _Entry(_STORE, "lag", "store_lag:Lag", "say how far consumer groups are behind"),
     _Entry(_STORE, "retention", "store_retention:Retention", "say what a broker will delete, and when"),
-    _Entry(_STORE, "recover", "recovery", "show what opening the store for writing would change"),
+    _Entry(_STORE, "recover", "store_recover:Recover", "show what opening the store for writing would change"),
 )
 _SILENT: Final = logging.NullHandler()
 """Keeps Python from printing what is logged: commands show it (`notices`), or have it in their reports."""

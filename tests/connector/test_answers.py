@@ -81,7 +81,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
 
 
 def test_dry_runs_in_tasks_are_those_of_the_process(spark: SparkSession, stores: tuple[str, str]) -> None:
-    answer, expected = answers.recover(spark, stores[1], releases=RELEASES), core.recover(stores[1], releases=RELEASES)
+    answer, expected = answers.recover(spark, stores[1], release=RELEASES), core.recover(stores[1], release=RELEASES)
 
     assert expected.found == answer.report.found
     assert expected.to_text() == str(answer)

@@ -95,7 +95,7 @@ def test_a_compressed_segment_is_refused_by_name_wherever_it_is_in_the_log(
 def test_no_release_opens_a_log_with_a_compressed_segment(store: Path, release: Release, number: int) -> None:
     path = compressed(store, number)
     before = contents(store)
-    report = recover(store, releases=(release,))
+    report = recover(store, release=release)
 
     assert "refused" == report.verdict.value
     assert f"{path}: expected a segment of {SEGMENT} bytes" in report.tables["releases"]["refusal"][0].as_py()

@@ -19,8 +19,7 @@ from store_core import (
     StoreNotFoundError,
     read_messages,
 )
-from store_core.answers import recover
-from store_core.answers.recover_report import RECOVER_SCHEMA
+from store_core.answers import RecoverReport, recover
 from store_core.answers.verdict import Verdict
 from store_core.format.releases.release import RELEASES
 from tests.builders import LogBuilder
@@ -37,32 +36,32 @@ SMALL = MessageStoreConfig(mapped_file_size_commit_log=4096)
 
 
 def test_the_json_has_what_its_schema_says(tmp_path: Path) -> None:
-    report = recover(LogBuilder().write(tmp_path / "store"), SMALL, releases=RELEASES)
+    report = recover(LogBuilder().write(tmp_path / "store"), config=SMALL, release="all")
     found = json.loads(json.dumps(report.to_json()))
 
-    assert ["schema", "verdict", *(fact.name for fact in RECOVER_SCHEMA.facts), "tables"] == list(found)
-    assert [table.name for table in RECOVER_SCHEMA.tables] == list(found["tables"])
+    assert ["schema", "verdict", *(fact.name for fact in RecoverReport.SCHEMA.facts), "tables"] == list(found)
+    assert [table.name for table in RecoverReport.SCHEMA.tables] == list(found["tables"])
 
 
 def test_a_directory_without_any_part_of_a_store_is_no_store(tmp_path: Path) -> None:
     store = LogBuilder().write(tmp_path / "above" / "store")
 
     with pytest.raises(StoreNotFoundError, match=f"A store may be at {store}"):
-        recover(tmp_path / "above", SMALL)
+        recover(tmp_path / "above", config=SMALL)
 
 
 def test_a_part_of_a_store_is_told_with_its_root(tmp_path: Path) -> None:
     store = LogBuilder().write(tmp_path / "store")
 
     with pytest.raises(InvalidOptionError, match=f"the commit log of the store at {store}"):
-        recover(store / "commitlog", SMALL)
+        recover(store / "commitlog", config=SMALL)
 
 
 def test_one_release_is_told_in_the_words_of_its_recovery(tmp_path: Path) -> None:
     log = LogBuilder()
     log.append_all(b"one", b"two")
     store = log.write(tmp_path / "store")
-    report = recover(store, SMALL)
+    report = recover(store, config=SMALL)
 
     assert str(DefaultMessageStore.dry_run(store, SMALL)).split("\n")[0] == report.lines[0]
     assert not report.found.truncated_messages
@@ -72,7 +71,7 @@ def test_one_release_is_told_in_the_words_of_its_recovery(tmp_path: Path) -> Non
 def test_a_store_that_is_refused_has_no_log_end(tmp_path: Path) -> None:
     log = LogBuilder()
     log.append_all(b"one", b"two")
-    report = recover(log.write(tmp_path / "store"), MessageStoreConfig(mapped_file_size_commit_log=8192))
+    report = recover(log.write(tmp_path / "store"), config=MessageStoreConfig(mapped_file_size_commit_log=8192))
     (row,) = report.tables["releases"].to_pylist()
 
     assert Verdict.REFUSED is report.verdict
@@ -175,7 +174,7 @@ def test_a_store_whose_light_index_is_no_number_is_refused(release: Release, tmp
         archive.extractall(tmp_path, filter="data")
     case = tmp_path / "lmq-nan"
     config = MessageStoreConfig.from_properties(case / "broker.conf", release=release)
-    report = recover(case / "nan" / "store", config, releases=[release])
+    report = recover(case / "nan" / "store", config=config, release=release)
 
     assert Verdict.REFUSED is report.verdict
     assert f"refused: RocketMQ {release} fails to load such a store: it can't dispatch the record at 160" in " ".join(

@@ -148,7 +148,7 @@ HEAVY = (
     "store_core.store.read.message_reader",
     "store_core.store.read.read_plan",
 )
-ANSWERS = {"store_core.answers"} | {f"store_core.answers.{name}" for name in ("limits", "shown_text", "verdict")}
+ANSWERS = {"store_core.answers"} | {f"store_core.answers.{name}" for name in ("shown_text", "verdict")}
 """What help may import of the answers: constants, and what needs Python alone."""
 
 

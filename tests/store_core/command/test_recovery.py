@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from store_core.answers.limits import MOST_MESSAGES
+from store_core.answers.store_recover import MOST_MESSAGES
 from store_core.command.exit_code import ExitCode
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
 from tests.builders import LogBuilder

@@ -292,7 +292,7 @@ def test_more_directories_of_another_stores_log_are_left_alone(copy: Path, live:
 def test_all_who_read_take_the_log_of_the_store_that_was_named(copy: Path, live: Path, conf: Path) -> None:
     own = check(copy).found.end_offset
     checked = check(copy, CheckOptions(broker_config=conf))
-    recovered = recover(copy, MessageStoreConfig.from_properties(conf))
+    recovered = recover(copy, config=MessageStoreConfig.from_properties(conf))
     with DefaultMessageStore.open(copy, MessageStoreConfig.from_properties(conf), read_only=True) as store:
         ends = [checked.found.end_offset, recovered.found.end_offset, store.max_physical_offset]
         notes = [*checked.found.notes, *store.recovery_report.notes]
