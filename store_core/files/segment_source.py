@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.remote.remote_file import RemoteFile
-    from store_core.format.columnar.entries import EntryLog
+    from store_core.format.columnar.spans import EntryLog
 
 __all__ = [
     "PagedBytes",

@@ -43,7 +43,7 @@ from store_core.files.store_parts import (
     CONSUME_QUEUE_EXT,
     INDEX_DIRECTORY,
 )
-from store_core.format.columnar.entries import EntryLog
+from store_core.format.columnar.spans import EntryLog
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 from store_core.format.record.scan import ENTRY_HEAD_SIZE, ENTRY_MAGIC
 

@@ -39,7 +39,7 @@ from store_core.files.store_kind import (
 )
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.files.store_path import ConfiguredRoot, located, log_directories, nothing_at, places_of
-from store_core.format.columnar.entries import EntryLog
+from store_core.format.columnar.spans import EntryLog
 from store_core.format.damage.salvage import store_timestamps
 from store_core.format.properties import decode_text
 from store_core.format.record.record_head import store_timestamp

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message, MessageExt
     from store_core.store.dispatch.reput import FilterBitMap

@@ -49,7 +49,7 @@ from tests.interop.toolchain import RELEASES, harness_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
 
 _TOPICS: Final = ("orders-eu", "orders-us", "payments", "clicks", "%RETRY%billing", "stock", "mail", "audit-log")
 _QUEUES: Final = 8

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from pyspark_commitlog.write.options import WriteOptions
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
 

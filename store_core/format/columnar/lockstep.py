@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.columnar.entries import sound_entries
-from store_core.format.columnar.spans import Heads, gather, measure
+from store_core.format.columnar.spans import Heads, gather, measure, sound_entries
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
 from store_core.format.record.record_head import head_reader, read_frame
 from store_core.format.record.scan import Framing, Scan, StopReason, check_frame

@@ -16,7 +16,7 @@ from store_core.queue.dispatch.stored_batch import StoredBatch, StoredProperties
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.releases.release import Release
     from store_core.queue.dispatch.stored_batch import StoredFile
     from store_core.queue.queue_path import QueueRules

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.segment_paths import SegmentPaths
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.message import Message
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import ReplicaService

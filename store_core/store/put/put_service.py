@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.releases.release import Release
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.put.commit_log import CommitLog

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import LEFT_OUT
-from store_core.format.columnar.decode_batch import decode_records
-from store_core.format.columnar.faults import is_covered
+from store_core.format.columnar.decode_batch import decode_records, is_covered
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD
 from store_core.format.words import agreeing

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from store_core.format.columnar.arrow_slices import packed_items, take_rows, true_mask
-from store_core.format.columnar.entries import sound_leads
 from store_core.format.columnar.records import Records
-from store_core.format.columnar.spans import Heads
+from store_core.format.columnar.spans import Heads, sound_leads
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 
 if TYPE_CHECKING:

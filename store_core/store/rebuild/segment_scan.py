@@ -16,7 +16,7 @@ from store_core.errors import UnsafeSizeError
 from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.checksums import record_crcs
-from store_core.format.columnar.faults import unexpandable
+from store_core.format.columnar.decode_batch import unexpandable
 from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Damage, Salvage, store_timestamps
 from store_core.format.record.scan import StopReason, check_record

@@ -19,7 +19,7 @@ from store_core.files.access import naming
 from store_core.files.segment_source import Segment, open_ahead
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.columnar.chain import Chain, Place
-from store_core.format.columnar.encoded_batch import EncodedBatch, complete_batch
+from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.columnar.records import Records
 from store_core.format.columns import arrow_schema
 from store_core.format.segment_room import blank_head, fill_segments

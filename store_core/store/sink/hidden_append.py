@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
 from store_core.files.service_thread import WorkerThread
-from store_core.format.columnar.encoded_batch import complete_batch
+from store_core.format.columnar.encode_batch import complete_batch
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.segment_room import blank_head, fill_segments, has_room
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.store.dispatch.log_adoption import LogPlace
 
 __all__ = ["HEAD_SIZE", "UnseenRecords", "UnseenSegments", "UnseenTail", "WrittenRows"]

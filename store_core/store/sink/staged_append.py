@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem
-    from store_core.format.columnar.encoded_batch import EncodedBatch
+    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.store.dispatch.log_adoption import LogAdoption, LogPlace
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put.put_preparation import QueueOffsets

@@ -18,7 +18,7 @@ import pyarrow as pa
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import write_all
 from store_core.format.columnar.arrow_slices import fixed_array
-from store_core.format.columnar.encoded_batch import EncodedBatch
+from store_core.format.columnar.encode_batch import EncodedBatch
 from store_core.format.columnar.spans import gather
 from store_core.format.layout import field_position, head_dtype
 from store_core.queue.dispatch.dispatch_batch import IndexHashes

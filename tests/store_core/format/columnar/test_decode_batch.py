@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.columnar import faults
+from store_core.format.columnar import decode_batch as decoding
 from store_core.format.columnar.decode_batch import DecodedBatch, decode_batch
 from store_core.format.columnar.lockstep import chain
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
@@ -364,7 +364,7 @@ def pack(body: bytes) -> bytes:
 def test_expanded_bodies_come_in_several_batches_when_they_need_too_much_room(
     monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(faults, "_EXPANDED_BATCH", room)
+    monkeypatch.setattr(decoding, "_EXPANDED_BATCH", room)
     log = Segment().append(b"plain")
     for number in range(7):
         log.append(pack(bytes([number]) * 100), sys_flag=1)

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.columnar.encoded_batch import EncodedBatch, complete_batch
+from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
 from store_core.format.message import Message, body_crc
 from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic
 from store_core.format.record.encode import EncodedRecords, EncodeRules, do_append, encode_message, stored_properties

@@ -12,8 +12,7 @@ import pytest
 
 from store_core import DefaultMessageStore, Message
 from store_core.errors import SegmentLayoutError
-from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.columnar.encoded_batch import complete_batch
+from store_core.format.columnar.encode_batch import complete_batch, encode_batch
 from store_core.store.dispatch.reput import ReputMessageService
 from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
