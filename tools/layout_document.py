@@ -56,5 +56,4 @@ def markdown_document() -> str:
     ]
     for unit in (*UNITS, *TIMER_UNITS, *STORED_UNITS):
         lines += _section(unit)
-    lines += ["```{include} releases.md", ":heading-offset: 1", "```"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).rstrip() + "\n"

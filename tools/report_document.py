@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from store_core.answers.checking.check_report import CHECK_SCHEMA
 from store_core.answers.diff_report import DiffReport
 from store_core.answers.export_job import ExportReport
 from store_core.answers.export_proof import ProofReport
@@ -16,6 +15,7 @@ from store_core.answers.message_trace import TraceReport
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.store_bill import BillReport
+from store_core.answers.store_check import CheckReport
 from store_core.answers.store_dead_letters import DeadLettersReport
 from store_core.answers.store_delays import DelaysReport
 from store_core.answers.store_lag import LagReport
@@ -30,7 +30,7 @@ __all__ = ["markdown_document"]
 _SCHEMAS: Final = (
     InfoReport.SCHEMA,
     BillReport.SCHEMA,
-    CHECK_SCHEMA,
+    CheckReport.SCHEMA,
     DiffReport.SCHEMA,
     ExportReport.SCHEMA,
     ProofReport.SCHEMA,
@@ -56,7 +56,7 @@ _INTRODUCTION: Final = (
     "",
     "- `schema`: the name and the version below. A version grows when something is removed or gets another meaning;",
     "  additions leave it, so ignore what you don't know.",
-    "- `verdict`: `clean`, `findings`, `refused` or `damaged`; the [exit codes](command.md#exit-codes) 0, 1, 4 and 5.",
+    "- `verdict`: `clean`, `findings`, `refused` or `damaged`; the [exit codes](exit-codes.md) 0, 1, 4 and 5.",
     "- The facts, by name.",
     "- `tables`: a list of objects for each table. Any value can be null. Times are in ISO 8601, bytes in hexadecimal",
     "  digits. In Python, `report.tables` has the same as Arrow tables.",

@@ -22,14 +22,13 @@ from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.replaying import replay_report
 from store_core.answers import answer as asked
-from store_core.answers.checking.check_options import CheckOptions
 from store_core.answers.log_diff import Diff
 from store_core.answers.log_salvage import Salvage
 from store_core.answers.message_trace import Trace
 from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.report import Report
 from store_core.answers.store_bill import Bill
-from store_core.answers.store_check import check_by
+from store_core.answers.store_check import Check
 from store_core.answers.store_dead_letters import DeadLetters
 from store_core.answers.store_delays import Delays
 from store_core.answers.store_export import Export, Prove
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.life.replay import ReplayReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.repairing.repair_plan import RepairPlan
@@ -169,33 +167,21 @@ delays = _on_spark(Delays)
 trace = _on_spark(Trace)
 dead_letters = _on_spark(DeadLetters)
 lag = _on_spark(Lag)
+check = _on_spark(Check)
 recover = _on_spark(Recover)
 export = _on_spark(Export)
 prove = _on_spark(Prove)
 
 
-def check(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    options: CheckOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[CheckReport]:
-    """Check a store: commit log, consume queues and key index against each other; see `store_core.answers.check`."""
-    options = told(options or CheckOptions(), config)
-    with _engine(spark, "check") as engine:
-        return Answer(spark, check_by(engine, path, options))
-
-
 def plan_repair(
     spark: SparkSession,
     path: str | os.PathLike[str],
-    options: CheckOptions | None = None,
+    options: Check | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
 ) -> Answer[RepairPlan]:
     """Plan the least that makes the queues and index of a store right; see `store_core.answers.plan_repair`."""
-    options = told(options or CheckOptions(), config)
+    options = told(options or Check(), config)
     with _engine(spark, "plan_repair") as engine:
         return Answer(spark, plan_repair_by(engine, path, options))
 

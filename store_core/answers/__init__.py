@@ -12,8 +12,6 @@ from store_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from store_core.answers.answer import Answer, processes
-    from store_core.answers.checking.check_options import CheckOptions
-    from store_core.answers.checking.check_report import CheckReport
     from store_core.answers.diff_report import DiffReport
     from store_core.answers.export_job import ExportReport
     from store_core.answers.export_proof import ProofReport
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.store_bill import Bill, BillReport, bill
-    from store_core.answers.store_check import check
+    from store_core.answers.store_check import Check, CheckReport, check
     from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
     from store_core.answers.store_delays import Delays, DelaysReport, delays
     from store_core.answers.store_export import Export, export, prove
@@ -43,7 +41,7 @@ __all__ = [
     "Answer",
     "Bill",
     "BillReport",
-    "CheckOptions",
+    "Check",
     "CheckReport",
     "DeadLetters",
     "DeadLettersReport",
@@ -104,8 +102,8 @@ _HOMES: Final = {
     "Producers": "store_core.answers.store_producers",
     "processes": "store_core.answers.answer",
     "BillReport": "store_core.answers.store_bill",
-    "CheckOptions": "store_core.answers.checking.check_options",
-    "CheckReport": "store_core.answers.checking.check_report",
+    "Check": "store_core.answers.store_check",
+    "CheckReport": "store_core.answers.store_check",
     "DeadLetters": "store_core.answers.store_dead_letters",
     "DeadLettersReport": "store_core.answers.store_dead_letters",
     "Delays": "store_core.answers.store_delays",

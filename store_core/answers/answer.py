@@ -225,6 +225,8 @@ class Answer(ABC, Generic[AnyReport]):
         Whether there is work for processes or Spark.
     SHOWS_WARNINGS : bool
         Whether its command shows what the core warns of, since the report does not have it.
+    JSON_FILE : (str, str) or None
+        Name and words of the option of its command that writes the report to a new file as well, as JSON.
     """
 
     NAME: ClassVar[str]
@@ -234,6 +236,7 @@ class Answer(ABC, Generic[AnyReport]):
     IS_LOCAL: ClassVar[bool] = False
     HAS_PARTS: ClassVar[bool] = True
     SHOWS_WARNINGS: ClassVar[bool] = False
+    JSON_FILE: ClassVar[tuple[str, str] | None] = None
 
     def __post_init__(self) -> None:
         """Check the options, and replace those that are given in another form."""

@@ -13,9 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.checked_store import verified_by
+from store_core.answers.findings import FindingKind
 from store_core.answers.local_engine import local_engine
-from store_core.answers.store_check import verified_by
+from store_core.answers.store_check import CheckReport
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from store_core.answers.checking.check_report import CheckReport
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.parts import Engine, LocalEngine, ProgressSink
@@ -424,7 +424,8 @@ class StoreRebuild:
         if self._file_system.status(self.plan.store / JOURNAL) is not None:
             self._note("a replacement was interrupted: the next run that is not --verify finishes it")
         with self._engines("verify") as engine:
-            return verified_by(engine, self.plan.path, self.plan.options, clock=self._clock, is_ours=is_ours)
+            found = verified_by(engine, self.plan.path, self.plan.options, clock=self._clock, is_ours=is_ours)
+        return CheckReport.of_checked(found)
 
     def _discard(self, report: RebuildReport | None = None) -> _Made:
         """Delete the files that were replaced, if those in their place have no finding.

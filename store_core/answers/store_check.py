@@ -1,479 +1,313 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a store whole? Commit log, consume queues and key index against each other, in one call and without Spark."""
+"""The answer `check`: is a store whole? Commit log, consume queues and key index against each other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Final, Self, cast
+from collections import Counter
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-import numpy as np
+import pyarrow as pa
 
-from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.checking.check_report import ASKED_FOR, CheckFacts, CheckReport, digest_of
-from store_core.answers.checking.config_files import ConfigFiles, LogReach, checkpoint_findings
-from store_core.answers.checking.finding import Finding, FindingKind, Tally
-from store_core.answers.checking.index_chains import ChainJob
-from store_core.answers.checking.index_findings import IndexFindings
-from store_core.answers.checking.judged_log import NOT_ASKED, JudgedLog, add_loading, dispatch_start
-from store_core.answers.life.stray_timers import stray_timers
-from store_core.answers.local_engine import local_engine
-from store_core.errors import CorruptRecordError, SegmentVanishedError
-from store_core.files.access import explained_access
-from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
-from store_core.files.store_lock import ABORT_FILE, is_lock_held
-from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.files.store_path import absolute_path_of, path_of
+from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
+from store_core.answers.findings import FindingKind
+from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.text_table import message_name
+from store_core.answers.verdict import Verdict
+from store_core.format.releases.release import RELEASES, release_hint
 from store_core.format.words import counted
-from store_core.snapshot.config import configured_batch_topics
-from store_core.snapshot.index import Index
-from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import FoundEnd
-from store_core.snapshot.told_release import ToldRelease
-from store_core.store.configured_store import configured_store, told
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.read_plan import plan_ranges
-from store_core.store.rebuild.compare import LogBounds, UnitVerdict, judge_queue
-from store_core.store.rebuild.job import RebuildJob
-from store_core.store.rebuild.lost_ranges import LostBytes
-from store_core.store.rebuild.passes import rebuild_by
-from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.report import check_wanted, inference_notes
-from store_core.store.rebuild.stored_queues import LiveMoment, StoredQueues
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
-    from store_core.answers.checking.check_report import Certificate
-    from store_core.files.clock import Clock
-    from store_core.format.releases.release import Release
-    from store_core.snapshot.index import KeyFile, LoadedIndex
-    from store_core.store.parts import Engine, ProgressSink
+    from store_core.answers.checked_store import CheckedStore
+    from store_core.answers.plots import Plot
+    from store_core.files.store_path import StorePaths
+    from store_core.store.parts import Engine
+    from store_core.store.read.ranges import Coverage
     from store_core.store.rebuild.options import RebuildOptions
-    from store_core.store.rebuild.report import RebuildReport
 
-__all__ = ["CheckedStore", "check", "check_by", "checked_by", "verified_by"]
-
-
-_MOST_LOOKS: Final = 6
-"""How often a live store is looked at before keys count as missing from an index that stands still."""
-
-_ATTEMPTS: Final = 100
-"""How often a check begins again because a broker deleted a segment meanwhile; each time there is one less."""
-
-_LOG_ALONE: Final = (
-    "consume queues and key index are not in this copy: the log was checked, and nothing else. If the broker has none "
-    "either, `commitlog repair` makes them from the log"
-)
-_SEEMS_OPEN: Final = (
-    "there is no file abort, so the store counts as closed; but its log and queues do not end at the same place, as in "
-    "a copy of an open store. If it is one, make an empty file {}, and check again: what copying leaves is no finding"
-)
-_NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
-_NO_INDEX_FILE: Final = (
-    "the index is not checked: the store has no index file, as with messageIndexEnable=false, so a search by key finds "
-    "nothing. If its broker keeps an index, give the broker's configuration to have each key reported; "
-    "commitlog rebuild index makes an index from the log"
-)
+__all__ = ["Check", "CheckReport", "check"]
 
 
-def check(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
-    path: str | os.PathLike[str],
-    options: CheckOptions | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-    processes: int = 1,
-    on_progress: ProgressSink | None = None,
-    clock: Clock | None = None,
-) -> CheckReport:
-    """Check a store: each record against its unit and its entries, and each unit and entry against its record.
+@dataclass(frozen=True)
+class Check(Answer["CheckReport"]):
+    """Check that a store is whole: commit log, consume queues and key index against each other.
 
-    Nothing in the store changes, and no lock is taken: scratch files are in the system's directory for temporary files.
-    What a crash leaves at the end of the log, aged files, preallocated files and fillers are no findings. A store that
-    a broker is writing is compared as of one moment, and what seems wrong is looked at a second time. The report is the
-    same for any number of processes.
-
-    Parameters
-    ----------
-    path : path
-        The store root.
-    options : CheckOptions, optional
-    config : path, optional
-        The broker's configuration, as of option `config` of `store_core.read_messages`.
-    processes : int
-        As for `store_core.rebuild_consume_queue`.
-    on_progress : callable, optional
-        Called with a `store_core.store.parts.PartsDone` after each part.
-    clock : Clock, optional
-
-    Raises
-    ------
-    StoreError
-        As for `store_core.rebuild_consume_queue` with ``verify``.
-    OSError
-        As raised by the system.
-
-    Examples
-    --------
-    >>> from store_core.answers import check
-    >>> report = check(store)  # doctest: +SKIP
-    >>> print(report.to_text())  # doctest: +SKIP
+    Each record is compared with its units and index entries, and each unit and entry with its record. What a crash
+    leaves at the log's end is noted, and is no finding. A store that a broker is writing is compared as of one moment.
+    The exit code is 1 if there are findings.
     """
-    options = told(options or CheckOptions(), config)
-    with local_engine(processes, on_progress) as engine:
-        return check_by(engine, path, options, clock=clock)
+
+    NAME: ClassVar = "check"
+    CONFIG_WORDS: ClassVar = "sizes that no file shows"
+    JSON_FILE: ClassVar = ("certificate", "Write the report to a new file as well, as JSON for a ticket.")
+    EXAMPLES: ClassVar = (
+        "commitlog check /data/store",
+        "commitlog check /data/store --topic orders --processes 4",
+        "commitlog check /data/store --json > check.json",
+        "commitlog check /data/store --html check.html",
+        "commitlog check /data/store --certificate ticket-4711.json",
+    )
+
+    topic: tuple[str, ...] = opt((), "Only queues of this topic; can be repeated.", metavar="TOPIC")
+    release: str | None = opt(
+        None,
+        "RocketMQ that serves the store.",
+        choices=RELEASES,
+        hint=release_hint,
+        shown_default="the one that served it last, as far as its files tell",
+    )
+    check_crc: bool = opt(
+        True,  # noqa: FBT003 -- the default
+        "Check each body's checksum.",
+        flag="--bodies/--no-bodies",
+        shown_default="bodies",
+    )
+    batch_topic: tuple[str, ...] = opt(
+        (), "A topic whose queues are batch queues, besides those that are known to; can be repeated.", metavar="TOPIC"
+    )
+    hash_slot_num: int | None = opt(
+        None,
+        "Slots of an index file (maxHashSlotNum).",
+        metavar="N",
+        least=1,
+        most=2**31 - 1,
+        shown_default="as its files have, or 5000000",
+    )
+    index_num: int | None = opt(
+        None,
+        "Entries of an index file (maxIndexNum).",
+        metavar="N",
+        least=1,
+        most=2**31 - 1,
+        shown_default="as its files have, or 20000000",
+    )
+    max_queues: int | None = opt(
+        None,
+        "Refuse a log that names more queues.",
+        metavar="N",
+        least=1,
+        most=2**31 - 1,
+        shown_default="1,000,000",
+    )
+    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    store_path_commit_log: str | os.PathLike[str] | None = None
+
+    def on(self, engine: Engine, store: StorePaths) -> CheckReport:
+        """Check a store; scratch files are in the system's directory for temporary files."""
+        from store_core.answers.checked_store import checked_by
+
+        return CheckReport.of_checked(checked_by(engine, one_root(store), self.comparison(), self.release))
+
+    def comparison(self) -> RebuildOptions:
+        """Return the options of the comparison of queues and index with the log."""
+        from store_core.store.config.message_store_config import MessageStoreConfig
+        from store_core.store.rebuild.options import RebuildOptions
+
+        has_index = True
+        if self.broker_config is not None:
+            has_index = MessageStoreConfig.from_properties(self.broker_config).message_index_enable
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"topic", "release"}}
+        return RebuildOptions(verify=True, with_index=has_index, topic=self.topic or None, **given)
 
 
-def check_by(
-    engine: Engine, path: str | os.PathLike[str], options: CheckOptions | None = None, *, clock: Clock | None = None
-) -> CheckReport:
-    """Check a store as `check` does, with an engine that runs the parts."""
-    return checked_by(engine, path, options, clock=clock).report
+check = function_of(Check)
 
 
-def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair knows
-    engine: Engine,
-    path: str | os.PathLike[str],
-    options: CheckOptions | None = None,
-    *,
-    clock: Clock | None = None,
-    is_ours: bool = False,
-    misses_all: bool = False,
-) -> CheckedStore:
-    """Check a store as `check_by` does, for who has to know more than the report says.
+# ---- the report
 
-    * `misses_all`: Whether all units and entries are missing where a copy has neither queues nor an index, for who will
-      make them.
-    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
-    """
-    engine.expect(RebuildJob, ChainJob)
-    options, clock = options or CheckOptions(), clock or SystemClock()
-    with explained_access(path_of(path)):
-        is_log_alone = not misses_all and _is_log_alone(path_of(path))
-
-        def look(release: Release) -> CheckedStore:
-            given = partial(_look, engine, path, replace(options, release=release), clock)
-            return _looked(partial(given, is_ours=is_ours, is_log_alone=is_log_alone))
-
-        if options.release:
-            return look(cast("Release", options.release)).because(ASKED_FOR)
-        store = configured_store(path, options.broker_config, options.store_path_commit_log)
-        return _by_told_release(ToldRelease.of(absolute_path_of(store)), look)
-
-
-def verified_by(
-    engine: Engine,
-    path: str | os.PathLike[str],
-    options: RebuildOptions,
-    *,
-    clock: Clock | None = None,
-    is_ours: bool = False,
-) -> CheckReport:
-    """Check what a rebuild by these options makes, queues and index, and the log that they follow from.
-
-    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
-    """
-    engine.expect(RebuildJob, ChainJob)
-    look = partial(_look, engine, path, options, clock or SystemClock(), is_ours=is_ours, is_log_alone=False)
-    with explained_access(path_of(path)):
-        return _looked(look).because(ASKED_FOR).report
-
-
-def _looked(look: Callable[[LiveMoment | None], CheckedStore]) -> CheckedStore:
-    """Look at a store; where a broker is writing, and something seems wrong, look again."""
-    first = found = look(None)
-    if not (first.tally.counts and first.bounds.moment):
-        return first
-    # What only seems wrong because a broker was writing is not there when it is looked at again.
-    for _ in range(_MOST_LOOKS - 1):
-        found = look(first.bounds.moment).seen_again(found)
-        if not found.is_index_waited_for(first):
-            break
-    return found
-
-
-def _by_told_release(told: ToldRelease, look: Callable[[Release], CheckedStore]) -> CheckedStore:
-    """Check a store by the release that its files tell; where several may be, by the one that explains most."""
-    tried: list[CheckedStore] = []
-    for release in told.releases:
-        tried.append(look(release))
-        if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
-            break
-    best = min(tried, key=lambda each: each.finding_count)
-    others = [f"by the rules of {each.release} it has {counted(each.finding_count, 'finding')}" for each in tried]
-    return best.because("; ".join([told.why, *(others if best is not tried[0] else ())]))
-
-
-def _look(  # noqa: PLR0913 -- what is checked, how, and what an earlier look saw
-    engine: Engine,
-    path: str | os.PathLike[str],
-    options: CheckOptions | RebuildOptions,
-    clock: Clock,
-    earlier: LiveMoment | None,
-    *,
-    is_ours: bool,
-    is_log_alone: bool,
-) -> CheckedStore:
-    """Check a store once; begin again if its broker deletes a segment meanwhile."""
-    for attempt in range(_ATTEMPTS):
-        if isinstance(options, CheckOptions):
-            plan = RebuildPlan.of(path, options.as_comparison(), _readable_batch_topics)
-            rules = replace(plan.rules, is_proven=True, has_index=_has_index(plan, options))
-        else:
-            plan = RebuildPlan.of(path, options.as_comparison(), configured_batch_topics)
-            rules = replace(plan.rules, is_proven=True)
-        if is_log_alone:
-            rules = replace(rules, has_queues=False, has_index=False)
-        plan = replace(plan, rules=rules, assumptions=() if is_log_alone else plan.assumptions)
-        is_live = not is_ours and is_lock_held(plan.store)
-        try:
-            return _Check(engine, plan, options, clock, is_live, earlier).run()
-        except SegmentVanishedError:
-            if not is_live or attempt + 1 == _ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_TOPIC: Final = ReportColumn("topic", _TEXT, "name of the topic")
+_QUEUE: Final = ReportColumn("queue_id", _LONG, "queue of the topic")
+_ASKED_FOR: Final = "it was asked for"
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedStore:
-    """A check, with what its report was made of."""
+class CheckFacts:
+    """The facts of a check."""
 
-    report: CheckReport
-    certificates: tuple[Certificate, ...]
-    plan: RebuildPlan  # of the comparison: the rules that were followed
-    bounds: LogBounds
-    compared: RebuildReport  # the comparison
-    tally: Tally  # has all places with findings
-    index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
+    coverage: Coverage  # the last two facts in words
+    store: str = fact("the store root")
+    release: str = fact("the RocketMQ release whose rules were followed")
+    release_why: str = fact("why of that release: asked for, or told from the store's files")
+    was_closed: bool = fact("whether the store was closed: no broker holds it, and there is no file `abort`")
+    is_live: bool = fact("whether a broker holds the store's lock: it is compared as of one moment")
+    segments: int = fact("segment files that were read")
+    records: int = fact("records in them")
+    min_offset: int = fact("physical offset at which the log begins")
+    end_offset: int = fact("physical offset one past the last sound record")
+    queues: int = fact("queues of which the log has records")
+    complete_queues: int = fact("how many of them are complete, as the table `certificates` explains it")
+    digest: str = fact("SHA-256 of the table `certificates`, as JSON with sorted keys")
+    notes: tuple[str, ...] = fact("what is no finding, such as what a crash leaves, and what an operator should know")
+    checked: tuple[str, ...] = fact("which checks were made")
+    not_checked: tuple[str, ...] = fact("which checks were not made")
+
+
+_TABLES: Final = (
+    ReportTable(
+        "counts",
+        "Findings",
+        (
+            ReportColumn("kind", _TEXT, "what is wrong"),
+            ReportColumn("count", _LONG, "how many there are"),
+            ReportColumn("meaning", _TEXT, "the kind in words"),
+        ),
+    ),
+    ReportTable(
+        "findings",
+        "The first of each kind",
+        (
+            ReportColumn("kind", _TEXT, "what is wrong"),
+            ReportColumn("where", _TEXT, "the file or directory", in_text=False),
+            _TOPIC,
+            _QUEUE,
+            ReportColumn("queue_offset", _LONG, "place in the queue"),
+            ReportColumn("begin", _LONG, "physical offset of the bytes of the log that it is about"),
+            ReportColumn("end", _LONG, "physical offset one past them, for a damaged range"),
+            ReportColumn("expected", _TEXT, "what the log says"),
+            ReportColumn("found", _TEXT, "what is there"),
+        ),
+    ),
+    ReportTable(
+        "certificates",
+        "What is certain of each queue",
+        (
+            _TOPIC,
+            _QUEUE,
+            ReportColumn("first_offset", _LONG, "first queue offset"),
+            ReportColumn("next_offset", _LONG, "queue offset after the last one"),
+            ReportColumn("records", _LONG, "records of the queue in the log"),
+            ReportColumn(
+                "is_complete",
+                pa.bool_(),
+                "whether the log has a record for each of these queue offsets, none twice, and the queue a right "
+                "unit of each",
+            ),
+            ReportColumn(
+                "digest",
+                _TEXT,
+                "SHA-256 of the queue as the log has it: of the queue offsets of its units (8 bytes each, least "
+                "byte first), then of physical offset, size, tags code and number of messages of each",
+                in_text=False,
+            ),
+        ),
+    ),
+)
+
+
+class CheckReport(Report[CheckFacts]):
+    """Whether a store is whole."""
+
+    SCHEMA: ClassVar = ReportSchema.of("check", 1, CheckFacts, *_TABLES)
+
+    @classmethod
+    def of_checked(cls, checked: CheckedStore) -> Self:
+        """Make the report of a check."""
+        facts: dict[str, Any] = {name: tuple(some) for name, some in checked.coverage.as_json().items()}
+        facts |= {each.name: getattr(checked, each.name) for each in fields(CheckFacts) if each.name not in facts}
+        counts, findings = checked.tally.counts, checked.tally.first
+        rows = {
+            "counts": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in counts],
+            "findings": [finding._asdict() | {"expected": finding.expected or None} for finding in findings],
+            "certificates": [each._asdict() for each in checked.certificates],
+        }
+        return cls.of(CheckFacts(**facts), rows)
 
     @property
-    def release(self) -> Release:
-        """The release whose rules were followed."""
-        return self.plan.rules.queue_rules.release
+    def counts(self) -> dict[str, int]:
+        """How many findings of each kind there are."""
+        table = self.tables["counts"]
+        return dict(zip(table["kind"].to_pylist(), table["count"].to_pylist(), strict=True))
 
     @property
-    def finding_count(self) -> int:
-        """How many findings there are."""
-        return sum(count for _, count in self.tally.counts)
+    def verdict(self) -> Verdict:
+        """Findings if there is any; what a crash or a running broker leaves is none."""
+        return Verdict.FINDINGS if self.counts else Verdict.CLEAN
 
-    def because(self, why: str) -> Self:
-        """Return the check with a report that says why this release was followed."""
-        found = replace(self.report.found, release_why=why)
-        return replace(self, report=CheckReport.of_tally(found, self.tally, self.certificates))
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """Where in the log findings are, and how complete queues are."""
+        return tuple(_plots(self.found.min_offset, self.found.end_offset, self.tables))
 
-    def is_index_waited_for(self, first: Self) -> bool:
-        """Whether keys are missing from an index that stood still since a first look, while the log grew.
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        return _text_of_findings(self.tables[table.name]) if table.name == "findings" else super()._in_text(table)
 
-        A writer may gather entries for some seconds, so that alone is no finding yet.
-        """
-        now, then = self.bounds.moment, first.bounds.moment
-        is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
-        return is_missing and now is not None and then is not None and now.is_index_behind(then)
-
-    def seen_again(self, earlier: Self) -> Self:
-        """Return the check with only those findings that an earlier one also has."""
-        tally = self.tally.seen_again(earlier.tally)
-        return replace(self, tally=tally, report=CheckReport.of_tally(self.report.found, tally, self.certificates))
-
-
-def _is_log_alone(store: Path) -> bool:
-    """Return whether there is neither a place for queues nor one for an index: a copy of the log, or what is left."""
-    return store.is_dir() and not has_queues(store) and not (store / INDEX_DIRECTORY).is_dir()
-
-
-def _has_index(plan: RebuildPlan, options: CheckOptions) -> bool:
-    """Return whether the broker keeps an index: where only that is missing, options alone can say so."""
-    has_files = bool(names_in(plan.store / INDEX_DIRECTORY, OsFileSystem()))
-    return plan.rules.has_index and (has_files or options.names_an_index or _is_log_alone(plan.store))
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        not_closed = "open" if found.is_live else "not closed: it crashed, or was copied while it was open"
+        state = "closed" if found.was_closed else not_closed
+        yield found.store
+        yield f"by the rules of RocketMQ {found.release}; the store was {state}"
+        if found.release_why != _ASKED_FOR:
+            yield f"the release is told by the store: {found.release_why}"
+        bounds = f"from offset {found.min_offset} to {found.end_offset}"
+        yield f"{counted(found.records, 'record')} {bounds}, in {counted(found.segments, 'segment')}"
+        if "queues" in found.checked:
+            queues = f"{found.complete_queues} of {counted(found.queues, 'queue')}"
+            yield f"complete, without gaps, duplicates or misplaced records: {queues}"
+        count = sum(self.counts.values())
+        yield counted(count, "finding") if count else "no findings"
+        yield from (f"note: {text}" for text in found.notes)
+        yield from found.coverage.lines
 
 
-def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
-    """Return the batch topics in the broker's configuration; none if it can't be read, which is a finding."""
-    try:
-        return configured_batch_topics(store, release)
-    except CorruptRecordError:
-        return frozenset()
+_MOST_QUEUES: Final = 40
+_TONES: Final = {kind.value: Tone.BAD for kind in FindingKind}
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """A check: compares queues and index with the log, then looks at what the log can't tell."""
+def _plots(begin: int, end: int, tables: Mapping[str, pa.Table]) -> Iterator[Plot]:
+    """Yield the plots that have something to show.
 
-    engine: Engine
-    plan: RebuildPlan
-    options: CheckOptions | RebuildOptions
-    clock: Clock
-    is_live: bool
-    earlier: LiveMoment | None
-
-    def run(self) -> CheckedStore:
-        store = self.plan.store
-        is_open = self.is_live or (store / ABORT_FILE).exists()
-        bounds = self._bounds(is_open=is_open)
-        log = Log.of(store)
-        compared = self._compared(bounds)
-        tally = Tally()
-        rules = self.plan.rules.queue_rules
-        index = Index(store).loaded(rules, is_open=is_open)
-        is_partial, restart = self.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
-        has_crashed = is_open and not self.is_live
-        judged = JudgedLog(
-            compared, str(store), has_crashed, is_partial, frozenset(begin for begin, _ in log.missing), restart
-        )
-        judged.add_to(tally)
-        if not compared.problems:
-            add_loading(store, log, rules.release, OsFileSystem(), tally)
-        config = ConfigFiles(store, rules.release)
-        self._add_unknown(compared, bounds, _lost_bytes(log, compared), config.topics, tally, is_open=is_open)
-        self._add_index(index, judged, bounds, log, tally)
-        if isinstance(self.options, CheckOptions):
-            self._add_beside(compared, bounds, index, log, config, tally, is_open=is_open)
-        kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
-        notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes)
-        if isinstance(self.options, CheckOptions):
-            notes += tuple(config.notes)
-            if not self.plan.rules.has_queues:
-                notes += (_LOG_ALONE,)
-            elif not self.plan.rules.has_index:
-                notes += (_NO_INDEX_FILE if self.options.is_index_checked else _NO_INDEX,)
-        notes += self._moment_note(bounds)
-        notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
-        certificates = tuple(judged.certificates())
-        facts = CheckFacts(
-            store=str(store),
-            release=self.plan.rules.queue_rules.release,
-            release_why="",
-            was_closed=not is_open,
-            is_live=self.is_live,
-            segments=len(compared.outcomes),
-            records=compared.records,
-            min_offset=self.plan.min_offset,
-            end_offset=compared.end_offset,
-            queues=len(certificates),
-            complete_queues=sum(each.is_complete for each in certificates),
-            digest=digest_of(certificates),
-            notes=notes,
-            coverage=compared.coverage,
-        )
-        report = CheckReport.of_tally(facts, tally, certificates)
-        return CheckedStore(report, certificates, self.plan, bounds, compared, tally, index.files)
-
-    def _bounds(self, *, is_open: bool) -> LogBounds:
-        """Find where the log ends, whatever damage precedes it; of a live store, as of one moment."""
-        rules = self.plan.rules.queue_rules
-        if self.is_live:
-            moment = LiveMoment.take(self.plan.store, rules, self.earlier)
-            return LogBounds(self.plan.min_offset, moment, moment.log_end, is_open=True)
-        options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
-        end = plan_ranges(self.plan.store, options).end or FoundEnd()
-        torn = (end.tails[0].begin, end.tails[-1].end) if end.tails else (0, 0)
-        return LogBounds(self.plan.min_offset, None, end.end_offset, torn, is_open)
-
-    @staticmethod
-    def _moment_note(bounds: LogBounds) -> tuple[str, ...]:
-        moment = bounds.moment
-        if moment is None:
-            return ()
-        text = (
-            f"the store is open, its lock is held: the log was read to {moment.log_end}, where it ended when the check "
-            f"began; records before {moment.dispatched}, which queues and index had reached then, have to be in them"
-        )
-        return (text,)
-
-    def _compared(self, bounds: LogBounds) -> RebuildReport:
-        """Compare queues and index with the log; across damage, so that not everything after it differs."""
-        plan = self.plan
-        report = rebuild_by(self.engine, plan.store, plan.output, plan.rules, compared=bounds, clock=self.clock)
-        is_cut = not self.is_live and report.read_end_offset < bounds.log_end
-        if report.is_doubtful or is_cut:
-            rules = replace(plan.rules, is_salvaged=True)
-            report = rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
-        check_wanted(report, plan.store, plan.rules, OsFileSystem())
-        return report
-
-    def _restart(self, compared: RebuildReport) -> int:
-        """Return from where a restart adds units, if any are missing."""
-        if self.is_live or not any(each.missing_from >= 0 for each in compared.judged):
-            return NOT_ASKED
-        return dispatch_start(self.plan.store, self.options, self.plan.rules.queue_rules.batch_topics, self.clock)
-
-    def _reach(self, compared: RebuildReport, bounds: LogBounds, index: LoadedIndex, tally: Tally) -> LogReach | None:
-        """Return how far the log reaches; None if there are signs of later records."""
-        signs = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}
-        is_later = any(file.reach[1] >= compared.end_offset for file in index.used)  # of records that were cut off
-        if is_later or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
-            return None
-        last = max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
-        return LogReach(last, compared.end_offset)
-
-    # ---- what the log can't tell
-
-    def _add_beside(  # noqa: PLR0913 -- what was compared, and what is looked at
-        self,
-        compared: RebuildReport,
-        bounds: LogBounds,
-        index: LoadedIndex,
-        log: Log,
-        config: ConfigFiles,
-        tally: Tally,
-        *,
-        is_open: bool,
-    ) -> None:
-        """Add what is wrong with configuration, timers and checkpoint."""
-        store, release = self.plan.store, self.plan.rules.queue_rules.release
-        tally.add_all(config.findings)
-        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
-        tally.add_all(config.impossible(ends, is_open=is_open))
-        stray = None if is_open else stray_timers(store, log.segments, release)
-        if stray is not None:
-            tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
-        reach = self._reach(compared, bounds, index, tally)
-        tally.add_all(checkpoint_findings(store, release, reach, is_open=is_open))
-
-    def _add_unknown(  # noqa: PLR0913 -- what was compared, and what is known
-        self,
-        compared: RebuildReport,
-        bounds: LogBounds,
-        lost: LostBytes,
-        topics: set[str],
-        tally: Tally,
-        *,
-        is_open: bool,
-    ) -> None:
-        """Add queues that have units, though the log has no record of them."""
-        rules = self.plan.rules
-        if not rules.has_queues:
-            return
-        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules)
-        known = {(queue.topic, queue.queue_id) for queue in compared.queues}
-        logged = {topic for topic, _ in known} | topics
-        with StoredQueues(self.plan.store, rules.queue_rules) as stored:
-            for topic, queue_id in sorted(stored.names() - known):
-                if not rules.wants(topic, queue_id):
-                    continue
-                judged = judge_queue(topic, queue_id, nothing, stored, bounds, lost)
-                wrong = [each for each in judged.first if not (is_open and each.verdict is UnitVerdict.AFTER_END)]
-                if wrong:
-                    kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
-                    if wrong[0].verdict is UnitVerdict.UNREADABLE:
-                        kind = FindingKind.QUEUE_UNREADABLE
-                    tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
-
-    def _add_index(self, index: LoadedIndex, judged: JudgedLog, bounds: LogBounds, log: Log, tally: Tally) -> None:
-        """Add what is wrong with the index, if the broker keeps one."""
-        if not self.plan.rules.has_index:
-            return
-        end = judged.report.end_offset
-        checks = self.engine.run(ChainJob(index.files, log, end, bounds.is_open))
-        IndexFindings(judged.report, index, checks, bounds, self.plan.store, log).add_to(tally)
+    * `begin`, `end`: Physical offsets of the log.
+    * `tables`: Those of the report.
+    """
+    rows = tables["findings"].select(["kind", "begin", "end"]).to_pylist()
+    placed = ((row["kind"], row["begin"], row["end"] or row["begin"] + 1) for row in rows if row["begin"] is not None)
+    lanes = lanes_of((each for each in placed if begin <= each[1] < end), _TONES, "place")
+    if lanes:
+        yield Strip("Where in the log the first of each kind are", begin, end, lanes)
+    queues = list(map(_queue_bar, tables["certificates"].to_pylist()))
+    if queues:
+        yield _queues(queues)
 
 
-def _lost_bytes(log: Log, compared: RebuildReport) -> LostBytes:
-    """Return what is lost of a log: damaged ranges, and missing segments."""
-    ranges = [lost[:2] for outcome in compared.outcomes for lost in outcome.lost]
-    return LostBytes(log.segments, [np.array(ranges, np.int64).tobytes()])
+def _queue_bar(row: Mapping[str, Any]) -> Bar:
+    span = row["next_offset"] - row["first_offset"]
+    state = "complete" if row["is_complete"] else "not complete"
+    label = f"{state}, {counted(row['records'], 'record')}"
+    name = f"{row['topic']}/{row['queue_id']}"
+    return Bar(name, row["records"], Tone.GOOD if row["is_complete"] else Tone.BAD, label, span)
+
+
+def _queues(bars: list[Bar]) -> Bars:
+    """Show incomplete queues first, then those with the most records."""
+    bars.sort(key=lambda bar: (bar.tone is Tone.GOOD, -bar.value))
+    more = counted(len(bars) - _MOST_QUEUES, "more queue") if len(bars) > _MOST_QUEUES else ""
+    return Bars("Queues, and the records that the log has of them", tuple(bars[:_MOST_QUEUES]), more)
+
+
+_MOST_OF_A_KIND: Final = 3
+_SCHEMA: Final = pa.schema({"kind": pa.string(), "message": pa.string(), "offset": pa.int64(), "what": pa.string()})
+
+
+def _text_of_findings(findings: pa.Table) -> pa.Table:
+    """Return the first findings of each kind: the message as ``TOPIC/QUEUE/OFFSET``, its place in the log, and what."""
+    shown: Counter[str] = Counter()
+    rows = []
+    for row in findings.to_pylist():
+        shown[row["kind"]] += 1
+        if shown[row["kind"]] <= _MOST_OF_A_KIND:
+            message = message_name(row["topic"], row["queue_id"], row["queue_offset"])
+            rows.append({"kind": row["kind"], "message": message, "offset": row["begin"], "what": _what(row)})
+    return pa.Table.from_pylist(rows, _SCHEMA)
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    end = "" if row["end"] is None else f"to {row['end']}: "
+    expected = "" if row["expected"] is None else f"; expected {row['expected']}"
+    return f"{end}{row['found']}{expected}"

@@ -6,14 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.checked_store import checked_by
+from store_core.answers.findings import FindingKind
 from store_core.answers.local_engine import local_engine
 from store_core.answers.repairing.deeds import Deeds
 from store_core.answers.repairing.repair_plan import RepairPlan, SignedPlan
 from store_core.answers.repairing.repair_report import RepairFacts, RepairReport
 from store_core.answers.repairing.replacement import REPAIRED, Replacement
-from store_core.answers.store_check import checked_by
+from store_core.answers.store_check import Check
 from store_core.errors import RepairRefusedError, StoreLockedError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
@@ -32,7 +32,7 @@ from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, locked_for_s
 if TYPE_CHECKING:
     import os
 
-    from store_core.answers.store_check import CheckedStore
+    from store_core.answers.checked_store import CheckedStore
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.parts import Engine, ProgressSink
@@ -45,7 +45,7 @@ _LOG_KINDS: Final = (FindingKind.LOG_LAYOUT, FindingKind.LOG_DAMAGE, FindingKind
 
 def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how many processes
     path: str | os.PathLike[str],
-    options: CheckOptions | None = None,
+    options: Check | None = None,
     *,
     config: str | os.PathLike[str] | None = None,
     processes: int = 1,
@@ -66,13 +66,13 @@ def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how m
     >>> plan = plan_repair(store)  # doctest: +SKIP
     >>> print(plan.to_text())  # doctest: +SKIP
     """
-    options = told(options or CheckOptions(), config)
+    options = told(options or Check(), config)
     with local_engine(processes, on_progress) as engine:
         return plan_repair_by(engine, path, options, clock=clock)
 
 
 def plan_repair_by(
-    engine: Engine, path: str | os.PathLike[str], options: CheckOptions | None = None, *, clock: Clock | None = None
+    engine: Engine, path: str | os.PathLike[str], options: Check | None = None, *, clock: Clock | None = None
 ) -> RepairPlan:
     """Plan a repair as `plan_repair` does, with an engine that runs the parts."""
     check_is_no_url(Path(path))
@@ -87,7 +87,7 @@ def plan_repair_by(
             f"{store / JOURNAL} tells of a replacement that was interrupted: finish it first, by running what was "
             f"interrupted once more (commitlog repair --apply with its plan, or the rebuild)"
         )
-    return _planned(engine, store, options or CheckOptions(), clock, is_ours=False)[2]
+    return _planned(engine, store, options or Check(), clock, is_ours=False)[2]
 
 
 def repair(  # noqa: PLR0913 -- what is repaired, by which plan, by how many processes, and who is informed
@@ -145,11 +145,13 @@ def repair_by(
 
 
 def _planned(
-    engine: Engine, store: Path, options: CheckOptions, clock: Clock | None, *, is_ours: bool
+    engine: Engine, store: Path, options: Check, clock: Clock | None, *, is_ours: bool
 ) -> tuple[CheckedStore, Deeds, RepairPlan]:
     """Check the store, refuse what can't be repaired, and return what has to be done."""
     check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)  # a check reads more kinds than can be repaired
-    checked = checked_by(engine, store, options, clock=clock, is_ours=is_ours, misses_all=True)
+    checked = checked_by(
+        engine, store, options.comparison(), options.release, clock=clock, is_ours=is_ours, misses_all=True
+    )
     _refuse_damage(checked)
     _refuse_other_devices(checked.plan.store)
     deeds = Deeds.of(checked)
@@ -174,7 +176,7 @@ def _refuse_light_in_rocksdb(store: Path, deeds: Deeds) -> None:
 
 def _refuse_damage(checked: CheckedStore) -> None:
     """Refuse a log that is damaged anywhere but after its last sound record, where a recovery ends it."""
-    end = checked.report.found.end_offset
+    end = checked.end_offset
     for finding in checked.tally.first:
         if finding.kind in _LOG_KINDS and (finding.begin is None or finding.begin < end):
             where = f"{finding.where}, offset {finding.begin}" if finding.begin is not None else finding.where

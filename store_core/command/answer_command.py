@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ import click
 from store_core.answers.answer import Kind, Option, options_of
 from store_core.command.arguments import NearChoice, examples, with_config, with_log, with_storage
 from store_core.command.notices import warnings_shown
+from store_core.command.output.new_file import check_new, write_new_json
 from store_core.command.report_output import shown_engine, with_processes, with_report
 
 if TYPE_CHECKING:
@@ -28,13 +30,23 @@ __all__ = ["command_of"]
 def command_of(answer: type[Answer[Any]]) -> click.Command:
     """Return the command of an answer: its options, those that all answers have, and what runs it."""
     options = options_of(answer)
+    name, words = answer.JSON_FILE or ("", "")
     from_config = [option.name for option in options if option.kind is Kind.FROM_CONFIG]
 
-    def run(store: Store, output: ReportOutput, config: str | None = None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the options' own
+    def run(
+        store: Store,
+        output: ReportOutput,
+        config: str | None = None,
+        json_file: Path | None = None,
+        **given: Any,  # noqa: ANN401 -- the options' own
+    ) -> ExitCode:
         processes = given.pop("processes", 1)
+        check_new(f"--{name}", json_file)
         asked = answer(**given, **dict.fromkeys(from_config, config))
         with warnings_shown() if answer.SHOWS_WARNINGS else nullcontext(), shown_engine(processes) as engine:
-            return output.put(asked.ask(store, engine=engine))
+            report = asked.ask(store, engine=engine)
+        write_new_json(json_file, report.to_json())
+        return output.put(report)
 
     in_zone = [option for option in options if option.name == "time_zone"]  # of the report's times, too
     for option in in_zone:
@@ -43,6 +55,9 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     command = with_processes(command) if answer.HAS_PARTS else command
     for option in reversed([each for each in options if each.kind is not Kind.FROM_CONFIG and each not in in_zone]):
         command = _parameter(option)(command)
+    if name:
+        file = click.Path(path_type=Path, dir_okay=False)
+        command = click.option(f"--{name}", "json_file", type=file, metavar="FILE", help=words)(command)
     command = click.argument("store", metavar=answer.STORE)(command)
     return click.command(answer.NAME, help=inspect.getdoc(answer), epilog=examples(*answer.EXAMPLES))(command)
 
@@ -60,7 +75,7 @@ def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[.
         return click.argument(option.name, metavar=option.metavar)
     words = option.words + (f"  [default: {option.shown_default}]" if option.shown_default else "")
     if option.kind is Kind.FLAG:
-        return click.option(option.flag, option.name, is_flag=True, help=words)
+        return click.option(option.flag, option.name, is_flag=True, default=option.default, help=words)
     return click.option(
         option.flag,
         option.name,

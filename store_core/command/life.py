@@ -44,8 +44,8 @@ def replay(store: str, into: str | None, read: Mapping[str, Any], output: Report
     """
     from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.store_replay import replay as replay_messages
+    from store_core.command.unknown_topic import has_unknown_topic
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.unknown_topic import has_unknown_topic
 
     release = read.get("release", DEFAULT_RELEASE)
     report = replay_messages(store, into or store, ReplayOptions(release=release, **given), **read)

@@ -57,7 +57,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "topics", "views", "list topics and queues"),
     _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),
     _Entry(_STORE, "bill", "store_bill:Bill", "say who uses the disk"),
-    _Entry(_STORE, "check", "checking", "check log, queues and index against each other"),
+    _Entry(_STORE, "check", "store_check:Check", "check log, queues and index against each other"),
     _Entry(_STORE, "diff", "log_diff:Diff", "compare the logs of two stores"),
     _Entry(_STORE, "export", "store_export:Export", "write messages as Parquet, each once, and prove it"),
     _Entry(_STORE, "producers", "store_producers:Producers", "say what a broker can't tell of producers"),

@@ -81,7 +81,7 @@ def repair(  # noqa: PLR0913 -- the command's own options
 
     The exit code of a plan is 1 if there is anything to do.
     """
-    from store_core.answers.checking.check_options import CheckOptions
+    from store_core.answers.store_check import Check
     from store_core.answers.store_repair import plan_repair_by, repair_by
 
     if apply is not None:
@@ -94,7 +94,7 @@ def repair(  # noqa: PLR0913 -- the command's own options
             report = repair_by(engine, store, apply)
         return output.put(report)
     check_new("--plan", plan)
-    options = CheckOptions(
+    options = Check(
         release=release,
         broker_config=config,
         store_path_commit_log=store_path_commit_log,

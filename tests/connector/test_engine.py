@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.engine import SparkEngine
-from store_core.answers import Diff, Salvage
-from store_core.answers.store_check import check_by
+from store_core.answers import Check, Diff, Salvage
 from store_core.store.diff.log_side import DiffBy
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
@@ -140,7 +139,7 @@ def test_spark_checks_a_store_as_this_process_does(
     units = bytearray(queue.read_bytes())
     units[8:12] = (1).to_bytes(4, "big")
     queue.write_bytes(units)
-    here, there = (check_by(engine, store) for engine in (InProcess(), SparkEngine(spark)))
+    here, there = (Check().ask(store, engine=engine) for engine in (InProcess(), SparkEngine(spark)))
 
     assert {"unit_wrong_size": 1} == here.counts
     assert here.to_json() == there.to_json()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages, read_view
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.errors import StoreError
 from tests.fuzz.mutation import mutate_bytes
 from tests.fuzz.target import Finding, Target, expect, refused
@@ -121,7 +121,7 @@ def _views(*names: str) -> Callable[[Random, Path, pa.Table], object]:
 
 
 def _checked(_random: Random, root: Path, _: pa.Table) -> None:
-    check(root, CheckOptions(batch_topic=("batches",)))
+    check(root, batch_topic=("batches",))
 
 
 def _dry_run(_random: Random, root: Path, _: pa.Table) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, RebuildOptions, rebuild_consume_queue
-from store_core.answers import CheckOptions, check, plan_repair, repair, salvage
+from store_core.answers import Check, plan_repair, repair, salvage
 from tests.interop.handed import golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import each_release
@@ -84,10 +84,10 @@ class _Copy:
         return [(self.name, each) for each in (change, wrong) if each]
 
 
-def _options(copy: _Copy, release: str) -> CheckOptions:
+def _options(copy: _Copy, release: str) -> Check:
     slots, entries = (int(copy.conf[name]) for name in ("slot-num", "index-num"))
     topics = batch_topics_of(copy.conf)
-    return CheckOptions(release=release, batch_topic=topics, hash_slot_num=slots, index_num=entries)
+    return Check(release=release, batch_topic=tuple(topics), hash_slot_num=slots, index_num=entries)
 
 
 def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
@@ -100,7 +100,7 @@ def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
     plan.write_text(json.dumps(made.to_json()))
     report = repair(copy.store, plan)
     assert report.tables["places"].num_rows
-    assert {} == check(copy.store, _options(copy, release)).counts
+    assert {} == _options(copy, release).ask(copy.store).counts
 
 
 def _repaired(judge: Judge, golden: UnpackedStore, faults: Sequence[str], directory: Path) -> list[object]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.answers.verdict import Verdict
 from store_core.format.message import PutMessageStatus
 from tests.load.usage import Usage, growth
@@ -132,7 +132,7 @@ def run_load(seconds: float, folder: Path) -> Load:
         (root / "abort").touch()  # so that the next opening recovers it
         with DefaultMessageStore.open(root, _CONFIG):
             pass
-        report = check(root, CheckOptions(hash_slot_num=1000, index_num=400_000))
+        report = check(root, hash_slot_num=1000, index_num=400_000)
         if report.verdict is not Verdict.CLEAN:
             load.failures.append(report.to_text())
         if read_messages(root, columns=["topic"]).read_all().num_rows != load.puts - before:

@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.answers.checking.config_files import LogReach, wrong_values
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.findings import FindingKind
+from store_core.answers.log_findings import LogReach, wrong_values
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.store.rebuild.files import KeptIndex
@@ -18,8 +18,8 @@ from store_core.store.store_state import StoreCheckpoint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store_core.answers.checking.finding import Tally
-    from store_core.answers.store_check import CheckedStore
+    from store_core.answers.checked_store import CheckedStore
+    from store_core.answers.findings import Tally
 
 __all__ = ["Deed", "Deeds", "IndexDeed", "QueueDeed"]
 

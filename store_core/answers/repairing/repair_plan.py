@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from store_core.answers.checking.check_options import CheckOptions
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.findings import FindingKind
 from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
+from store_core.answers.store_check import Check
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
 from store_core.files.store_lock import ABORT_FILE
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
+    from store_core.answers.checked_store import CheckedStore
     from store_core.answers.repairing.deeds import Deeds
-    from store_core.answers.store_check import CheckedStore
 
 __all__ = ["REPAIR_PLAN_SCHEMA", "LookedAt", "RepairPlan", "RepairPlanFacts", "SignedPlan", "looked_at", "plan_digest"]
 
@@ -65,7 +65,7 @@ def looked_at(checked: CheckedStore, deeds: Deeds) -> Iterator[LookedAt]:
 
 
 def _digest_of_log(checked: CheckedStore) -> str:
-    facts = checked.report.found
+    facts = checked
     queues = [(each.topic, each.queue_id, each.digest) for each in checked.compared.judged]
     return sha256(json.dumps([facts.min_offset, facts.end_offset, facts.records, queues]).encode()).hexdigest()
 
@@ -203,9 +203,9 @@ class RepairPlan(Report[RepairPlanFacts]):
     SCHEMA: ClassVar[ReportSchema] = REPAIR_PLAN_SCHEMA
 
     @classmethod
-    def of_deeds(cls, checked: CheckedStore, deeds: Deeds, options: CheckOptions) -> Self:
+    def of_deeds(cls, checked: CheckedStore, deeds: Deeds, options: Check) -> Self:
         """Make the plan of what has to be done."""
-        facts, rules = checked.report.found, checked.plan.rules.queue_rules
+        facts, rules = checked, checked.plan.rules.queue_rules
         chosen = options.store_path_commit_log
         assumed = checked.plan.index_assumption if deeds.index is not None else ""
         found = RepairPlanFacts(
@@ -320,7 +320,7 @@ class SignedPlan:
     """A plan that was written to a file, and is unchanged since."""
 
     path: str
-    options: CheckOptions  # with which the plan was made
+    options: Check  # with which the plan was made
     digest: str
     tables: dict[str, list[dict[str, Any]]]  # the rows of the plan's tables
 
@@ -386,7 +386,7 @@ def _is_table(rows: object) -> bool:
     return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
 
 
-def _options_of(plan: dict[str, Any], path: str | os.PathLike[str]) -> CheckOptions:
+def _options_of(plan: dict[str, Any], path: str | os.PathLike[str]) -> Check:
     """Return the options of the check; the values are checked where they are used."""
     for name, types in _TYPES.items():
         if name not in plan or type(plan[name]) not in types:
@@ -394,4 +394,4 @@ def _options_of(plan: dict[str, Any], path: str | os.PathLike[str]) -> CheckOpti
             raise InvalidOptionError(f"{path}: `{name}` is {found}. Make a new plan")
     if not all(isinstance(topic, str) for topic in plan["batch_topic"]):
         raise InvalidOptionError(f"{path}: `batch_topic` is {plan['batch_topic']!r}. Make a new plan")
-    return CheckOptions(**{name: plan[name] for name in _TYPES})
+    return Check(**{name: plan[name] for name in _TYPES})

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.checking.finding import Tally
-from store_core.answers.checking.index_chains import ChainJob
-from store_core.answers.checking.judged_log import JudgedLog
+from store_core.answers.findings import Tally
+from store_core.answers.index_chains import ChainJob
+from store_core.answers.log_findings import JudgedLog
 from store_core.answers.repairing.deeds import Deed
 from store_core.errors import RepairRefusedError
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from store_core.answers.checked_store import CheckedStore
     from store_core.answers.repairing.deeds import Deeds
-    from store_core.answers.store_check import CheckedStore
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.store.parts import Engine
@@ -119,7 +119,7 @@ class Replacement:
         rules, plan = self._rules(0), self.checked.plan
         tally = Tally()
         if rules.has_queues or rules.has_index:
-            bounds = LogBounds(plan.min_offset, log_end=self.checked.report.found.end_offset)
+            bounds = LogBounds(plan.min_offset, log_end=self.checked.end_offset)
             report = rebuild_by(
                 self.engine,
                 self._store,
@@ -142,7 +142,7 @@ class Replacement:
     def _broken_chains(self, rules: RebuildRules) -> Iterator[str]:
         counts = rules.queue_rules.max_hash_slot_num, rules.queue_rules.max_index_num
         files = tuple(KeyFile(path).sized(*counts) for path in Index(self._output).paths)
-        log_end = self.checked.report.found.end_offset
+        log_end = self.checked.end_offset
         for check in self.engine.run(ChainJob(files, Log.of(self._store), log_end)):
             if check.broken or check.problem or check.header:
                 yield f"{check.path}: {check.broken} broken links {check.problem} {check.header}"

@@ -11,8 +11,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from store_core import DefaultMessageStore, MessageStoreConfig
-from store_core.answers import check, plan_repair, repair
-from store_core.answers.checking.check_options import CheckOptions
+from store_core.answers import Check, check, plan_repair, repair
 from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.golden
 
 IN_REPOSITORY = "5.5.0/rocksdb-crash"
-OPTIONS = CheckOptions(release="5.5")
+OPTIONS = Check(release="5.5")
 QUEUES = [("orders", 0), ("orders", 1), ("orders", 2), ("orders", 3), ("a_b", 0)]
 
 
@@ -59,7 +58,7 @@ def change(root: Path, put: dict[bytes, bytes], deleted: tuple[bytes, ...] = (),
 
 @pytest.mark.parametrize("name", STORES)
 def test_stores_of_rocketmq_have_no_findings(name: str, golden_directory: Path) -> None:
-    report = check(stored(name, golden_directory), CheckOptions(release="5.5" if "5.5.0" in name else "5.3"))
+    report = check(stored(name, golden_directory), release="5.5" if "5.5.0" in name else "5.3")
 
     assert {} == report.counts
     assert report.found.queues == report.found.complete_queues > 20
@@ -71,10 +70,10 @@ def test_light_queues_beside_files_are_checked_where_they_are(
 ) -> None:
     """Written twice for a topic of light queues (``rocksdbCQSelectiveDoubleWriteEnable``), or only to the RocksDB."""
     root = shutil.copytree(stored(name, golden_directory), tmp_path / "store")
-    options = CheckOptions(release="5.5.1")
-    sound = check(root, options)
+    options = Check(release="5.5.1")
+    sound = options.ask(root)
     change(root, {}, (unit_key("%LMQ%a", 0, 7),))
-    broken = check(root, options)
+    broken = options.ask(root)
 
     assert {} == sound.counts
     assert sound.found.queues == sound.found.complete_queues == 7
@@ -119,7 +118,7 @@ def test_each_wrong_unit_is_found_and_nothing_else(root: Path) -> None:
     wrong = {(0, 3): sized, (1, 5): moved, (3, 4): tagged, (4, 6): doubled}
     put = {unit_key(*QUEUES[number], place): made.tobytes() for (number, place), made in wrong.items()}
     change(root, put, (unit_key(*QUEUES[2], 7),))
-    rows = check(root, OPTIONS).tables["findings"].to_pylist()
+    rows = OPTIONS.ask(root).tables["findings"].to_pylist()
 
     assert {
         ("unit_wrong_size", *QUEUES[0], 3, first["physical_offset"][3]),
@@ -135,14 +134,14 @@ def test_a_store_that_a_broker_holds_has_no_findings_and_a_lost_unit_is_found(
     name: str, golden_directory: Path, tmp_path: Path
 ) -> None:
     root = shutil.copytree(stored(name, golden_directory), tmp_path / "store")
-    options = CheckOptions(release="5.5" if "5.5.0" in name else "5.3")
+    options = Check(release="5.5" if "5.5.0" in name else "5.3")
     with RocksdbQueues.open(root / "consumequeue") as queues:
         queue = max(queues.names, key=lambda each: queues.end_of(*each))
         place = queues.end_of(*queue) - 5
     with StoreLock(root, OsFileSystem()):
-        sound = check(root, options)
+        sound = options.ask(root)
         change(root, {}, (unit_key(*queue, place),))
-        broken = check(root, options)
+        broken = options.ask(root)
 
     assert sound.found.is_live
     assert {} == sound.counts
@@ -163,7 +162,7 @@ def test_a_repair_of_light_queues_that_only_a_rocksdb_has_is_refused(golden_dire
     change(root, {}, (unit_key("%LMQ%a", 0, 7),))
     before = every_file(root)
     with pytest.raises(UnsupportedStoreError, match=r"combineCQUseRocksdbForLmq.* found %LMQ%a.* --to files --replace"):
-        plan_repair(root, CheckOptions(release="5.5.1"))
+        plan_repair(root, Check(release="5.5.1"))
 
     assert before == every_file(root)
 
@@ -172,13 +171,13 @@ def test_a_repair_of_light_queues_that_only_a_rocksdb_has_is_refused(golden_dire
 def test_an_index_beside_such_queues_is_repaired(name: str, golden_directory: Path, tmp_path: Path) -> None:
     source = stored(name, golden_directory)
     root = shutil.copytree(source, tmp_path / "store")
-    options = CheckOptions(release="5.5" if "5.5.0" in name else "5.3")
+    options = Check(release="5.5" if "5.5.0" in name else "5.3")
     plant("link_cut", root)
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(plan_repair(root, options).to_json()))
     before = {path: data for path, data in every_file(root).items() if path.startswith("consumequeue")}
     repair(root, plan)
 
-    assert {} == check(root, options).counts
+    assert {} == options.ask(root).counts
     assert index_files(source) == index_files(root)
     assert before == {path: data for path, data in every_file(root).items() if path.startswith("consumequeue")}

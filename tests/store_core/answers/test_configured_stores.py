@@ -12,7 +12,7 @@ import pytest
 
 import store_core.answers
 from store_core import rebuild_consume_queue, rebuild_index
-from store_core.answers import CheckOptions, ReplayOptions
+from store_core.answers import ReplayOptions
 from store_core.store.rebuild.options import RebuildOptions
 from tests.golden_stores import find_golden_store, unpack
 
@@ -28,6 +28,7 @@ ANSWERS: Final[dict[str, Callable[..., Any]]] = {
         store, store, ReplayOptions(replay_id="T-1", dry_run=True), topic="tx_topic", **given
     ),
     "diff": lambda answer, store, _, **given: answer(store, store, **given),
+    "lag": lambda answer, store, _, **given: answer(store, now=NOW, **given),
     "export": lambda answer, store, out, **given: answer(store, out / "lake", **given),
     "prove": lambda answer, store, out, **given: [
         store_core.answers.export(store, out / "lake", **given),
@@ -97,6 +98,6 @@ def test_queues_and_index_are_made_from_a_log_on_another_disk(
 
 
 def test_options_with_a_configuration_say_where_the_log_is_as_well(places: Path) -> None:
-    found = store_core.answers.check(places / "apart", CheckOptions(broker_config=places / "apart.conf")).found
+    found = store_core.answers.check(places / "apart", broker_config=places / "apart.conf").found
 
     assert 323 == found.records

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import read_messages
-from store_core.answers import CheckOptions, check
+from store_core.answers import Check
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from tests.store_core.store.damaged_stores import (
     RELEASES,
@@ -69,12 +69,12 @@ def not_served(root: Path, release: str, answer: dict[str, Any]) -> set[tuple[st
     return {each for each in lost if pulled[each[0]] != logged[each[0]]}
 
 
-def options_of(path: Path, release: str) -> CheckOptions:
+def options_of(path: Path, release: str) -> Check:
     conf = read_conf(path / "store.conf")
     if conf.get("force-propcrc") != "true":
-        return CheckOptions(release=release, batch_topic=batch_topics_of(conf))
+        return Check(release=release, batch_topic=tuple(batch_topics_of(conf)))
     (path / "broker.conf").write_text(FORCED.format_map(conf))
-    return CheckOptions(release=release, batch_topic=batch_topics_of(conf), broker_config=path / "broker.conf")
+    return Check(release=release, batch_topic=tuple(batch_topics_of(conf)), broker_config=path / "broker.conf")
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -90,7 +90,7 @@ def test_a_store_without_findings_is_served_whole(archive: Path, version: str, t
     answer: dict[str, Any] = expected_answers(path).get(version, {})
     if "load" not in answer or not any((path / "store" / "commitlog").iterdir()):
         return  # nothing to compare with
-    report = check(path / "store", options_of(path, RELEASES[version]))
+    report = options_of(path, RELEASES[version]).ask(path / "store")
     is_clean = set(report.counts) <= OF_THE_BASE
     if not answer["load"] or "units" not in answer:  # or its start never returned
         assert not is_clean

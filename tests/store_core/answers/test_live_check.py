@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
-from store_core.answers import CheckOptions, check
-from store_core.answers.checking.finding import Finding, FindingKind, Tally
-from store_core.answers.store_check import check_by
+from store_core.answers import Check, check
+from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.index.index_service import IndexService
@@ -111,7 +110,7 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
 
 def test_a_store_that_is_written_at_every_step_of_a_check_has_no_findings(root: Path, writer: Writer) -> None:
     for _ in range(6):
-        report = check_by(Writing(writer), root)
+        report = Check().ask(root, engine=Writing(writer))
 
         assert {} == report.counts
         assert report.facts["is_live"]
@@ -125,7 +124,7 @@ def test_a_fault_is_found_while_a_store_is_written(root: Path, writer: Writer) -
     offset, size, code = queue.unit(queue.first + 2)
     queue.put(queue.first + 2, (offset, size + 1, code))
 
-    assert {"unit_wrong_size": 1} == check_by(Writing(writer), root).counts
+    assert {"unit_wrong_size": 1} == Check().ask(root, engine=Writing(writer)).counts
 
 
 def test_a_unit_that_points_where_the_log_has_no_file_is_found_in_a_live_store(root: Path, writer: Writer) -> None:
@@ -133,7 +132,7 @@ def test_a_unit_that_points_where_the_log_has_no_file_is_found_in_a_live_store(r
     _, size, code = queue.unit(queue.first)
     queue.put(queue.first, (1 << 40, size, code))
 
-    assert "unit_after_end" in check_by(Writing(writer), root).counts
+    assert "unit_after_end" in Check().ask(root, engine=Writing(writer)).counts
 
 
 @pytest.mark.golden
@@ -146,7 +145,7 @@ def test_a_fault_is_found_in_a_store_that_a_broker_holds(
         copy = StoreCopy(shutil.copytree(golden(name).root, tmp_path / "store"), 3, release)
         expected = fault.plant(copy)
         with StoreLock(tmp_path / "store", OsFileSystem()):
-            report = check(tmp_path / "store", CheckOptions(release=release))
+            report = check(tmp_path / "store", release=release)
 
         assert counts_of(expected) == report.counts
 
@@ -173,7 +172,7 @@ def test_keys_are_missing_from_an_index_that_stands_still_only_after_many_looks(
             patched.setattr(IndexService, "write_back", gathered)
             patched.setattr(LiveMoment, "take", noted)
             writer.write(20)
-            report = check_by(Writing(writer), tmp_path / "store")
+            report = Check().ask(tmp_path / "store", engine=Writing(writer))
 
     if gathers_until is None:
         assert ["index_missing"] == list(report.counts)
@@ -205,15 +204,15 @@ def test_an_index_header_that_is_older_than_its_slots_is_a_note_in_a_store_that_
     entries: int, aged: Path
 ) -> None:
     path = set_header_back(aged, entries)
-    closed = check(aged, CheckOptions(release="5.3"))
+    closed = check(aged, release="5.3")
     (aged / "abort").touch()
-    report = check(aged, CheckOptions(release="5.3"))
+    report = check(aged, release="5.3")
 
     assert closed.counts
     assert {} == report.counts
     assert any(str(path) in note and "older than the slots" in note for note in report.facts["notes"])
     with StoreLock(aged, OsFileSystem()):
-        assert {} == check(aged, CheckOptions(release="5.3")).counts
+        assert {} == check(aged, release="5.3").counts
 
 
 @pytest.mark.golden

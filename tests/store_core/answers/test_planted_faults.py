@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from tests.golden_stores import golden_stores
 from tests.store_core.answers.planting import FAULTS, StoreCopy, counts_of, fault_named
 
@@ -70,7 +70,7 @@ def plant_all(faults: Iterable[Fault], name: str, seed: int, golden: Golden, tar
 
     assert_found(expected, check(target))
     if store.golden.release != check(target).found.release:
-        assert_found(expected, check(target, CheckOptions(release=store.golden.release)))
+        assert_found(expected, check(target, release=store.golden.release))
 
 
 def test_there_are_many_kinds_of_different_names() -> None:

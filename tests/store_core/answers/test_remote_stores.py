@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from store_core import DefaultMessageStore, plan_rebuild, rebuild_consume_queue, store_at
 from store_core.answers import (
-    CheckOptions,
     bill,
     check,
     dead_letters,
@@ -53,9 +52,9 @@ STORES = ("4.9.7/tx", "5.3.3/tx", "5.5.0/bcq")
 Store = str | os.PathLike[str]
 
 ANSWERS: dict[str, Callable[[Store], Any]] = {
-    "check": lambda store: check(store, CheckOptions(release="5.3")),
+    "check": lambda store: check(store, release="5.3"),
     "bill": bill,
-    "lag": lambda store: lag(store, messages=True, limit=5),
+    "lag": lambda store: lag(store, messages=True, limit=5, now=2_000_000_000_000),
     "producers": producers,
     "transactions": lambda store: transactions(store, at=NOW),
     "delays": lambda store: delays(store, at=NOW),

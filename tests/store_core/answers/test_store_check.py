@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, read_messages
-from store_core.answers import CheckOptions, check
-from store_core.answers.checking.check_report import ASKED_FOR, CHECK_SCHEMA
-from store_core.answers.checking.finding import FindingKind
-from store_core.answers.store_check import check_by
+from store_core.answers import Check, CheckReport, check
+from store_core.answers.checked_store import ASKED_FOR
+from store_core.answers.findings import FindingKind
 from store_core.answers.verdict import Verdict
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.answers.checking.check_report import CheckReport
     from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
@@ -46,7 +44,7 @@ def set_checkpoint(root: Path, later: int) -> None:
 
 
 def checked(store: UnpackedStore, root: Path | None = None) -> CheckReport:
-    return check(root or store.root, CheckOptions(release=store.golden.release))
+    return check(root or store.root, release=store.golden.release)
 
 
 @pytest.fixture
@@ -79,19 +77,19 @@ def test_a_store_without_an_index_file_has_one_note_unless_options_say_that_ther
     root = field("no-index") / "store"
 
     assert 1 == sum("no index file" in note for note in check(root).found.notes)
-    assert {"index_missing": 200} == check(root, CheckOptions(release="5.3", index_num=20_000_000)).counts
+    assert {"index_missing": 200} == check(root, release="5.3", index_num=20_000_000).counts
 
 
 def test_no_index_is_missing_where_the_broker_keeps_none(store: Path, tmp_path: Path) -> None:
     shutil.rmtree(store / "index")
     config = tmp_path / "broker.conf"
     config.write_text("messageIndexEnable=false\nmappedFileSizeCommitLog=131072\nmappedFileSizeConsumeQueue=800\n")
-    report = check(store, CheckOptions(release="5.3", broker_config=config))
+    report = check(store, release="5.3", broker_config=config)
 
     assert Verdict.CLEAN is report.verdict
     assert any("messageIndexEnable=false" in note for note in report.found.notes)
     config.write_text(config.read_text().replace("false", "true"))
-    assert FindingKind.INDEX_MISSING in check(store, CheckOptions(release="5.3", broker_config=config)).counts
+    assert FindingKind.INDEX_MISSING in check(store, release="5.3", broker_config=config).counts
 
 
 def test_a_missing_segment_explains_the_units_and_entries_of_its_records(store: Path) -> None:
@@ -160,12 +158,11 @@ def test_a_lost_queue_is_a_finding_if_a_restart_goes_on_after_its_records(store:
     (store / "abort").touch()
     queue = min(StoreCopy(store).queues(), key=lambda each: each.unit(each.first)[0])
     shutil.rmtree(queue.directory)
-    earlier = CheckOptions(release="5.3")
-    healed = check(store, earlier).counts
+    healed = check(store, release="5.3").counts
     set_checkpoint(store, LATER)
 
     assert {} == healed
-    assert {"unit_missing": queue.count} == check(store, earlier).counts
+    assert {"unit_missing": queue.count} == check(store, release="5.3").counts
 
 
 def test_records_after_all_units_are_not_missed_if_a_restart_adds_their_units(
@@ -218,7 +215,7 @@ def test_bodies_that_no_consumer_can_expand_are_counted(field: Callable[[str], P
     path = field("compress-odd") / "store"
     found = [
         [each["begin"] for each in report.tables["findings"].to_pylist() if each["kind"] == FindingKind.LOG_BODY]
-        for report in (check(path), check(path, CheckOptions(check_crc=False)))
+        for report in (check(path), check(path, check_crc=False))
     ]
 
     assert found == [[149, 309, 456, 895, 1521, 1674, 1829], []]
@@ -230,12 +227,12 @@ def test_only_queues_of_the_topics_asked_for_are_checked(store: Path) -> None:
     topics = {path.parent.name for path in store.glob("consumequeue/*/*")} - {queue.directory.parent.name}
     other = min(topics)
 
-    assert {} == check(store, CheckOptions(topic=[other])).counts
+    assert {} == check(store, topic=[other]).counts
 
 
 def test_a_topic_that_is_not_there_is_refused_by_name(store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="no_such_topic"):
-        check(store, CheckOptions(topic=["no_such_topic"]))
+        check(store, topic=["no_such_topic"])
 
 
 def test_a_path_without_a_store_is_refused(tmp_path: Path) -> None:
@@ -258,14 +255,14 @@ def test_several_processes_have_the_same_report(store: Path, pool: ProcessPool) 
     queue = largest_queue(store)
     queue.put(4, queue.unit(3))
 
-    assert check(store).to_json() == check_by(pool, store).to_json()
+    assert check(store).to_json() == Check().ask(store, engine=pool).to_json()
 
 
 def test_the_report_is_json_and_has_what_its_schema_says(store: Path) -> None:
     report = json.loads(json.dumps(check(store).to_json()))
 
-    assert ["schema", "verdict", *(fact.name for fact in CHECK_SCHEMA.facts), "tables"] == list(report)
-    assert [table.name for table in CHECK_SCHEMA.tables] == list(report["tables"])
+    assert ["schema", "verdict", *(fact.name for fact in CheckReport.SCHEMA.facts), "tables"] == list(report)
+    assert [table.name for table in CheckReport.SCHEMA.tables] == list(report["tables"])
 
 
 def test_tables_have_their_types_without_rows(store: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import InvalidOptionError, RepairRefusedError, StoreLockedError
-from store_core.answers import CheckOptions, check, plan_repair, repair
+from store_core.answers import Check, check, plan_repair, repair
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA, plan_digest
 from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
 from store_core.answers.repairing.replacement import Replacement
@@ -62,7 +62,7 @@ def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
 def written(root: Path, release: str = "5.3") -> Path:
     """Write a plan as the command does."""
     path = root.with_name(f"{root.name}-plan.json")
-    path.write_text(json.dumps(plan_repair(root, CheckOptions(release=release)).to_json()))
+    path.write_text(json.dumps(plan_repair(root, Check(release=release)).to_json()))
     return path
 
 
@@ -96,7 +96,7 @@ def test_a_planted_fault_is_repaired_and_nothing_else_is_touched(
     report = repaired(root, source.golden.release)
 
     assert Verdict.CLEAN is report.verdict
-    assert {} == check(root, CheckOptions(release=source.golden.release)).counts
+    assert {} == check(root, release=source.golden.release).counts
     assert (queue_files(source.root), index_files(source.root)) == (queue_files(root), index_files(root))
     replaced = {row["place"] for row in report.tables["places"].to_pylist()}
     now = sums(root)
@@ -123,7 +123,7 @@ def test_only_the_queue_that_is_wrong_is_replaced(store: Path) -> None:
 @pytest.mark.parametrize("name", ["4.9.7/lmq", "5.3.3/propcrc", "4.3.0/tx", "5.3.3/aged", "5.3.3/bcq"])
 def test_a_sound_store_needs_no_repair(name: str, golden: Callable[[str], UnpackedStore]) -> None:
     source = golden(name)
-    plan = plan_repair(source.root, CheckOptions(release=source.golden.release))
+    plan = plan_repair(source.root, Check(release=source.golden.release))
 
     assert not plan.is_needed
     assert Verdict.CLEAN is plan.verdict
@@ -152,7 +152,7 @@ def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
     source = golden("5.3.3/propcrc")
     root = shutil.copytree(source.root, tmp_path / "store")
     shutil.rmtree(root / "index")
-    plan = plan_repair(root, CheckOptions(release="5.3", hash_slot_num=100, index_num=400))
+    plan = plan_repair(root, Check(release="5.3", hash_slot_num=100, index_num=400))
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.to_json()))
     report = repair(root, path)
@@ -168,7 +168,7 @@ def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
 @pytest.mark.golden
 def test_a_plan_says_which_sizes_it_assumes_of_a_missing_index(store: Path) -> None:
     shutil.rmtree(store / "index")
-    plan = plan_repair(store, CheckOptions(index_num=20_000_000))
+    plan = plan_repair(store, Check(index_num=20_000_000))
 
     assert not plan_repair(store).is_needed
     assert (5_000_000, 20_000_000) == (plan.found.hash_slot_num, plan.found.index_num)
@@ -208,7 +208,7 @@ def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Callable[[str], Un
     units = b"".join(struct.pack(">qiq", max(first - 1000 + 100 * n, 0), 100, 0) for n in range(10))
     units += struct.pack(">qiq", first + 1, 100, 0)
     (directory / ("0" * 20)).write_bytes(units.ljust(size, b"\0"))
-    plan = plan_repair(root, CheckOptions())
+    plan = plan_repair(root, Check())
     repaired(root)
 
     assert first > 0
@@ -257,14 +257,14 @@ def test_an_offset_in_a_checkpoint_that_is_after_the_log_is_lowered(
     checkpoint.logics_physical_offset = 1 << 60
     checkpoint.flush()
     checkpoint.close()
-    options = CheckOptions(release="5.5")
-    before, plan = check(root, options), plan_repair(root, options)
+    options = Check(release="5.5")
+    before, plan = options.ask(root), plan_repair(root, options)
     repaired(root, "5.5")
 
     assert {"checkpoint": 1} == before.counts
     assert ("logics_physical_offset",) == plan.found.checkpoint
     assert before.found.end_offset == StoreCheckpoint(root, OsFileSystem(), "5.5").load().logics_physical_offset
-    assert {} == check(root, options).counts
+    assert {} == options.ask(root).counts
 
 
 @pytest.mark.golden

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.answers import (
-    CheckOptions,
+    Check,
     ReplayOptions,
     check,
     export,
@@ -87,7 +87,7 @@ def numbers_of(root: Path) -> list[int]:
 
 def check_whole(root: Path, release: Release) -> None:
     """Check that a store has no fault at all."""
-    report = check(root, CheckOptions(release=release, hash_slot_num=10, index_num=20))
+    report = check(root, release=release, hash_slot_num=10, index_num=20)
     assert report.verdict is Verdict.CLEAN, report.to_text()
 
 
@@ -298,7 +298,7 @@ class Sinking:
         assert [] == [
             path.name for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).glob("*")
         ]
-        report = check(root, CheckOptions(release="5.3"))
+        report = check(root, release="5.3")
         assert report.verdict is Verdict.CLEAN, report.to_text()
 
 
@@ -311,7 +311,7 @@ class Repairing:
         root = folder / "store"
         path = max((root / "consumequeue").rglob("0*"), key=lambda each: each.is_file())
         path.write_bytes(b"\1" * 20 + path.read_bytes()[20:])
-        plan = plan_repair(root, CheckOptions(release="5.3", hash_slot_num=10, index_num=20))
+        plan = plan_repair(root, Check(release="5.3", hash_slot_num=10, index_num=20))
         (folder / "plan.json").write_text(json.dumps(plan.to_json()))
 
     def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:

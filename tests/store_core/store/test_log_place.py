@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages, rebuild_consume_queue, rebuild_index
-from store_core.answers import CheckOptions, ReplayOptions, check, plan_repair, recover, repair, replay
+from store_core.answers import Check, ReplayOptions, check, plan_repair, recover, repair, replay
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreLockedError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -114,7 +114,7 @@ def repaired(store: Path, conf: Path, chosen: str | None) -> None:
     units = queue.read_bytes()
     queue.write_bytes(b"\1" + units[1:])
     plan = conf.with_name("plan.json")
-    planned = plan_repair(store, CheckOptions(broker_config=conf, store_path_commit_log=chosen))
+    planned = plan_repair(store, Check(broker_config=conf, store_path_commit_log=chosen))
     plan.write_text(json.dumps(planned.to_json()))
     try:
         repair(store, plan)
@@ -291,7 +291,7 @@ def test_more_directories_of_another_stores_log_are_left_alone(copy: Path, live:
 
 def test_all_who_read_take_the_log_of_the_store_that_was_named(copy: Path, live: Path, conf: Path) -> None:
     own = check(copy).found.end_offset
-    checked = check(copy, CheckOptions(broker_config=conf))
+    checked = check(copy, broker_config=conf)
     recovered = recover(copy, config=MessageStoreConfig.from_properties(conf))
     with DefaultMessageStore.open(copy, MessageStoreConfig.from_properties(conf), read_only=True) as store:
         ends = [checked.found.end_offset, recovered.found.end_offset, store.max_physical_offset]

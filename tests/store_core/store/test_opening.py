@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, read_messages
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.answers.rebuild import rebuild_consume_queue
 from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OpenFile, OsFileSystem
@@ -358,5 +358,5 @@ def test_a_store_may_be_in_a_directory_of_any_name(name: str, tmp_path: Path, mo
 
     assert [b"0", b"1"] == read_messages(str(root), columns=["body"]).read_all()["body"].to_pylist()
     assert [b"0", b"1"] == read_messages(root, columns=["body"], key="key").read_all()["body"].to_pylist()
-    assert check(root, CheckOptions(hash_slot_num=100, index_num=400)).verdict is Verdict.CLEAN
+    assert check(root, hash_slot_num=100, index_num=400).verdict is Verdict.CLEAN
     assert [tmp_path / name] == list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers.checking.index_chains import expected_links, is_sound
+from store_core.answers.index_chains import expected_links, is_sound
 
 SLOTS = 4
 

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.files.clock import SystemClock
 from tests.budgets import budget
 from tests.store_core.answers.planting import StoreCopy, counts_of, fault_named
@@ -57,7 +57,7 @@ def tear(root: Path, offset: int) -> None:
 
 
 def checked(root: Path, release: str = "5.3") -> CheckReport:
-    return check(root, CheckOptions(release=release))
+    return check(root, release=release)
 
 
 def notes_of(report: CheckReport) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.format.releases.release import RELEASES
 from store_core.snapshot.told_release import ToldRelease
 
@@ -69,7 +69,7 @@ def test_rules_that_explain_more_are_followed_if_no_file_tells_the_release(tmp_p
 
     report = check(root)
 
-    assert {"index_missing": 20} == check(root, CheckOptions(release="5.5")).counts
+    assert {"index_missing": 20} == check(root, release="5.5").counts
     assert {} == report.counts
 
 

@@ -8,7 +8,7 @@ import shutil
 import struct
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.findings import FindingKind
 from store_core.format.layout import INDEX_HEADER, unit_dtype
 from tests.store_core.answers.planting.fault import Expected, Fault
 from tests.store_core.answers.planting.store_copy import patch

@@ -9,7 +9,7 @@ import struct
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.findings import FindingKind
 from store_core.format.layout import MagicCode
 from tests.store_core.answers.planting.fault import Expected, Fault
 from tests.store_core.answers.planting.store_copy import patch

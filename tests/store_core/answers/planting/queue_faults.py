@@ -8,7 +8,7 @@ import shutil
 import struct
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.checking.finding import FindingKind
+from store_core.answers.findings import FindingKind
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_EXT_UNIT, unit_dtype
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE

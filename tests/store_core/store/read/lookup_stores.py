@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from store_core import CorruptRecordError, ReadOptions, StoreError, read_messages, read_range
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
 from store_core.format.sys_flag import TransactionType
 from store_core.queue.rocksdb.rocksdb_queues import unit_key
@@ -246,7 +246,7 @@ def promised_rows(root: Path, at: Path | str | None = None, **options: Any) -> t
 def has_findings(root: Path, **named: Any) -> bool:  # noqa: ANN401 -- options of a check
     """Return whether `check` has a finding in a store, or can't check it."""
     try:
-        return bool(check(root, CheckOptions(**named)).counts)
+        return bool(check(root, **named).counts)
     except StoreError:
         return True
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.queue.index.index_format import INDEX_DTYPE
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.index_compare import _are_equal, _expected
@@ -44,7 +44,7 @@ def served_by(root: Path, *releases: Release) -> Path:
 
 
 def found_in(root: Path, release: Release) -> tuple[dict[str, int], list[str]]:
-    report = check(root, CheckOptions(release=release))
+    report = check(root, release=release)
     return dict(report.counts), [note for note in report.facts["notes"] if "tags" in note]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, RebuildOptions, SegmentLayoutError, rebuild_index
-from store_core.answers import CheckOptions, check
+from store_core.answers import check
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
@@ -321,11 +321,11 @@ def test_keys_that_a_recovery_leaves_out_of_the_index_are_told_with_the_command_
     with DefaultMessageStore.open(root, config) as store:
         (told,) = (each for each in store.recovery_report.decisions if each.what.startswith("left keys"))
     begin = int(told.why.partition("--since-offset ")[2].partition(" ")[0])
-    before = check(root, CheckOptions(release="5.5")).counts
+    before = check(root, release="5.5").counts
     rebuild_index(root, RebuildOptions(since_offset=begin, replace=True, release="5.5"))
 
     assert before["index_missing"] > 0
-    assert {} == check(root, CheckOptions(release="5.5")).counts
+    assert {} == check(root, release="5.5").counts
 
 
 @pytest.mark.golden

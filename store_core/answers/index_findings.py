@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.answers.checking.finding import Finding, FindingKind
+from store_core.answers.findings import Finding, FindingKind
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.answers.checking.finding import Tally
-    from store_core.answers.checking.index_chains import ChainCheck
+    from store_core.answers.findings import Tally
+    from store_core.answers.index_chains import ChainCheck
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.compare import LogBounds

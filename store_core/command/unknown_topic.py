@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test whether a read asked for a topic or a queue that a store does not have."""
+"""The test whether a command asked for a topic or a queue that a store does not have."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _shown(ids: Iterable[int]) -> str:
 def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
     """Return whether none of the topics, or of the queues, that were asked for is in a store, and warn of queues.
 
-    False if none was asked for. For who does not read messages: the log is read only if queues and
+    False if none was asked for. For a command that does not read messages: the log is read only if queues and
     configuration know none of them.
     """
     chosen = {name: read[name] for name in _ASKED if name in read}

@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that is checked: log, queues and index against each other, as of one moment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from store_core.answers.findings import Finding, FindingKind, Tally
+from store_core.answers.index_chains import ChainJob
+from store_core.answers.index_findings import IndexFindings
+from store_core.answers.life.stray_timers import stray_timers
+from store_core.answers.log_findings import (
+    NOT_ASKED,
+    ConfigFiles,
+    JudgedLog,
+    LogReach,
+    add_loading,
+    checkpoint_findings,
+    dispatch_start,
+)
+from store_core.errors import CorruptRecordError, SegmentVanishedError
+from store_core.files.access import explained_access
+from store_core.files.clock import SystemClock
+from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
+from store_core.files.store_lock import ABORT_FILE, is_lock_held
+from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.store_path import absolute_path_of, path_of
+from store_core.format.words import counted
+from store_core.snapshot.config import configured_batch_topics
+from store_core.snapshot.index import Index
+from store_core.snapshot.log import Log
+from store_core.snapshot.log_end import FoundEnd
+from store_core.snapshot.told_release import ToldRelease
+from store_core.store.configured_store import configured_store
+from store_core.store.read.option_values import ReadMode
+from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
+from store_core.store.rebuild.compare import LogBounds, UnitVerdict, judge_queue
+from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.lost_ranges import LostBytes
+from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.plan import RebuildPlan
+from store_core.store.rebuild.report import check_wanted, inference_notes
+from store_core.store.rebuild.stored_queues import LiveMoment, StoredQueues
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    from store_core.answers.log_findings import Certificate
+    from store_core.files.clock import Clock
+    from store_core.format.releases.release import Release
+    from store_core.snapshot.index import KeyFile, LoadedIndex
+    from store_core.store.parts import Engine
+    from store_core.store.read.ranges import Coverage
+    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.report import RebuildReport
+
+__all__ = ["ASKED_FOR", "CheckedStore", "checked_by", "verified_by"]
+
+ASKED_FOR: Final = "it was asked for"
+"""Why a release's rules were followed."""
+
+_MOST_LOOKS: Final = 6
+"""How often a live store is looked at before keys count as missing from an index that stands still."""
+
+_ATTEMPTS: Final = 100
+"""How often a check begins again because a broker deleted a segment meanwhile; each time there is one less."""
+
+_LOG_ALONE: Final = (
+    "consume queues and key index are not in this copy: the log was checked, and nothing else. If the broker has none "
+    "either, `commitlog repair` makes them from the log"
+)
+_SEEMS_OPEN: Final = (
+    "there is no file abort, so the store counts as closed; but its log and queues do not end at the same place, as in "
+    "a copy of an open store. If it is one, make an empty file {}, and check again: what copying leaves is no finding"
+)
+_NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
+_NO_INDEX_FILE: Final = (
+    "the index is not checked: the store has no index file, as with messageIndexEnable=false, so a search by key finds "
+    "nothing. If its broker keeps an index, give the broker's configuration to have each key reported; "
+    "commitlog rebuild index makes an index from the log"
+)
+
+
+def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair knows
+    engine: Engine,
+    path: str | os.PathLike[str],
+    options: RebuildOptions,
+    release: str | None,
+    *,
+    clock: Clock | None = None,
+    is_ours: bool = False,
+    misses_all: bool = False,
+) -> CheckedStore:
+    """Check a store: what is there against what a rebuild by these options would make, and what the log can't tell.
+
+    * `release`: Whose rules are followed; None for the one that served the store last, as far as its files tell.
+    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
+    * `misses_all`: Whether all units and entries are missing where a copy has neither queues nor an index, for who will
+      make them.
+    """
+    engine.expect(RebuildJob, ChainJob)
+    with explained_access(path_of(path)):
+        is_log_alone = not misses_all and _is_log_alone(path_of(path))
+        look = _Look(engine, path, clock or SystemClock(), is_ours, is_log_alone)
+        if release is not None:
+            return look.looked(replace(options, release=release))
+        store = configured_store(path, options.broker_config, options.store_path_commit_log)
+        return _by_told_release(ToldRelease.of(absolute_path_of(store)), look, options)
+
+
+def verified_by(
+    engine: Engine,
+    path: str | os.PathLike[str],
+    options: RebuildOptions,
+    *,
+    clock: Clock | None = None,
+    is_ours: bool = False,
+) -> CheckedStore:
+    """Check what a rebuild by these options makes, queues and index, and the log that they follow from.
+
+    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
+    """
+    engine.expect(RebuildJob, ChainJob)
+    with explained_access(path_of(path)):
+        look = _Look(engine, path, clock or SystemClock(), is_ours, is_log_alone=False, is_of_all=False)
+        return look.looked(options.as_comparison())
+
+
+def _by_told_release(told: ToldRelease, look: _Look, options: RebuildOptions) -> CheckedStore:
+    """Check a store by the release that its files tell; where several may be, by the one that explains most."""
+    tried: list[CheckedStore] = []
+    for release in told.releases:
+        tried.append(look.looked(replace(options, release=release)))
+        if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
+            break
+    best = min(tried, key=lambda each: each.finding_count)
+    others = [f"by the rules of {each.release} it has {counted(each.finding_count, 'finding')}" for each in tried]
+    return replace(best, release_why="; ".join([told.why, *(others if best is not tried[0] else ())]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Looks at a store, as often as it takes."""
+
+    engine: Engine
+    path: str | os.PathLike[str]
+    clock: Clock
+    is_ours: bool
+    is_log_alone: bool
+    is_of_all: bool = True  # whether configuration, timers and checkpoint are looked at, too
+
+    def looked(self, options: RebuildOptions) -> CheckedStore:
+        """Look at a store; where a broker is writing, and something seems wrong, look again."""
+        first = found = self._look(options, None)
+        if not (first.tally.counts and first.bounds.moment):
+            return first
+        # What only seems wrong because a broker was writing is not there when it is looked at again.
+        for _ in range(_MOST_LOOKS - 1):
+            found = self._look(options, first.bounds.moment).seen_again(found)
+            if not found.is_index_waited_for(first):
+                break
+        return found
+
+    def _look(self, options: RebuildOptions, earlier: LiveMoment | None) -> CheckedStore:
+        """Check a store once; begin again if its broker deletes a segment meanwhile."""
+        for attempt in range(_ATTEMPTS):
+            plan = self._plan(options)
+            is_live = not self.is_ours and is_lock_held(plan.store)
+            try:
+                return _Check(self.engine, plan, self.clock, is_live, self.is_of_all, earlier).run()
+            except SegmentVanishedError:
+                if not is_live or attempt + 1 == _ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _plan(self, options: RebuildOptions) -> RebuildPlan:
+        plan = RebuildPlan.of(self.path, options, _readable_batch_topics if self.is_of_all else configured_batch_topics)
+        rules = replace(plan.rules, is_proven=True)
+        if self.is_log_alone:
+            rules = replace(rules, has_queues=False, has_index=False)
+            return replace(plan, rules=rules, assumptions=())
+        return replace(plan, rules=replace(rules, has_index=_has_index(plan)) if self.is_of_all else rules)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStore:
+    """A check, with what its report is made of."""
+
+    plan: RebuildPlan  # of the comparison: the rules that were followed
+    bounds: LogBounds
+    compared: RebuildReport  # the comparison
+    tally: Tally  # has all places with findings
+    index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
+    certificates: tuple[Certificate, ...]
+    notes: tuple[str, ...]
+    is_live: bool
+    release_why: str = ASKED_FOR
+
+    @property
+    def store(self) -> str:
+        """Its root."""
+        return str(self.plan.store)
+
+    @property
+    def release(self) -> Release:
+        """The release whose rules were followed."""
+        return self.plan.rules.queue_rules.release
+
+    @property
+    def was_closed(self) -> bool:
+        """Whether no broker holds the store, and it did not crash."""
+        return not self.bounds.is_open
+
+    @property
+    def segments(self) -> int:
+        """How many segments were read."""
+        return len(self.compared.outcomes)
+
+    @property
+    def records(self) -> int:
+        """How many records are in them."""
+        return self.compared.records
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset at which the log begins."""
+        return self.plan.min_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset one past the last sound record."""
+        return self.compared.end_offset
+
+    @property
+    def queues(self) -> int:
+        """How many queues the log has records of."""
+        return len(self.certificates)
+
+    @property
+    def complete_queues(self) -> int:
+        """How many of them are complete."""
+        return sum(each.is_complete for each in self.certificates)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the certificates, as JSON with sorted keys, in hexadecimal digits."""
+        rows = [each._asdict() for each in self.certificates]
+        return sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was checked, and what was not."""
+        return self.compared.coverage
+
+    @property
+    def finding_count(self) -> int:
+        """How many findings there are."""
+        return sum(count for _, count in self.tally.counts)
+
+    def is_index_waited_for(self, first: Self) -> bool:
+        """Whether keys are missing from an index that stood still since a first look, while the log grew.
+
+        A writer may gather entries for some seconds, so that alone is no finding yet.
+        """
+        now, then = self.bounds.moment, first.bounds.moment
+        is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
+        return is_missing and now is not None and then is not None and now.is_index_behind(then)
+
+    def seen_again(self, earlier: Self) -> Self:
+        """Return the check with only those findings that an earlier one also has."""
+        return replace(self, tally=self.tally.seen_again(earlier.tally))
+
+
+def _is_log_alone(store: Path) -> bool:
+    """Return whether there is neither a place for queues nor one for an index: a copy of the log, or what is left."""
+    return store.is_dir() and not has_queues(store) and not (store / INDEX_DIRECTORY).is_dir()
+
+
+def _has_index(plan: RebuildPlan) -> bool:
+    """Return whether the broker keeps an index: where only that is missing, options alone can say so."""
+    options, has_files = plan.options, bool(names_in(plan.store / INDEX_DIRECTORY, OsFileSystem()))
+    is_named = (options.broker_config, options.hash_slot_num, options.index_num) != (None, None, None)
+    return plan.rules.has_index and (has_files or is_named or _is_log_alone(plan.store))
+
+
+def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
+    """Return the batch topics in the broker's configuration; none if it can't be read, which is a finding."""
+    try:
+        return configured_batch_topics(store, release)
+    except CorruptRecordError:
+        return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A check: compares queues and index with the log, then looks at what the log can't tell."""
+
+    engine: Engine
+    plan: RebuildPlan
+    clock: Clock
+    is_live: bool
+    is_of_all: bool
+    earlier: LiveMoment | None
+
+    def run(self) -> CheckedStore:
+        store = self.plan.store
+        is_open = self.is_live or (store / ABORT_FILE).exists()
+        bounds = self._bounds(is_open=is_open)
+        log = Log.of(store)
+        compared = self._compared(bounds)
+        tally = Tally()
+        rules = self.plan.rules.queue_rules
+        index = Index(store).loaded(rules, is_open=is_open)
+        is_partial, restart = self.plan.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
+        has_crashed = is_open and not self.is_live
+        judged = JudgedLog(
+            compared, str(store), has_crashed, is_partial, frozenset(begin for begin, _ in log.missing), restart
+        )
+        judged.add_to(tally)
+        if not compared.problems:
+            add_loading(store, log, rules.release, OsFileSystem(), tally)
+        config = ConfigFiles(store, rules.release)
+        self._add_unknown(compared, bounds, _lost_bytes(log, compared), config.topics, tally, is_open=is_open)
+        self._add_index(index, judged, bounds, log, tally)
+        if self.is_of_all:
+            self._add_beside(compared, bounds, index, log, config, tally, is_open=is_open)
+        kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
+        notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes)
+        if self.is_of_all:
+            notes += tuple(config.notes)
+            if not self.plan.rules.has_queues:
+                notes += (_LOG_ALONE,)
+            elif not self.plan.rules.has_index:
+                notes += (_NO_INDEX_FILE if self.plan.options.with_index else _NO_INDEX,)
+        notes += self._moment_note(bounds)
+        notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
+        certificates = tuple(judged.certificates())
+        return CheckedStore(self.plan, bounds, compared, tally, index.files, certificates, notes, is_live=self.is_live)
+
+    def _bounds(self, *, is_open: bool) -> LogBounds:
+        """Find where the log ends, whatever damage precedes it; of a live store, as of one moment."""
+        rules = self.plan.rules.queue_rules
+        if self.is_live:
+            moment = LiveMoment.take(self.plan.store, rules, self.earlier)
+            return LogBounds(self.plan.min_offset, moment, moment.log_end, is_open=True)
+        options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
+        end = plan_ranges(self.plan.store, options).end or FoundEnd()
+        torn = (end.tails[0].begin, end.tails[-1].end) if end.tails else (0, 0)
+        return LogBounds(self.plan.min_offset, None, end.end_offset, torn, is_open)
+
+    @staticmethod
+    def _moment_note(bounds: LogBounds) -> tuple[str, ...]:
+        moment = bounds.moment
+        if moment is None:
+            return ()
+        text = (
+            f"the store is open, its lock is held: the log was read to {moment.log_end}, where it ended when the check "
+            f"began; records before {moment.dispatched}, which queues and index had reached then, have to be in them"
+        )
+        return (text,)
+
+    def _compared(self, bounds: LogBounds) -> RebuildReport:
+        """Compare queues and index with the log; across damage, so that not everything after it differs."""
+        plan = self.plan
+        report = rebuild_by(self.engine, plan.store, plan.output, plan.rules, compared=bounds, clock=self.clock)
+        is_cut = not self.is_live and report.read_end_offset < bounds.log_end
+        if report.is_doubtful or is_cut:
+            rules = replace(plan.rules, is_salvaged=True)
+            report = rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
+        check_wanted(report, plan.store, plan.rules, OsFileSystem())
+        return report
+
+    def _restart(self, compared: RebuildReport) -> int:
+        """Return from where a restart adds units, if any are missing."""
+        if self.is_live or not any(each.missing_from >= 0 for each in compared.judged):
+            return NOT_ASKED
+        return dispatch_start(self.plan.store, self.plan.options, self.plan.rules.queue_rules.batch_topics, self.clock)
+
+    def _reach(self, compared: RebuildReport, bounds: LogBounds, index: LoadedIndex, tally: Tally) -> LogReach | None:
+        """Return how far the log reaches; None if there are signs of later records."""
+        signs = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}
+        is_later = any(file.reach[1] >= compared.end_offset for file in index.used)  # of records that were cut off
+        if is_later or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
+            return None
+        last = max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
+        return LogReach(last, compared.end_offset)
+
+    # ---- what the log can't tell
+
+    def _add_beside(  # noqa: PLR0913 -- what was compared, and what is looked at
+        self,
+        compared: RebuildReport,
+        bounds: LogBounds,
+        index: LoadedIndex,
+        log: Log,
+        config: ConfigFiles,
+        tally: Tally,
+        *,
+        is_open: bool,
+    ) -> None:
+        """Add what is wrong with configuration, timers and checkpoint."""
+        store, release = self.plan.store, self.plan.rules.queue_rules.release
+        tally.add_all(config.findings)
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
+        tally.add_all(config.impossible(ends, is_open=is_open))
+        stray = None if is_open else stray_timers(store, log.segments, release)
+        if stray is not None:
+            tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
+        reach = self._reach(compared, bounds, index, tally)
+        tally.add_all(checkpoint_findings(store, release, reach, is_open=is_open))
+
+    def _add_unknown(  # noqa: PLR0913 -- what was compared, and what is known
+        self,
+        compared: RebuildReport,
+        bounds: LogBounds,
+        lost: LostBytes,
+        topics: set[str],
+        tally: Tally,
+        *,
+        is_open: bool,
+    ) -> None:
+        """Add queues that have units, though the log has no record of them."""
+        rules = self.plan.rules
+        if not rules.has_queues:
+            return
+        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules)
+        known = {(queue.topic, queue.queue_id) for queue in compared.queues}
+        logged = {topic for topic, _ in known} | topics
+        with StoredQueues(self.plan.store, rules.queue_rules) as stored:
+            for topic, queue_id in sorted(stored.names() - known):
+                if not rules.wants(topic, queue_id):
+                    continue
+                judged = judge_queue(topic, queue_id, nothing, stored, bounds, lost)
+                wrong = [each for each in judged.first if not (is_open and each.verdict is UnitVerdict.AFTER_END)]
+                if wrong:
+                    kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
+                    if wrong[0].verdict is UnitVerdict.UNREADABLE:
+                        kind = FindingKind.QUEUE_UNREADABLE
+                    tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
+
+    def _add_index(self, index: LoadedIndex, judged: JudgedLog, bounds: LogBounds, log: Log, tally: Tally) -> None:
+        """Add what is wrong with the index, if the broker keeps one."""
+        if not self.plan.rules.has_index:
+            return
+        end = judged.report.end_offset
+        checks = self.engine.run(ChainJob(index.files, log, end, bounds.is_open))
+        IndexFindings(judged.report, index, checks, bounds, self.plan.store, log).add_to(tally)
+
+
+def _lost_bytes(log: Log, compared: RebuildReport) -> LostBytes:
+    """Return what is lost of a log: damaged ranges, and missing segments."""
+    ranges = [lost[:2] for outcome in compared.outcomes for lost in outcome.lost]
+    return LostBytes(log.segments, [np.array(ranges, np.int64).tobytes()])
