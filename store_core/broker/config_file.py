@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
@@ -192,8 +192,6 @@ class ConfigManager(ABC):
     ----------
     root : path-like
         The store's root; the file is below it in ``config``.
-    name : str
-        The file's name.
     file_system : FileSystem, optional
     clock : Clock, optional
     release : str
@@ -201,6 +199,8 @@ class ConfigManager(ABC):
 
     Attributes
     ----------
+    name : str
+        The file's name, the same for all files of a kind.
     path : Path
     notes : tuple of str
         Remarks on loading: that the backup was loaded, and why.
@@ -208,21 +208,27 @@ class ConfigManager(ABC):
         Whether the file was read, or found to be missing.
     """
 
+    name: ClassVar[str]
+
     def __init__(
         self,
         root: str | os.PathLike[str],
-        name: str,
         file_system: FileSystem | None = None,
         clock: Clock | None = None,
         release: Release = DEFAULT_RELEASE,
     ) -> None:
         self._release: Release = release
-        self.path = Path(root) / CONFIG_DIRECTORY / name
-        self.notes: tuple[str, ...] = ()
-        self.is_loaded = False
+        self._features = rules_of(release)
+        self.path = Path(root) / CONFIG_DIRECTORY / self.name
         self._file_system = file_system or OsFileSystem()
         self._clock = clock or SystemClock()
         self._lock = RLock()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with nothing loaded; called at the end of the constructor."""
+        self.notes: tuple[str, ...] = ()
+        self.is_loaded = False
 
     @property
     def backup_path(self) -> Path:
@@ -261,7 +267,7 @@ class ConfigManager(ABC):
 
     def text(self) -> str:
         """Return the text of the file, as the release lays it out."""
-        return write_config(self.encode(), features=rules_of(self._release))
+        return write_config(self.encode(), features=self._features)
 
     def persist(self) -> None:
         """Write the file, and its previous text to the backup.
@@ -295,31 +301,15 @@ class ConfigManager(ABC):
 class VersionedConfigManager(ConfigManager):
     """Data kept in one JSON file of a broker, with the version by which others detect changes.
 
-    Parameters
-    ----------
-    root : path-like
-        The store's root.
-    name : str
-        The file's name.
-    file_system : FileSystem or None
-    clock : Clock or None
-    release : str
-        Decides which members the file has.
+    Parameters are those of `ConfigManager`.
 
     Attributes
     ----------
     data_version : DataVersion
     """
 
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        name: str,
-        file_system: FileSystem | None,
-        clock: Clock | None,
-        release: Release,
-    ) -> None:
-        super().__init__(root, name, file_system, clock, release)
+    def _begin(self) -> None:
+        super()._begin()
         self.data_version = DataVersion(self._clock.now_ms())
 
     def _next_version(self) -> None:
@@ -333,5 +323,5 @@ class VersionedConfigManager(ConfigManager):
     def _encode_version(self) -> JsonObject:
         """Return the version as the release writes it: 4.x has no state version."""
         version = self.data_version
-        state: JsonObject = {"stateVersion": version.state_version} if rules_of(self._release).has_state_version else {}
+        state: JsonObject = {"stateVersion": version.state_version} if self._features.has_state_version else {}
         return {"counter": version.counter, **state, "timestamp": version.timestamp}

@@ -45,11 +45,8 @@ class ConsumerFilterManager(ConfigManager):
 
     Parameters
     ----------
-    root : path-like
-        The store's root.
-    file_system : FileSystem, optional
-    clock : Clock, optional
-    release : str
+    root, file_system, clock, release
+        Those of `ConfigManager`.
     broker : BrokerConfig, optional
         How long groups are kept, and how large maps are.
 
@@ -59,6 +56,8 @@ class ConsumerFilterManager(ConfigManager):
         Generates the bits of groups.
     """
 
+    name = CONSUMER_FILTERS.name
+
     def __init__(
         self,
         root: str | os.PathLike[str],
@@ -67,7 +66,7 @@ class ConsumerFilterManager(ConfigManager):
         release: Release = DEFAULT_RELEASE,
         broker: BrokerConfig | None = None,
     ) -> None:
-        super().__init__(root, CONSUMER_FILTERS.name, file_system, clock, release)
+        super().__init__(root, file_system, clock, release)
         broker = broker or BrokerConfig()
         self.bloom_filter = BloomFilter(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter)
         self._kept_ms = broker.filter_data_clean_time_span

@@ -15,7 +15,7 @@ from store_core.broker.config_file import (
 from store_core.errors import InvalidOptionError
 from store_core.files.service_thread import ServiceThread
 from store_core.format.java import hash_map_order
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -134,13 +134,9 @@ class ConsumerOffsetManager(VersionedConfigManager):
 
     Parameters
     ----------
-    root : path-like
-        The store's root.
-    file_system : FileSystem, optional
-    clock : Clock, optional
-    release : str
-        5.x also writes a data version and which topics a group consumes, and keeps pull offsets and resets by the
-        server.
+    root, file_system, clock, release
+        Those of `ConfigManager`. 5.x also writes a data version and which topics a group consumes, and keeps pull
+        offsets and resets by the server.
     version_step : int
         After how many commits the data version advances (``consumerOffsetUpdateVersionStep``).
     uses_reset : bool
@@ -150,6 +146,8 @@ class ConsumerOffsetManager(VersionedConfigManager):
     ----------
     data_version : DataVersion
     """
+
+    name = CONSUMER_OFFSETS.name
 
     def __init__(  # noqa: PLR0913 -- where it is kept, and two switches of the broker
         self,
@@ -161,8 +159,7 @@ class ConsumerOffsetManager(VersionedConfigManager):
         version_step: int = 500,
         uses_reset: bool = True,
     ) -> None:
-        super().__init__(root, CONSUMER_OFFSETS.name, file_system, clock, release)
-        self._features = rules_of(release)
+        super().__init__(root, file_system, clock, release)
         self._version_step = version_step
         self._uses_reset = uses_reset and self._features.has_server_side_reset
         self._commits = 0
@@ -383,12 +380,8 @@ class DelayOffsetTable(VersionedConfigManager):
 
     Parameters
     ----------
-    root : path-like
-        The store's root.
-    file_system : FileSystem, optional
-    clock : Clock, optional
-    release : str
-        5.x also writes a data version.
+    root, file_system, clock, release
+        Those of `ConfigManager`. 5.x also writes a data version.
     version_step : int
         After how many updates the data version advances (``delayOffsetUpdateVersionStep``).
 
@@ -396,6 +389,8 @@ class DelayOffsetTable(VersionedConfigManager):
     ----------
     data_version : DataVersion
     """
+
+    name = DELAY_OFFSETS.name
 
     def __init__(
         self,
@@ -406,8 +401,8 @@ class DelayOffsetTable(VersionedConfigManager):
         *,
         version_step: int = 200,
     ) -> None:
-        super().__init__(root, DELAY_OFFSETS.name, file_system, clock, release)
-        self._has_version = rules_of(release).versions_delay_offsets
+        super().__init__(root, file_system, clock, release)
+        self._has_version = self._features.versions_delay_offsets
         self._version_step = version_step
         self._updates = 0
         self._offsets: dict[int, int] = {}
@@ -464,7 +459,7 @@ class DelayOffsetTable(VersionedConfigManager):
     def decode(self, value: JsonObject, file: str) -> None:
         """Add the offsets of a file to the existing ones, replacing those of the same level."""
         fields = ConfigFields(value, file)
-        offsets = DELAY_OFFSETS.decode(fields, rules_of(self._release))
+        offsets = DELAY_OFFSETS.decode(fields, self._features)
         version = DataVersion.of(fields) if self._has_version else None
         with self._lock:
             self._load_version(version)

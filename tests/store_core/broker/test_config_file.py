@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class Counter(ConfigManager):
     """The smallest manager that can be persisted."""
 
+    name = "counter.json"
     value = 0
 
     def encode(self) -> JsonObject:
@@ -49,7 +50,7 @@ def disk() -> FaultyFileSystem:
 
 @pytest.fixture
 def kept(tmp_path: Path, disk: FaultyFileSystem) -> Counter:
-    return Counter(tmp_path, "counter.json", disk)
+    return Counter(tmp_path, disk)
 
 
 def put(kept: Counter, text: str | None, backup: str | None) -> None:
@@ -60,7 +61,7 @@ def put(kept: Counter, text: str | None, backup: str | None) -> None:
 
 
 def loaded(kept: Counter) -> int:
-    again = Counter(kept.path.parents[1], kept.path.name, FaultyFileSystem())
+    again = Counter(kept.path.parents[1], FaultyFileSystem())
     again.load()
     return again.value
 
