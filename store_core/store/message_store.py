@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.clock import SystemClock
+from store_core.errors import StoreError
+from store_core.files.access import explained_access
+from store_core.files.clock import SystemClock, WaitlessClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_kind import StoreUse
+from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.store.checked_config import check_is_store, check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
@@ -20,11 +27,12 @@ from store_core.store.dispatch.log_adoption import LogAdoption
 from store_core.store.memory import keep_freed_memory
 from store_core.store.put.put_result import as_future
 from store_core.store.put.put_service import PutService, default_hooks
-from store_core.store.query.store_reading import StoreQueues, StoreReading
-from store_core.store.store_life import StoreLife, StoreSetup, dry_run
+from store_core.store.query.store_reading import StoreReading
+from store_core.store.recovery.recovery_report import RecoveryReport
+from store_core.store.store_layout import lock_of, log_place
+from store_core.store.store_life import StoreServices, StoreSetup
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Collection, Sequence
     from concurrent.futures import Future
 
@@ -33,53 +41,19 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.format.filter.message_selector import MessageFilter
-    from store_core.format.message import Message, MessageExt
+    from store_core.format.message import Message
     from store_core.store.dispatch.reput import FilterBitMap
-    from store_core.store.put.commit_log import CommitLog
     from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService
-    from store_core.store.query.get_message import GetMessageResult, QueryMessageResult
-    from store_core.store.recovery.recovery_report import RecoveryReport
-    from store_core.store.store_life import DerivedStructures
 
-__all__ = ["DefaultMessageStore", "LogCut"]
+__all__ = ["DefaultMessageStore"]
 
 
-class LogCut:
-    """Truncates the log of an open store and what is derived from it."""
-
-    def __init__(self, commit_log: CommitLog, derived: DerivedStructures) -> None:
-        self._commit_log = commit_log
-        self._derived = derived
-
-    def truncate_dirty_files(self, offset: int) -> None:
-        """Truncate log and queues at an offset while dispatching is paused, and dispatch from there on."""
-        if offset < self._commit_log.max_offset:
-            reput = self._derived.reput
-            with reput.paused():
-                self._derived.recovery.truncate(offset)
-                reput.reput_from_offset = min(reput.reput_from_offset, offset)
-
-    def truncate_files(self, offset: int) -> bool:
-        """Truncate if a record begins at the offset; else return False."""
-        if offset < self._commit_log.max_offset and not self._is_aligned(offset):
-            return False
-        self.truncate_dirty_files(offset)
-        return True
-
-    def _is_aligned(self, offset: int) -> bool:
-        queue = self._commit_log.mapped_file_queue
-        file = queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
-        view = file.select(0) if file is not None else None
-        if view is None:
-            return True
-        position, rules = offset % queue.file_size, self._derived.rules
-        return check_message_and_return_size(
-            view, position, len(view), rules, check_crc=True, read_body=True
-        ).is_success
+_LOG: Final = logging.getLogger("store_core")
+_BUSY_LIMIT_MS: Final = 10_000_000
+"""A longer time is not an append but the time since 1970: no append is in progress."""
 
 
-class DefaultMessageStore:
+class DefaultMessageStore(StoreReading):
     """A message store for reading and writing (RocketMQ: ``DefaultMessageStore``); made by `open`.
 
     Readers see everything put before: queue and index queries first dispatch whatever is still undispatched.
@@ -89,6 +63,10 @@ class DefaultMessageStore:
     path : Path
     config : MessageStoreConfig
     is_read_only : bool
+    is_shutdown : bool
+        Whether it no longer accepts messages, or never did.
+    recovery_report : RecoveryReport
+        What opening found.
     commit_log : CommitLog
     checkpoint : StoreCheckpoint
     consume_queue_store : ConsumeQueueStore
@@ -106,18 +84,23 @@ class DefaultMessageStore:
     """
 
     def __init__(self, setup: StoreSetup) -> None:
-        self.path, self.config, self.is_read_only = setup.path, setup.config, setup.is_read_only
-        self._life = StoreLife(setup)
-        services, condition, setup = self._life.services, self._life.condition, self._life.setup
-        self.commit_log, self.checkpoint, self._derived = services.commit_log, services.checkpoint, services.derived
+        self.path = setup.path
+        self._note = log_place(setup.path, setup.config, setup.file_system).note
+        self._overlay = OverlayFileSystem(setup.file_system, setup.clock) if setup.is_read_only else None
+        if self._overlay is not None:
+            # Queues try a failed write again for half a minute: what is in the way of a directory stays there.
+            setup = replace(setup, file_system=self._overlay, clock=WaitlessClock(setup.clock))
+        self._setup, self._services = setup, StoreServices(setup)
+        self._lock = lock_of(setup.path, setup.config, setup.file_system)
+        self._abort = AbortFile(setup.path, setup.file_system)
+        super().__init__(setup, self._services.commit_log, self._services.derived)
+        self.checkpoint, self.clean_services = self._services.checkpoint, self._services.clean
         self.consume_queue_store, self.index_service = self._derived.queues, self._derived.index
-        self.reput_message_service, self.clean_services = self._derived.reput, services.clean
+        self.reput_message_service = self._derived.reput
         self.running_flags, self.stats = self.commit_log.running_flags, self.commit_log.stats
-        self.put_message_hooks = default_hooks(setup.config, condition) if setup.broker_hooks else []
-        self._puts = PutService(self.commit_log, condition, self.put_message_hooks)
-        self._queues = StoreQueues(setup, self._derived, self.commit_log.queue_offsets)
-        self._reading = StoreReading(setup, services, self._queues)
-        self._cut = LogCut(self.commit_log, self._derived)
+        self.is_shutdown, self.recovery_report = setup.is_read_only, self._derived.recovery.report
+        self.put_message_hooks = default_hooks(setup.config, self) if setup.broker_hooks else []
+        self._puts = PutService(self.commit_log, self, self.put_message_hooks)
 
     @classmethod
     def open(  # noqa: PLR0913 -- a path and a configuration suffice; the rest is for brokers and tests
@@ -200,7 +183,7 @@ class DefaultMessageStore:
             clock or SystemClock(), file_system, cleans, filter_bit_map,
         )  # fmt: skip
         store = cls(setup)
-        store._life.open()
+        store._open()
         return store
 
     @classmethod
@@ -221,7 +204,17 @@ class DefaultMessageStore:
         root, file_system = Path(path), file_system or OsFileSystem()
         config = _configured(path, config, chooses=True)
         check_is_there(root, config, file_system)
-        return dry_run(root, config, frozenset(batch_topics), clock or SystemClock(), file_system)
+        try:
+            config = checked_config(root, config, file_system, writes=False)
+        except StoreError as error:
+            release = config.release if config is not None else DEFAULT_RELEASE
+            is_ok = _last_exit_ok(AbortFile(root, file_system))
+            return RecoveryReport(release=release, last_exit_ok=is_ok, refusal=str(error))
+        topics, clock = frozenset(batch_topics), clock or SystemClock()
+        store = cls(
+            StoreSetup(root, config, is_read_only=True, batch_topics=topics, clock=clock, file_system=file_system)
+        )
+        return store._try_out()
 
     def __enter__(self) -> Self:
         return self
@@ -236,35 +229,90 @@ class DefaultMessageStore:
         preallocated files; 5. write the checkpoint; 6. delete ``abort``, if all that succeeded, everything is
         dispatched and the store was writeable; 7. release files and lock. Closing twice is harmless.
         """
-        self._life.close()
+        if self.is_read_only:
+            self._let_go()
+            return
+        if self.is_shutdown:
+            return
+        self.is_shutdown = True
+        try:
+            if self._services.shutdown() and self.is_writeable:
+                self._abort.remove()
+        finally:
+            self._let_go()
 
-    @property
-    def recovery_report(self) -> RecoveryReport:
-        """What opening found."""
-        return self._life.recovery_report
+    # ---- opening
 
-    @property
-    def is_shutdown(self) -> bool:
-        """Whether it no longer accepts messages."""
-        return self._life.condition.is_shutdown
+    def _open(self) -> None:
+        """Open the store, as `open` describes; release everything if that fails."""
+        if self._note:
+            _LOG.warning(self._note)
+        if self.is_read_only:
+            self._load()
+            return
+        with explained_access(self.path):
+            self._lock.acquire()
+        try:
+            self._load()
+            self._services.start()
+            self._mark_open()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _mark_open(self) -> None:
+        """Create ``abort``; if that fails, stop the services, which would go on without the store's lock."""
+        try:
+            self._abort.create(os.getpid(), self.config.release)
+        except BaseException:
+            with suppress(OSError):
+                self._services.shutdown()
+            raise
+
+    def _try_out(self) -> RecoveryReport:
+        """Load a read-only store, release it and report; if the store is refused, the report says why."""
+        recovery = self._derived.recovery
+        recovery.is_live, recovery.is_prediction = is_lock_held(self.path), True
+        try:
+            self._load()
+        except StoreError as error:
+            self._report(replace(recovery.refuse(error), last_exit_ok=_last_exit_ok(self._abort)))
+        finally:
+            self._let_go()
+        return self.recovery_report
+
+    def _load(self) -> None:
+        with explained_access(self.path):
+            self._report(self._derived.recover(last_exit_ok=not self._abort.exists))
+
+    def _report(self, report: RecoveryReport) -> None:
+        """Keep a report, with what only the store knows."""
+        if self._overlay is not None:
+            report = replace(report, changes=self._overlay.changes)
+        self.recovery_report = replace(report, notes=(self._note, *report.notes)) if self._note else report
+
+    def _let_go(self) -> None:
+        self._services.close()
+        self._lock.release()
+
+    # ---- its state
 
     @property
     def is_writeable(self) -> bool:
         """Whether its running flags allow puts."""
-        return self._life.condition.is_writeable
+        return self.running_flags.is_writeable
 
     @property
     def is_os_page_cache_busy(self) -> bool:
         """Whether the current append has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
-        return self._life.condition.is_os_page_cache_busy
+        held = self.now_ms() - self.commit_log.begin_time_in_lock
+        return self.config.os_page_cache_busy_time_out_mills < held < _BUSY_LIMIT_MS
 
     def now_ms(self) -> int:
         """Wall clock, ms."""
-        return self._life.condition.now_ms()
+        return self._clock.now_ms()
 
-    def is_batch_topic(self, topic: str) -> bool:
-        """Whether a topic has the attribute ``queue.type=BatchCQ``."""
-        return self._life.condition.is_batch_topic(topic)
+    # ---- putting
 
     def put_message(self, message: Message) -> PutMessageResult:
         """Check a message, then put it as `CommitLog.put_message` does."""
@@ -311,8 +359,10 @@ class DefaultMessageStore:
 
         No messages may be put until the records are adopted or abandoned.
         """
-        derived, files = self._derived, self._life.setup.file_system
+        derived, files = self._derived, self._setup.file_system
         return LogAdoption(self.commit_log, self.checkpoint, derived.reput, files, derived.complete_index)
+
+    # ---- the log
 
     @property
     def max_physical_offset(self) -> int:
@@ -331,123 +381,29 @@ class DefaultMessageStore:
         The index is left as it is, as in RocketMQ: its entries for truncated messages find nothing, and new messages up
         to where it ended are not added to it.
         """
-        self._cut.truncate_dirty_files(offset)
+        if offset < self.max_physical_offset:
+            reput = self._derived.reput
+            with reput.paused():
+                self._derived.recovery.truncate(offset)
+                reput.reput_from_offset = min(reput.reput_from_offset, offset)
 
     def truncate_files(self, offset: int) -> bool:
         """Truncate like `truncate_dirty_files` if a record begins there; else return False (``truncateFiles``, 5.x)."""
-        return self._cut.truncate_files(offset)
+        if offset < self.max_physical_offset and not self._is_aligned(offset):
+            return False
+        self.truncate_dirty_files(offset)
+        return True
 
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        """Bytes of the log not yet dispatched to queues and index."""
-        return self._derived.dispatch_behind_bytes
-
-    def dispatch_now(self) -> None:
-        """Dispatch all that may be dispatched to queues and index, and wait; a service also does so continuously.
-
-        With synchronous flush and release 5.3 that is what has been flushed, with write buffers what is committed.
-        """
-        self._queues.dispatch_now()
-
-    def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
-        """Return the index one past a queue's last readable message; 0 if there is none.
-
-        With ``committed=False``, return the index the next message will get, which may be higher.
-        """
-        return self._queues.get_max_offset_in_queue(topic, queue_id, committed=committed)
-
-    def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Return the index of the first message still in a queue.
-
-        For an unknown queue, which RocketMQ creates on request: 0, or -1 for a batch topic.
-        """
-        return self._queues.get_min_offset_in_queue(topic, queue_id)
-
-    def get_message_total_in_queue(self, topic: str, queue_id: int) -> int:
-        """Return the number of messages in a queue, by its bounds; 0 for an unknown queue, 1 if of a batch topic."""
-        return self.get_max_offset_in_queue(topic, queue_id) - self.get_min_offset_in_queue(topic, queue_id)
-
-    def get_message(  # noqa: PLR0913 -- RocketMQ's own arguments
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_msg_nums: int,
-        message_filter: MessageFilter | None = None,
-    ) -> GetMessageResult | None:
-        """Get messages of a queue starting at an offset; the get is counted in `stats`.
-
-        Parameters
-        ----------
-        group, topic, queue_id : str, str, int
-            The group has no effect.
-        offset : int
-            In the queue.
-        max_msg_nums : int
-            Upper bound; byte limits, and messages that are probably not in memory, may reduce it. The first message is
-            always returned.
-        message_filter : MessageFilter, optional
-            E.g. a `MessageSelector`. Tags are matched by hash only, so the consumer has to compare the tags themselves.
-
-        Returns
-        -------
-        GetMessageResult or None
-            None if the store currently can't be read. An unknown queue counts as empty.
-
-        Raises
-        ------
-        InvalidOptionError
-            With release 4.9, as RocketMQ does, if `max_msg_nums` is negative and there is something to get.
-        """
-        del group
-        return self._reading.get_message(topic, queue_id, offset, max_msg_nums, message_filter)
-
-    def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
-        """Return the message whose record begins at a physical offset; None if none does."""
-        return self._reading.lookup.look_message_by_offset(physical_offset)
-
-    def select_one_message_by_offset(self, physical_offset: int, size: int) -> memoryview | None:
-        """Return a view of the record of `size` bytes at a physical offset; None if there is none of that size."""
-        return self._reading.log.get_message(physical_offset, size)
-
-    def look_message_by_id(self, msg_id: str) -> MessageExt | None:
-        """Return the message with an offset message id of 32 or 56 hexadecimal digits; None if it is not there."""
-        return self._reading.lookup.look_message_by_id(msg_id)
-
-    def query_message(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryMessageResult:
-        """Find messages by key or unique key, through the index.
-
-        Parameters
-        ----------
-        topic, key : str
-        max_num : int
-            How many of the newest to return at most; capped at ``maxMsgsNumBatch``.
-        begin, end : int
-            Store times in ms, both inclusive; the index has a resolution of one second.
-        """
-        return self._reading.dispatched.query_message(topic, key, max_num, begin, end)
-
-    def get_offset_in_queue_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
-    ) -> int:
-        """Return the queue offset of the message stored at a time in ms; 0 for a queue that does not exist.
-
-        With release 5.3, `boundary` selects the first message not before the time, or the last one not after it.
-        """
-        return self._reading.dispatched.get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary)
-
-    def get_message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time of a message in a queue, ms; -1 if it is not there."""
-        return self._reading.dispatched.get_message_store_timestamp(topic, queue_id, queue_offset)
-
-    def get_earliest_message_time(self, topic: str, queue_id: int) -> int:
-        """Return the store time of the first message still in a queue, ms; -1 if there is none."""
-        return self._reading.dispatched.get_earliest_message_time(topic, queue_id)
-
-    def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the physical offset of a message in a queue; 0 if it is not there, as RocketMQ does."""
-        return self._reading.dispatched.get_commit_log_offset_in_queue(topic, queue_id, queue_offset)
+    def _is_aligned(self, offset: int) -> bool:
+        queue = self.commit_log.mapped_file_queue
+        file = queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
+        view = file.select(0) if file is not None else None
+        if view is None:
+            return True
+        position, rules = offset % queue.file_size, self._derived.rules
+        return check_message_and_return_size(
+            view, position, len(view), rules, check_crc=True, read_body=True
+        ).is_success
 
 
 def _configured(
@@ -459,3 +415,11 @@ def _configured(
     config = config or MessageStoreConfig()
     log = ",".join(map(str, path.log))
     return config.with_log(log) if chooses else replace(config, store_path_commit_log=log)
+
+
+def _last_exit_ok(abort: AbortFile) -> bool:
+    """Return whether a store that is refused was closed, as far as one can look."""
+    try:
+        return not abort.exists
+    except OSError:
+        return True

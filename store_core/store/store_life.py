@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening, guarding and closing a store, with its services."""
+"""What an open store is made of: its services, from loading to closing, and what they are made from."""
 
 from __future__ import annotations
 
 import logging
-import os
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import StoreError
-from store_core.files.access import explained_access
 from store_core.files.allocate import AllocateMappedFileService
-from store_core.files.clock import SystemClock, WaitlessClock
+from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import TransientStorePool
-from store_core.files.overlay_file_system import OverlayFileSystem
-from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_parts import CONSUME_QUEUE, INDEX_DIRECTORY
-from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index.index_service import IndexService
-from store_core.store.checked_config import checked_config
 from store_core.store.clean import CleanServices, DiskSpace
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.dispatch.reput import (
@@ -31,9 +23,8 @@ from store_core.store.dispatch.reput import (
     ReputMessageService,
 )
 from store_core.store.put.commit_log import CommitLog, uses_pool
-from store_core.store.recovery.recovery_report import RecoveryReport
 from store_core.store.recovery.store_recovery import StoreRecovery, complete_index
-from store_core.store.store_layout import lock_of, log_paths, log_place
+from store_core.store.store_layout import log_paths
 from store_core.store.store_state import RunningFlag, StoreCheckpoint
 
 if TYPE_CHECKING:
@@ -41,13 +32,13 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.overlay_file_system import FileChange
     from store_core.queue.queue_path import QueueRules
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.dispatch.reput import FilterBitMap
     from store_core.store.put.put_result import ReplicaService
+    from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["DerivedStructures", "StoreCondition", "StoreLife", "StoreServices", "StoreSetup", "disk_space", "dry_run"]
+__all__ = ["DerivedStructures", "StoreServices", "StoreSetup", "disk_space"]
 
 _LOG: Final = logging.getLogger("store_core")
 
@@ -251,10 +242,6 @@ class StoreServices:
         )
         self.clean = CleanServices(config, self.commit_log, space, self.derived.queues, self.derived.index, clock)
 
-    def load(self, *, last_exit_ok: bool) -> RecoveryReport:
-        """Load log, queues, checkpoint and index, and make them consistent, as `store_recovery` describes."""
-        return self.derived.recover(last_exit_ok=last_exit_ok)
-
     def start(self) -> None:
         """Start the threads."""
         self._allocate.start()
@@ -301,154 +288,3 @@ def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: File
         fail_fast_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
         reserve_from_size=size if config.warm_maped_file_enable else None,
     )
-
-
-_BUSY_LIMIT_MS: Final = 10_000_000
-"""A longer time is not an append but the time since 1970: no append is in progress."""
-
-
-class StoreCondition:
-    """The state that every put checks first; a `store_core.store.put.put_checks.StoreState`.
-
-    * `is_shutdown`: Whether the store no longer accepts messages, or never did.
-    """
-
-    def __init__(self, setup: StoreSetup, commit_log: CommitLog) -> None:
-        self.is_shutdown = setup.is_read_only
-        self.is_batch_topic = setup.is_batch_topic
-        self.now_ms = setup.clock.now_ms
-        self._flags = commit_log.running_flags
-        self._commit_log = commit_log
-        self._busy_ms = setup.config.os_page_cache_busy_time_out_mills
-
-    @property
-    def is_writeable(self) -> bool:
-        """Whether its running flags allow puts."""
-        return self._flags.is_writeable
-
-    @property
-    def is_os_page_cache_busy(self) -> bool:
-        """Whether the current append has held the lock longer than ``osPageCacheBusyTimeOutMills``."""
-        held = self.now_ms() - self._commit_log.begin_time_in_lock
-        return self._busy_ms < held < _BUSY_LIMIT_MS
-
-
-_log: Final = logging.getLogger("store_core")
-
-
-class StoreLife:
-    """Opens and closes a store; if read-only, in memory, without lock or threads.
-
-    * `recovery_report`: What opening found.
-    """
-
-    def __init__(self, setup: StoreSetup) -> None:
-        self._overlay = OverlayFileSystem(setup.file_system, setup.clock) if setup.is_read_only else None
-        self.setup = setup
-        if self._overlay is not None:
-            # Queues try a failed write again for half a minute: what is in the way of a directory stays there.
-            self.setup = replace(setup, file_system=self._overlay, clock=WaitlessClock(setup.clock))
-        self._lock = lock_of(setup.path, setup.config, self.setup.file_system)
-        self._abort = AbortFile(setup.path, self.setup.file_system)
-        self.services = StoreServices(self.setup)
-        self.condition = StoreCondition(self.setup, self.services.commit_log)
-        self.recovery_report = self.services.derived.recovery.report
-        self._note = log_place(setup.path, setup.config, setup.file_system).note
-
-    def open(self) -> None:
-        """Open the store, as `DefaultMessageStore.open` describes; release everything if that fails."""
-        if self._note:
-            _log.warning(self._note)
-        if self.setup.is_read_only:
-            self._load()
-            return
-        with explained_access(self.setup.path):
-            self._lock.acquire()
-        try:
-            self._load()
-            self.services.start()
-            self._mark_open()
-        except BaseException:
-            self._let_go()
-            raise
-
-    def _mark_open(self) -> None:
-        """Create ``abort``; if that fails, stop the services, which would go on without the store's lock."""
-        try:
-            self._abort.create(os.getpid(), self.setup.config.release)
-        except BaseException:
-            with suppress(OSError):
-                self.services.shutdown()
-            raise
-
-    def try_out(self) -> RecoveryReport:
-        """Load a read-only store, release it and report; if the store is refused, the report says why."""
-        self.services.derived.recovery.is_live = is_lock_held(self.setup.path)
-        self.services.derived.recovery.is_prediction = True
-        try:
-            self._load()
-        except StoreError as error:
-            report = self.services.derived.recovery.refuse(error)
-            report = replace(report, last_exit_ok=_last_exit_ok(self._abort), changes=self._changes)
-            return self._with_note(report)
-        finally:
-            self._let_go()
-        return self.recovery_report
-
-    def _load(self) -> None:
-        with explained_access(self.setup.path):
-            report = self.services.load(last_exit_ok=not self._abort.exists)
-        self.recovery_report = self._with_note(
-            replace(report, changes=self._changes) if self._overlay is not None else report
-        )
-
-    def _with_note(self, report: RecoveryReport) -> RecoveryReport:
-        return replace(report, notes=(self._note, *report.notes)) if self._note else report
-
-    @property
-    def _changes(self) -> tuple[FileChange, ...]:
-        return self._overlay.changes if self._overlay is not None else ()
-
-    def close(self) -> None:
-        """Close the store, as `DefaultMessageStore.close` describes."""
-        if self.setup.is_read_only:
-            self._let_go()
-            return
-        if self.condition.is_shutdown:
-            return
-        self.condition.is_shutdown = True
-        try:
-            if self.services.shutdown() and self.condition.is_writeable:
-                self._abort.remove()
-        finally:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        self.services.close()
-        self._lock.release()
-
-
-def dry_run(
-    root: Path,
-    config: MessageStoreConfig | None,
-    batch_topics: frozenset[str],
-    clock: Clock,
-    file_system: FileSystem,
-) -> RecoveryReport:
-    """Report what opening a store for writing would do, see `DefaultMessageStore.dry_run`."""
-    try:
-        config = checked_config(root, config, file_system, writes=False)
-    except StoreError as error:
-        release = config.release if config is not None else DEFAULT_RELEASE
-        is_ok = _last_exit_ok(AbortFile(root, file_system))
-        return RecoveryReport(release=release, last_exit_ok=is_ok, refusal=str(error))
-    setup = StoreSetup(root, config, is_read_only=True, batch_topics=batch_topics, clock=clock, file_system=file_system)
-    return StoreLife(setup).try_out()
-
-
-def _last_exit_ok(abort: AbortFile) -> bool:
-    """Return whether a store that is refused was closed, as far as one can look."""
-    try:
-        return not abort.exists
-    except OSError:
-        return True

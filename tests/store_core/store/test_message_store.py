@@ -365,7 +365,7 @@ def test_next_file_that_can_not_be_made_is_told(store: DefaultMessageStore, disk
 
 def test_page_cache_is_busy_between_two_borders(store: DefaultMessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_700_000_000_000
-    monkeypatch.setattr(store._life.condition, "now_ms", lambda: now)
+    monkeypatch.setattr(store, "now_ms", lambda: now)
     appender = store.commit_log._appender
     answers = []
     for held in (0, 1000, 1001, 9_999_999, 10_000_000):

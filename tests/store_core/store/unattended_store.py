@@ -19,11 +19,11 @@ class UnattendedStore(DefaultMessageStore):
 
     def __init__(self, setup: StoreSetup) -> None:
         super().__init__(setup)
-        self._life.services.start = _start_nothing  # type: ignore[method-assign]  # no thread of its own
+        self._services.start = _start_nothing  # type: ignore[method-assign]  # no thread of its own
 
     def make_files(self) -> None:
         """Do what the service that makes files in advance does."""
-        self._life.services._allocate.step()
+        self._services._allocate.step()
 
     def flush_log(self) -> None:
         self.commit_log.flusher.flush_service.step()
@@ -35,7 +35,7 @@ class UnattendedStore(DefaultMessageStore):
     def abandon(self) -> None:
         """Drop the store, as when the process dies."""
         with suppress(OSError):
-            self._life._let_go()
+            self._let_go()
 
 
 def _start_nothing() -> None:

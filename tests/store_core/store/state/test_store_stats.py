@@ -154,7 +154,7 @@ def test_slowest_get_is_kept(tmp_path: Path) -> None:
     with DefaultMessageStore.open(tmp_path, MessageStoreConfig(mapped_file_size_commit_log=1 << 16)) as store:
         store.put_message(Message("orders", b"x"))
         store.dispatch_now()
-        store._reading._clock = clock
+        store._clock = clock
         while times:
             store.get_message("g", "orders", 0, 0, 32, slow)
 
