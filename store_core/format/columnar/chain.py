@@ -38,6 +38,9 @@ _LARGEST: Final = 8 << 20
 _LEAST: Final = 1 << 20
 """Bytes of the first window, and of those for batches of few rows."""
 
+_LANE_RECORDS: Final = 24
+"""Records of a lane of `lockstep.chain`, by the size of those before: searching for lanes takes as long as steps do."""
+
 _PROPERTIES_LENGTH_SIZE: Final = 2
 
 _BEYOND: Final = 4 << 10
@@ -156,8 +159,9 @@ class Chain:
         """
         known = self.starts_before(limit)
         position, last, size = place.position, place.last_sound, _LEAST
+        lanes: int | None = None
         while position < min(limit, self.segment.size):
-            window = self._known_window(known, position, size) or self._window(position, last, limit, size)
+            window = self._known_window(known, position, size) or self._window(position, last, limit, size, lanes)
             if window is None:
                 return
             yield window
@@ -166,6 +170,7 @@ class Chain:
             run = window.run
             position, last = window.base + run.stop, window.base + int(run.starts[-1])
             size = max(_LEAST, min(_LARGEST, run.size * most_rows // run.starts.size))
+            lanes = max(size * run.starts.size // (run.size * _LANE_RECORDS), 1)
 
     def _known_window(self, known: npt.NDArray[np.int64], position: int, size: int) -> Window | None:
         """Return the window from a position on if frames are known there; entries have to be compared with others."""
@@ -179,10 +184,10 @@ class Chain:
         raw = self.segment.chunk(position, stop)
         return Window(raw, position, Run(known[first : first + count] - position, raw.size))
 
-    def _window(self, position: int, last: int, limit: int, size: int) -> Window | None:
+    def _window(self, position: int, last: int, limit: int, size: int, lanes: int | None) -> Window | None:
         base = last if self._continues(position, last) else position
         end = min(position + size, self.segment.size)
-        window = self._window_of(base, position, end, limit)
+        window = self._window_of(base, position, end, limit, lanes)
         if window is None:
             end = position + self._proven_size(position)
             window = self._window_of(base, position, end, position + 1) if end > position + size else None
@@ -195,10 +200,10 @@ class Chain:
         head = self.segment.chunk(last, last + BLANK_SIZE).data
         return last + frame_size(head, 0, self.segment.framing) == position
 
-    def _window_of(self, base: int, position: int, end: int, limit: int) -> Window | None:
+    def _window_of(self, base: int, position: int, end: int, limit: int, lanes: int | None = None) -> Window | None:
         raw = self.segment.chunk(base, end)
         stop = min(limit - base, raw.size)
-        found = chain(raw, position - base, stop, self.segment.start_offset + base, self.segment.framing)
+        found = chain(raw, position - base, stop, self.segment.start_offset + base, self.segment.framing, lanes=lanes)
         is_cut = found.reason in (StopReason.LIMIT, StopReason.TORN) or raw.size - found.stop < BLANK_SIZE
         is_last = not is_cut or base + raw.size == self.segment.size
         return Window(raw, base, Run(found.starts, found.stop), is_last=is_last) if found.starts.size else None

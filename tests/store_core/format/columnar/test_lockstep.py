@@ -70,14 +70,16 @@ def test_candidates_of_all_lanes_are_those_of_each_lane(log: Log, count: int, pr
     raw = np.frombuffer(log.data, np.uint8)
     start_offset = log.start_offset if asked else None
     cuts = np.arange(count + 1, dtype=np.int64) * raw.size // count
-    with mock.patch.object(lockstep, "_PROBE", probe):
+    probes = probe, 2 * probe
+    with mock.patch.object(lockstep, "_NEAR_PROBES", probes):
         found = lockstep._near_candidates(raw, cuts, start_offset)
-        each = [
-            find_candidate(raw, int(cut), int(stop), start_offset, (probe,)) for cut, stop in itertools.pairwise(cuts)
-        ]
 
-    inside = cuts[:-1] + probe + MIN_RECORD_SIZE <= raw.size
-    assert np.where(inside, each, -1).tolist() == found.tolist()
+    def near(cut: int, stop: int) -> int:
+        inside = [probe for probe in probes if cut + probe + MIN_RECORD_SIZE <= raw.size]
+        each = (find_candidate(raw, cut, stop, start_offset, (probe,)) for probe in inside)
+        return next((at for at in each if at >= 0), -1)
+
+    assert [near(int(cut), int(stop)) for cut, stop in itertools.pairwise(cuts)] == found.tolist()
 
 
 def equal_records() -> Segment:

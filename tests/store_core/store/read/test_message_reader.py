@@ -635,9 +635,11 @@ def test_no_message_of_an_error_needs_the_working_directory(log: LogBuilder, tmp
 def test_a_read_walks_every_segment_once(root: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[int] = []
 
-    def counted(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing) -> Scan:
+    def counted(
+        raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing, *, lanes: int | None
+    ) -> Scan:
         walked.append(start_offset + begin)
-        return chain(raw, begin, end, start_offset, framing)
+        return chain(raw, begin, end, start_offset, framing, lanes=lanes)
 
     monkeypatch.setattr("store_core.format.columnar.chain.chain", counted)
 

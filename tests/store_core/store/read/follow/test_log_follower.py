@@ -103,9 +103,11 @@ def test_the_end_is_not_searched_for_from_the_segment_s_start_again(
     end = followed.advance(followed.first())
     begins: list[int] = []
 
-    def watched(raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing) -> Scan:
+    def watched(
+        raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing, *, lanes: int | None
+    ) -> Scan:
         begins.append((start_offset + begin) % SIZE)
-        return lockstep.chain(raw, begin, end, start_offset, framing)
+        return lockstep.chain(raw, begin, end, start_offset, framing, lanes=lanes)
 
     monkeypatch.setattr("store_core.format.columnar.chain.chain", watched)
     for number in range(5):
