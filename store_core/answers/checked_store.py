@@ -47,7 +47,7 @@ from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.report import check_wanted, inference_notes
-from store_core.store.rebuild.stored_queues import LiveMoment, StoredQueues
+from store_core.store.rebuild.stored_queues import NO_UNITS, LiveMoment, StoredQueues
 
 if TYPE_CHECKING:
     import os
@@ -431,14 +431,13 @@ class _Check:
         rules = self.plan.rules
         if not rules.has_queues:
             return
-        nothing = StoredQueues(self.plan.output / "nothing", rules.queue_rules)
         known = {(queue.topic, queue.queue_id) for queue in compared.queues}
         logged = {topic for topic, _ in known} | topics
         with StoredQueues(self.plan.store, rules.queue_rules) as stored:
             for topic, queue_id in sorted(stored.names() - known):
                 if not rules.wants(topic, queue_id):
                     continue
-                judged = judge_queue(topic, queue_id, nothing, stored, bounds, lost)
+                judged = judge_queue(topic, queue_id, NO_UNITS, stored, bounds, lost)
                 wrong = [each for each in judged.first if not (is_open and each.verdict is UnitVerdict.AFTER_END)]
                 if wrong:
                     kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from store_core.snapshot.config import ConfigFile
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.compare import QueueJudgement, UnitFinding
-    from store_core.store.rebuild.files import QueueReport
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport
 
 __all__ = [

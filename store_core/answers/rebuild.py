@@ -26,10 +26,10 @@ from store_core.format.times import iso_time
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
-from store_core.store.rebuild.files import QUEUE_KINDS
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
+from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.rebuild.report import as_json, as_text, check_wanted, inference_notes
 from store_core.store.rebuild.swap import (
     JOURNAL,

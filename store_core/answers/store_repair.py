@@ -26,7 +26,7 @@ from store_core.queue.dispatch.lmq_units import is_light
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.configured_store import check_log_is_certain, told
-from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, locked_for_swap, update_checkpoint
 
 if TYPE_CHECKING:

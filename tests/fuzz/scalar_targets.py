@@ -23,7 +23,6 @@ from store_core.format.record.record_head import format_host, is_message_id, pos
 from store_core.format.record.scan import Framing, follow_frames
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
-from store_core.queue.units.unit_rows import consecutive_units, unpack_units
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from tests.dledger_logs import DLedgerLog
 from tests.fuzz.mutation import mutate_bytes, mutate_text, telling_number
@@ -198,15 +197,7 @@ def _numbers(_: Path) -> Case:
 
 
 def _units(_: Path) -> Case:
-    seeds = (b"\0" + bytes(8) + bytes(20) * 5, b"\1" + bytes(28) * 4, b"\2" + bytes(120) * 3)
-
     def run(random: Random) -> None:
-        data = bytearray(random.choice(seeds))
-        mutate_bytes(random, data, (0, 1, 9))
-        with refused(ValueError):
-            unpack_units(bytes(data))
-        with refused(ValueError):
-            consecutive_units(bytes(data))
         key = bytearray(unit_key("topic", 1, 2))
         mutate_bytes(random, key, (0, 4, 5))
         parse_bound_key(bytes(key))

@@ -12,7 +12,7 @@ from store_core.answers.findings import FindingKind
 from store_core.answers.log_findings import LogReach, wrong_values
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.store.rebuild.files import KeptIndex
+from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.store_state import StoreCheckpoint
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from store_core.files.store_lock import ABORT_FILE
 from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
 from store_core.format.words import agreeing, counted
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
-from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.queue_files import QUEUE_KINDS
 
 if TYPE_CHECKING:
     import os

@@ -18,8 +18,8 @@ from store_core.queue.queue_path import queue_path
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
 from store_core.store.rebuild.compare import LogBounds
-from store_core.store.rebuild.files import QUEUE_KINDS, QueueWriter
 from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.queue_files import QUEUE_KINDS, QueuePlace, queue_writer
 from store_core.store.rebuild.swap import OutputDirectory, RebuildSwap
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ class Replacement:
     def _cut(self, topic: str, queue_id: int) -> None:
         """Copy the units of a queue that point to deleted records: its offsets go on after them."""
         rules = replace(self.checked.plan.rules, since_offset=self.checked.plan.min_offset)
-        files = DeferredSyncFileSystem()
-        QueueWriter(topic, queue_id, rules, self._store, self._output, files, self.clock).finish()
+        place = QueuePlace(self._store, self._output, DeferredSyncFileSystem())
+        queue_writer((topic, queue_id), rules, place).finish()
 
     # ---- verifying
 

@@ -83,6 +83,18 @@ class PutUnits:
         place = bisect_right(self._starts, start)
         return min(self._starts[place], stop) if place < len(self._starts) else stop
 
+    def count_covered(self, start: int, stop: int, covered: int) -> int:
+        """Count the leading units of a run whose records a queue covers."""
+        if self.covers[start] > covered:
+            return 0
+        return int(np.searchsorted(self.covers[start:stop], covered, "right"))
+
+    def count_behind(self, start: int, stop: int, end: int) -> int:
+        """Count the leading units of a run whose index lies before the end of a queue, bytes; index 0 never does."""
+        if not 0 < int(self.queue_offset[start]) * CQ_STORE_UNIT_SIZE < end:
+            return 0
+        return int(np.searchsorted(self.queue_offset[start:stop], -(-end // CQ_STORE_UNIT_SIZE)))
+
     def count_misplaced(self, start: int, stop: int, index: int) -> int:
         """Count the units of a run whose index lies after the place that they get, from `index` on."""
         last = int(self.queue_offset[stop - 1])
@@ -488,19 +500,22 @@ class ConsumeQueue(QueueReader):
 
         As indexes ascend, units that are appended at their place or behind it go on being so.
         """
-        if units.covers[start] <= self.max_physical_offset:
-            return int(np.searchsorted(units.covers[start:stop], self.max_physical_offset, "right"))
+        covered = units.count_covered(start, stop, self.max_physical_offset)
+        if covered:
+            return covered
         if self.max_offset_in_queue >= self._index_limit:
             return 0
         file = self.mapped_file_queue.last_mapped_file
         if file is None or file.is_full or not file.wrote_position or not self._can_write():
             return self._put_one(units, start)
         end = file.file_from_offset + file.wrote_position
-        first = int(units.queue_offset[start])
-        if 0 < first * CQ_STORE_UNIT_SIZE < end:
-            return int(np.searchsorted(units.queue_offset[start:stop], -(-end // CQ_STORE_UNIT_SIZE)))
+        behind = units.count_behind(start, stop, end)
+        if behind:
+            return behind
         room = (file.file_size - file.wrote_position) // CQ_STORE_UNIT_SIZE
-        count = min(stop - start, room) if first else 1  # index 0 is never compared, so it may lie before the end
+        count = (
+            min(stop - start, room) if units.queue_offset[start] else 1
+        )  # index 0 is never compared, so it may lie before the end
         stop = start + count
         try:
             file.append(units.bytes[start * CQ_STORE_UNIT_SIZE : stop * CQ_STORE_UNIT_SIZE], seal=UNIT_SEAL)

@@ -1,34 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units on their way to queues: as rows, gathered, and to another process."""
+"""Units on their way to queues: as rows, gathered, and as Arrow tables to another process."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 
-from store_core.queue.units.consume_queue_unit import UNIT_DTYPE, fill_units, stored_units
+from store_core.queue.dispatch.dispatch_batch import QueueNumbering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.units.consume_queue_unit import UnitArray
     from store_core.queue.units.queue_assignment import BatchAssignment
 
-__all__ = [
-    "PackedUnits",
-    "PlainUnitBuffer",
-    "UnitBuffer",
-    "UnitRows",
-    "consecutive_units",
-    "pack_whole",
-    "queue_bounds",
-    "sorted_places",
-    "unpack_units",
-]
+__all__ = ["QueueUnits", "UnitBuffer", "UnitRows", "empty_units", "queue_bounds", "sorted_places"]
 
 _SMALL: Final = 2**16 - 1
 
@@ -36,12 +26,12 @@ _SMALL: Final = 2**16 - 1
 class UnitRows(NamedTuple):
     """Units in log order, or `ordered` by queue; arrays of shape (n,).
 
-    * `physical_offset`, `size`, `tags_code`, `queue_offset`, `store_timestamp`, `message_base_offset`, `batch_size`: As
-      in `DispatchBatch`.
+    `row` is the record's row in its batch, `code` the number of the queue, `is_light` whether it is an additional unit
+    of its record, in a light queue; the others are as in `DispatchBatch`.
     """
 
-    row: npt.NDArray[np.int64]  # the record's row in its batch
-    code: npt.NDArray[np.signedinteger[Any]]  # number of the queue
+    row: npt.NDArray[np.int64]
+    code: npt.NDArray[np.signedinteger[Any]]
     physical_offset: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
     tags_code: npt.NDArray[np.int64]
@@ -49,7 +39,7 @@ class UnitRows(NamedTuple):
     store_timestamp: npt.NDArray[np.int64]
     message_base_offset: npt.NDArray[np.int64]
     batch_size: npt.NDArray[np.int16]
-    is_light: npt.NDArray[np.bool_]  # whether it is an additional unit of its record, in a light queue
+    is_light: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, batch: DispatchBatch, assigned: BatchAssignment) -> UnitRows:
@@ -125,139 +115,121 @@ def queue_bounds(codes: npt.NDArray[np.signedinteger[Any]]) -> Iterator[tuple[in
     return zip(codes[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
 
 
-_LONG: Final = np.dtype("<i8")
-_CONSECUTIVE, _SCATTERED, _WHOLE = b"\0", b"\1", b"\2"
-"""First byte of a piece: its kind."""
+_PLAIN: Final = ("physical_offset", "size", "tags_code", "queue_offset", "store_timestamp")
+_FURTHER: Final[dict[str, type[np.generic]]] = {
+    "message_base_offset": np.int64, "batch_size": np.int16, "is_light": np.bool_
+}  # fmt: skip
+"""Columns that tell anything only where there are batch queues, extensions or light queues."""
 
-_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
-    "physical_offset": _LONG,
-    "size": np.dtype("<i4"),
-    "tags_code": _LONG,
-    "queue_offset": _LONG,
-    "store_timestamp": _LONG,
-    "message_base_offset": _LONG,
-    "batch_size": np.dtype("<i2"),
-    "is_light": np.dtype("?"),
-}
-"""The columns of a whole piece, each as one stretch of bytes."""
-
-_WHOLE_SIZE: Final = sum(column.itemsize for column in _COLUMNS.values())
+_UNIT: Final = pa.struct([*((name, pa.int64()) for name in _PLAIN)])
+_WHOLE_UNIT: Final = pa.struct(
+    [*_UNIT, ("message_base_offset", pa.int64()), ("batch_size", pa.int16()), ("is_light", pa.uint8())]
+)
 
 
-class PackedUnits:
-    """Units of simple queues ordered by queue, encoded queue by queue.
+def _schema(unit: pa.StructType) -> pa.Schema:
+    return pa.schema([("topic", pa.binary()), ("queue_id", pa.int32()), ("units", pa.list_(unit))])
 
-    * `code`: Number of each unit's queue.
-    * `stored`: The units as they are stored, of dtype `UNIT_DTYPE`.
-    * `queue_offset`: Their indexes.
-    """
 
-    def __init__(
-        self, code: npt.NDArray[np.signedinteger[Any]], stored: UnitArray, queue_offset: npt.NDArray[np.int64]
-    ) -> None:
-        self._code = code
-        self._stored = stored
-        self._queue_offset = queue_offset
-        # The units that do not continue the index of the one before them.
-        self._breaks = np.flatnonzero(queue_offset[1:] != queue_offset[:-1] + 1) + 1
+_SCHEMAS: Final = {is_whole: _schema(_WHOLE_UNIT if is_whole else _UNIT) for is_whole in (False, True)}
+
+
+class QueueUnits(NamedTuple):
+    """Units of some queues, ordered by queue; those of one queue are in log order."""
+
+    queues: Sequence[tuple[str, int]]
+    """Topic and id; the codes of the units are positions here. A queue may have no unit."""
+    units: UnitRows
+
+    def used(self) -> Self:
+        """Return the same without the queues that have no unit."""
+        used = np.flatnonzero(np.bincount(self.units.code, minlength=len(self.queues)))
+        if len(used) == len(self.queues):
+            return self
+        numbers = np.zeros(len(self.queues), np.int64)
+        numbers[used] = np.arange(len(used))
+        queues = [self.queues[code] for code in used.tolist()]
+        return type(self)(queues, self.units._replace(code=numbers.take(self.units.code)))
+
+    def divided(self, groups: npt.NDArray[np.int64]) -> Iterator[tuple[int, QueueUnits]]:
+        """Yield the units of each group of queues that has some, given the group of each queue."""
+        order = np.argsort(groups, kind="stable")
+        if (np.diff(groups[order]) == 0).all():
+            yield from ((int(group), self) for group in groups[:1].tolist())
+            return
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        units = self.units._replace(code=ranks.take(self.units.code)).ordered()
+        queues = [self.queues[number] for number in order.tolist()]
+        for group, first, last in queue_bounds(groups[order]):
+            start, stop = np.searchsorted(units.code, (first, last)).tolist()
+            own = units.slice(start, stop)
+            yield group, QueueUnits(queues[first:last], own._replace(code=own.code - first))
 
     @classmethod
-    def of(cls, units: UnitRows) -> PackedUnits:
-        """Encode units that are `UnitRows.ordered`."""
-        return cls(units.code, stored_units(units.physical_offset, units.size, units.tags_code), units.queue_offset)
+    def joined(cls, pieces: Sequence[QueueUnits]) -> Self:
+        """Return the units of pieces that follow one another in the log."""
+        numbers = QueueNumbering()
+        codes = []
+        for piece in pieces:
+            known = np.array([numbers.number(queue) for queue in piece.queues], np.int64)
+            codes.append(known[piece.units.code])
+        if len(pieces) == 1:
+            return cls(numbers.queues, pieces[0].units)
+        columns = (np.concatenate(some) for some in zip(*(piece.units for piece in pieces), strict=True))
+        return cls(numbers.queues, UnitRows(*columns)._replace(code=np.concatenate(codes)).ordered())
 
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of each queue, and its units."""
-        for code, start, stop in queue_bounds(self._code):
-            yield code, self.piece(start, stop)
+    def to_table(self, *, is_whole: bool) -> pa.RecordBatch:
+        """Return a row for each queue: topic, queue id and units; `is_whole` as of `UnitBuffer`."""
+        schema = _SCHEMAS[is_whole]
+        counts = np.bincount(self.units.code, minlength=len(self.queues))
+        bounds = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+        kinds = {field.name: field.type for field in schema.field("units").type.value_type}
+        columns = [pa.array(getattr(self.units, name).astype(kind.to_pandas_dtype())) for name, kind in kinds.items()]
+        units = pa.StructArray.from_arrays(columns, list(kinds))
+        topics = pa.array([topic.encode(errors="surrogatepass") for topic, _ in self.queues], pa.binary())
+        ids = pa.array([queue_id for _, queue_id in self.queues], pa.int32())
+        return pa.RecordBatch.from_arrays(
+            [topics, ids, pa.ListArray.from_arrays(pa.array(bounds), units)], schema=schema
+        )
 
-    def piece(self, start: int, stop: int) -> bytes:
-        """Return some units of one queue: their indexes, then the units as they are stored."""
-        first, last = np.searchsorted(self._breaks, (start + 1, stop)).tolist()
-        kind, end = (_CONSECUTIVE, start + 1) if first == last else (_SCATTERED, stop)
-        offsets = self._queue_offset[start:end].astype(_LONG, copy=False)
-        return b"".join((kind, offsets.tobytes(), self._stored[start:stop].view(np.uint8).data))
-
-
-def pack_whole(units: UnitRows) -> bytes:
-    """Return all columns of units of one queue, as batch queues and extensions need them."""
-    typed = (getattr(units, name).astype(kind, copy=False).tobytes() for name, kind in _COLUMNS.items())
-    return b"".join((_WHOLE, *typed))
-
-
-def unpack_units(packed: bytes | memoryview) -> UnitRows:
-    """Decode units of either form; columns that were not encoded are those of plain messages."""
-    consecutive = consecutive_units(packed)
-    if consecutive is not None:
-        first, units = consecutive
-        return _plain_rows(units, first + np.arange(len(units)))
-    view = memoryview(packed)
-    kind, data = bytes(view[:1]), view[1:]
-    if kind == _SCATTERED:
-        count = len(_whole_items(data, np.dtype(f"V{_LONG.itemsize + UNIT_DTYPE.itemsize}")))
-        offsets = np.frombuffer(data, _LONG, count).astype(np.int64, copy=False)
-        return _plain_rows(np.frombuffer(data, UNIT_DTYPE, count, _LONG.itemsize * count), offsets)
-    if kind == _WHOLE:
-        return _whole_rows(data)
-    raise ValueError(f"{len(view)} bytes are not units: they begin with {kind!r}")
-
-
-def consecutive_units(packed: bytes | memoryview) -> tuple[int, UnitArray] | None:
-    """Return the index of the first unit, and the units as they are stored, of a piece without a gap.
-
-    Returns: None for any other piece: `unpack_units` decodes that.
-    """
-    view = memoryview(packed)
-    if view[:1] != _CONSECUTIVE or len(view) < 1 + _LONG.itemsize:
-        return None
-    first = int(np.frombuffer(view, _LONG, 1, 1)[0])
-    return first, _whole_items(view[1 + _LONG.itemsize :], UNIT_DTYPE)
+    @classmethod
+    def of_table(cls, table: pa.RecordBatch) -> Self:
+        """Return what a table of `to_table` has; columns that it lacks are those of plain messages."""
+        topics, ids, units = table.columns
+        queues = [
+            (name.decode(errors="surrogatepass"), number)
+            for name, number in zip(topics.to_pylist(), ids.to_pylist(), strict=True)
+        ]
+        code = np.repeat(np.arange(len(queues)), np.diff(units.offsets.to_numpy()))
+        columns = {field.name: units.values.field(field.name).to_numpy() for field in units.type.value_type}
+        if "is_light" in columns:
+            columns["is_light"] = columns["is_light"].view(np.bool_)
+        else:
+            columns |= _plain_columns(columns["queue_offset"])
+        return cls(queues, UnitRows(row=np.arange(len(code)), code=code, **columns))
 
 
-def _whole_items(data: memoryview, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    if len(data) % kind.itemsize:
-        raise ValueError(f"{len(data)} bytes are not units of {kind.itemsize} bytes")
-    return np.frombuffer(data, kind)
+def empty_units() -> UnitRows:
+    """Return no units."""
+    return UnitBuffer(0, is_whole=False).take()
 
 
-def _plain_rows(units: UnitArray, queue_offsets: npt.NDArray[np.int64]) -> UnitRows:
-    count = len(units)
-    nothing = np.zeros(count, np.int64)
-    return UnitRows(
-        row=nothing,
-        code=nothing,
-        physical_offset=units["physical_offset"].astype(np.int64),
-        size=units["store_size"].astype(np.int64),
-        tags_code=units["tags_code"].astype(np.int64),
-        queue_offset=queue_offsets,
-        store_timestamp=nothing,
-        message_base_offset=queue_offsets,
-        batch_size=np.ones(count, np.int16),
-        is_light=np.zeros(count, np.bool_),
-    )
-
-
-def _whole_rows(data: memoryview) -> UnitRows:
-    count = len(_whole_items(data, np.dtype(f"V{_WHOLE_SIZE}")))
-    columns: dict[str, npt.NDArray[Any]] = {}
-    position = 0
-    for name, kind in _COLUMNS.items():
-        columns[name] = np.frombuffer(data, kind, count, position)
-        position += kind.itemsize * count
-    columns["size"] = columns["size"].astype(np.int64)
-    nothing = np.zeros(count, np.int64)
-    return UnitRows(row=nothing, code=nothing, **columns)
-
-
-_PLAIN: Final = ("physical_offset", "size", "tags_code", "queue_offset", "store_timestamp")
+def _plain_columns(queue_offset: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    """Return the further columns of plain messages."""
+    count = len(queue_offset)
+    return {
+        "message_base_offset": queue_offset,
+        "batch_size": np.ones(count, np.int16),
+        "is_light": np.zeros(count, np.bool_),
+    }
 
 
 class UnitBuffer:
-    """Buffer for the units of many batches; it copies what it needs of them.
+    """Buffer for `room` units of many batches; it copies what it needs of them.
 
-    * `room`: How many units it holds.
-    * `is_whole`: Whether there may be batch queues, extensions or light queues. If not, units come out as those of
-      plain messages, whatever their base offset, batch size and `is_light`.
+    With `is_whole` there may be batch queues, extensions or light queues; if not, units come out as those of plain
+    messages, whatever their base offset, batch size and `is_light`.
     """
 
     def __init__(self, room: int, *, is_whole: bool) -> None:
@@ -292,9 +264,7 @@ class UnitBuffer:
         self._codes = np.empty(self._size, np.int32)
         self._columns = {name: np.empty(self._size, np.int64) for name in _PLAIN}
         if self._is_whole:
-            self._columns["message_base_offset"] = np.empty(self._size, np.int64)
-            self._columns["batch_size"] = np.empty(self._size, np.int16)
-            self._columns["is_light"] = np.empty(self._size, np.bool_)
+            self._columns |= {name: np.empty(self._size, kind) for name, kind in _FURTHER.items()}
 
     def take(self) -> UnitRows:
         """Return the units `UnitRows.ordered`, and empty the buffer; `row` counts all units that were gathered."""
@@ -304,49 +274,5 @@ class UnitBuffer:
         codes = self._codes.take(order)
         self._count = 0
         if not self._is_whole:
-            columns["message_base_offset"] = columns["queue_offset"]
-            columns["batch_size"] = np.ones(order.size, np.int16)
-            columns["is_light"] = np.zeros(order.size, np.bool_)
+            columns |= _plain_columns(columns["queue_offset"])
         return UnitRows(row=order, code=codes, **columns)
-
-
-class PlainUnitBuffer:
-    """Buffer for the units of many batches that keeps only their bytes and indexes.
-
-    Ordering them moves each unit's 28 bytes from one place, `UnitBuffer` from one place per column: this takes half
-    the time.
-
-    * `room`: How many units it holds.
-    """
-
-    def __init__(self, room: int) -> None:
-        self._count = 0
-        self._codes = np.empty(room, np.int32)
-        self._stored = np.empty(room, UNIT_DTYPE)
-        self._queue_offset = np.empty(room, np.int64)
-
-    def __len__(self) -> int:
-        """Count the units."""
-        return self._count
-
-    @property
-    def room(self) -> int:
-        """How many more units fit."""
-        return len(self._codes) - self._count
-
-    def add(self, units: UnitRows) -> None:
-        """Add units in log order, at most as many as there is `room` for; their codes are valid across batches."""
-        place = slice(self._count, self._count + len(units.code))
-        self._codes[place] = units.code
-        fill_units(self._stored[place], units.physical_offset, units.size, units.tags_code)
-        self._queue_offset[place] = units.queue_offset
-        self._count = place.stop
-
-    def take(self) -> PackedUnits:
-        """Return the units ordered by queue, and empty the buffer; those of one queue keep their order."""
-        filled = slice(0, self._count)
-        order = sorted_places(self._codes[filled])
-        self._count = 0
-        return PackedUnits(
-            self._codes[filled].take(order), self._stored[filled].take(order), self._queue_offset[filled].take(order)
-        )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.files.deferred_sync import WholeSync, sync_files
 from store_core.files.store_parts import INDEX_DIRECTORY
-from store_core.store.rebuild.files import QUEUE_KINDS
+from store_core.store.rebuild.queue_files import QUEUE_KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,6 @@ class RebuildAttempt:
     def __init__(self, target_root: Path) -> None:
         self.root = target_root / ATTEMPTS / uuid.uuid4().hex
         self._target_root = target_root
-        self._roots = [self.root]
         self._whole = WholeSync(target_root)
 
     def __enter__(self) -> Self:
@@ -45,23 +44,17 @@ class RebuildAttempt:
         self._whole.__exit__(None, None, None)
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def new_root(self) -> Path:
-        """Create and return a directory for a single queue."""
-        self._roots.append(self.root / str(len(self._roots)))
-        return self._roots[-1]
-
     def settle(self) -> None:
         """Sync all files, then move queues and index into place.
 
         Directory entries are not durable afterwards: whoever started the tasks syncs the directories, once.
         """
         sync_files(self.root, self._whole)
-        for root in self._roots:
-            for kind in QUEUE_KINDS:
-                for topic in _names(root / kind):
-                    self._move_queues(root, f"{kind}/{topic}")
-            if (root / INDEX_DIRECTORY).is_dir():
-                self._move(root, INDEX_DIRECTORY)
+        for kind in QUEUE_KINDS:
+            for topic in _names(self.root / kind):
+                self._move_queues(f"{kind}/{topic}")
+        if (self.root / INDEX_DIRECTORY).is_dir():
+            self._move(INDEX_DIRECTORY)
 
     def settle_index_files(self) -> None:
         """Sync all files, then move those of the index into place, each in the place of the same file if it is there.
@@ -74,15 +67,15 @@ class RebuildAttempt:
         for name in _names(source):
             (source / name).replace(target / name)
 
-    def _move_queues(self, root: Path, topic: str) -> None:
+    def _move_queues(self, topic: str) -> None:
         """Move all queues of a topic at once, unless others of it are in place."""
-        if not self._move(root, topic):
-            for queue_id in _names(root / topic):
-                self._move(root, f"{topic}/{queue_id}")
+        if not self._move(topic):
+            for queue_id in _names(self.root / topic):
+                self._move(f"{topic}/{queue_id}")
 
-    def _move(self, root: Path, place: str) -> bool:
+    def _move(self, place: str) -> bool:
         """Move a directory, and return whether there was nothing in its place."""
-        source, target = f"{root}/{place}", f"{self._target_root}/{place}"
+        source, target = f"{self.root}/{place}", f"{self._target_root}/{place}"
         try:
             return _is_renamed(source, target)
         except FileNotFoundError:

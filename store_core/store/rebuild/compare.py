@@ -48,16 +48,15 @@ class LogBounds(NamedTuple):
 def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
     topic: str,
     queue_id: int,
-    rebuilt: StoredQueues,
+    ours: Side,
     stored: StoredQueues,
     bounds: LogBounds,
     lost: LostBytes | None = None,
 ) -> QueueJudgement:
-    """Judge each unit of a queue; units below the log's start are ignored.
+    """Judge each unit of a queue by those that the log gives it; units below the log's start are ignored.
 
     A unit whose record is damaged now was right, so its place in the queue does not count.
     """
-    ours = rebuilt.side(topic, queue_id, bounds.min_offset)
     try:
         theirs = _theirs(topic, queue_id, stored, bounds)
     except (SegmentLayoutError, OSError) as error:

@@ -1,51 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rebuild job: read parts of segments, then write queues and the index, or compare them.
 
-Between the two steps an engine transports runs of thousands of units, and groups those of one queue in log order.
+Between the two steps an engine transports runs of thousands of units, and groups those of some queues in log order.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import chain, count, groupby
+from itertools import groupby
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from store_core.errors import SegmentLayoutError
+import numpy as np
+
 from store_core.files.clock import SystemClock
 from store_core.files.deferred_sync import DeferredSyncFileSystem
 from store_core.format.crc32 import crc32
-from store_core.queue.index.index_pieces import unpack_entries
-from store_core.queue.queue_path import CONSUME_QUEUE, queue_path, refusal_of
-from store_core.queue.units.unit_rows import unpack_units
+from store_core.queue.units.unit_rows import QueueUnits, empty_units
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.attempt import RebuildAttempt
 from store_core.store.rebuild.compare import QueueJudgement, judge_queue
-from store_core.store.rebuild.files import IndexReport, IndexWriter, QueueReport, QueueWriter
 from store_core.store.rebuild.index_compare import IndexComparison
-from store_core.store.rebuild.index_slices import IndexSlice, slice_entries
+from store_core.store.rebuild.index_files import IndexEntries, IndexReport, IndexSlice, IndexWriter, slice_entries
 from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes
-from store_core.store.rebuild.plain_queue import PlainQueue
+from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.report import RebuildReport
 from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
-from store_core.store.rebuild.segment_scan import QueuePiece, SegmentScan
-from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
+from store_core.store.rebuild.segment_scan import SegmentScan
+from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed, unpacked
 from store_core.store.rebuild.stored_queues import StoredQueues
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentPart
-    from store_core.store.rebuild.segment_scan import IndexPiece
 
 __all__ = ["Finding", "PartOutcome", "RebuildFindings", "RebuildJob", "Run", "RunKey", "RunKind"]
 
@@ -54,8 +49,8 @@ _FIRST_BUCKET = 0
 
 _FIRST_SEQUENCE = -1
 
-_MOST_IN_MEMORY = 1 << 20
-"""Bytes of units of a queue that is written at once; of larger ones what `QueueWriter` costs is little."""
+_CHUNK = 1 << 20
+"""Units that are put into their order, and written, at once."""
 
 _QUEUE_NAME = attrgetter("topic", "queue_id")
 
@@ -65,7 +60,7 @@ class RunKind(IntEnum):
 
     LOST = -1
     OUTCOME = 0
-    QUEUE = 1
+    QUEUES = 1
     INDEX = 2
 
 
@@ -77,8 +72,6 @@ class RunKey(NamedTuple):
 
     bucket: int  # number of the task that gets the run
     kind: int
-    topic: str
-    queue_id: int
     part: int
     sequence: int
 
@@ -91,7 +84,7 @@ class PartOutcome(NamedTuple):
 
 
 Run: TypeAlias = bytes | SpilledRun | PartOutcome
-"""Units or entries, or where they are; or an outcome, which is only passed on."""
+"""A table of units or entries, or where it is; or an outcome, which is only passed on."""
 
 _KeyedRun: TypeAlias = tuple[RunKey, Run]
 
@@ -120,12 +113,10 @@ class RebuildJob:
     store_root: Path
     target_root: Path
     queue_buckets: int  # number of tasks that write queues; one more writes the index, if that is to be written
-    compared: LogBounds | None = None  # compare with what the store has, writing nothing but scratch files
+    compared: LogBounds | None = None  # compare with what the store has, writing nothing
     spill_root: Path | None = None
     """Runs are passed in files below this directory, and the engine transports only their locations. On one machine
     that saves the cost of transport, e.g. through Spark's JVM and back. If None, the engine transports the runs."""
-    scratch_root: Path | None = None
-    """Directory for scratch files of a comparison; by default the system's directory for temporary files."""
     clock: Clock = field(default_factory=SystemClock)  # names the files of an index
     stored_root: Path | None = None  # for a comparison: where queues and index are; by default the store
     spilled_kinds: frozenset[RunKind] = frozenset(RunKind)  # which runs are passed in files
@@ -165,36 +156,53 @@ class RebuildJob:
         """Read the part with this number; yield its runs and how reading it ended."""
         keep_freed_memory()
         if self.spill_root is None:
-            yield from self._scan(part)
+            yield from ((key, data) for key, data, _ in self._scan(part))
             return
         with RunSpill(self.spill_root) as spill:
-            for key, data in self._scan(part):
+            for key, data, entries in self._scan(part):
                 if isinstance(data, bytes) and data and key.kind in self.spilled_kinds:
-                    yield key, spill.put(data)
+                    yield key, spill.put(data, entries)
                 else:
                     yield key, data
 
-    def _scan(self, number: int) -> Iterator[tuple[RunKey, bytes | PartOutcome]]:
+    def _scan(self, number: int) -> Iterator[tuple[RunKey, bytes | PartOutcome, int]]:
+        """Yield runs, with the numbers of entries of the index in them."""
         if number == 0:
             yield from self._first_runs()
         scan = SegmentScan(self.parts[number], self.rules, self._comparison(self.parts[number]))
         for sequence, piece in enumerate(scan):
-            yield self._key(number, sequence, piece), piece.packed
+            if isinstance(piece, IndexEntries):
+                key = RunKey(_FIRST_BUCKET, RunKind.INDEX, number, sequence)
+                yield key, packed(piece.to_table()), len(piece.rows)
+            else:
+                yield from self._queue_runs(piece, number, sequence)
         if scan.outcome is not None:
-            yield RunKey(_FIRST_BUCKET, RunKind.OUTCOME, "", 0, number, 0), PartOutcome(number, scan.outcome)
+            yield RunKey(_FIRST_BUCKET, RunKind.OUTCOME, number, 0), PartOutcome(number, scan.outcome), 0
         if self.rules.is_salvaged and scan.lost.count:
             for bucket in range(self.groups):
-                yield RunKey(bucket, RunKind.LOST, "", 0, number, 0), scan.lost.packed()
+                yield RunKey(bucket, RunKind.LOST, number, 0), scan.lost.packed(), 0
 
-    def _first_runs(self) -> Iterator[tuple[RunKey, bytes]]:
-        """Yield an empty run for each queue and the index copied from the store, whether or not more is added."""
+    def _queue_runs(self, units: QueueUnits, part: int, sequence: int) -> Iterator[tuple[RunKey, bytes, int]]:
+        """Yield units as runs, by the bucket of their queues."""
+        for bucket, own in units.divided(np.array([self._bucket(*queue) for queue in units.queues], np.int64)):
+            yield (
+                RunKey(bucket, RunKind.QUEUES, part, sequence),
+                packed(own.to_table(is_whole=not self.rules.is_plain)),
+                0,
+            )
+
+    def _bucket(self, topic: str, queue_id: int) -> int:
+        name = f"{topic}/{queue_id}".encode(errors="surrogatepass")
+        return self.groups - 1 - crc32(name) % self.queue_buckets
+
+    def _first_runs(self) -> Iterator[tuple[RunKey, bytes, int]]:
+        """Yield runs without units for the queues and the index copied from the store, whether or not more is added."""
         if self.rules.has_index and self.compared is None:
-            yield RunKey(_FIRST_BUCKET, RunKind.INDEX, "", 0, 0, _FIRST_SEQUENCE), b""
+            yield RunKey(_FIRST_BUCKET, RunKind.INDEX, 0, _FIRST_SEQUENCE), b"", 0
         is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
         for queue in Queues(self.store_root).in_files() if is_taken_over else ():
             if self.rules.wants(*queue.name):
-                nothing = QueuePiece(*queue.name, b"")
-                yield self._key(0, _FIRST_SEQUENCE, nothing), nothing.packed
+                yield from self._queue_runs(QueueUnits([queue.name], empty_units()), 0, _FIRST_SEQUENCE)
 
     def _comparison(self, part: SegmentPart) -> IndexComparison | None:
         if self.compared is None or not self.rules.has_index:
@@ -204,13 +212,6 @@ class RebuildJob:
         index = Index(self.stored_root or self.store_root).loaded(rules, is_open=self.compared.is_open)
         begin, end, moment = first + part.begin, first + part.end, self.compared.moment
         return IndexComparison(index, rules, begin, end if moment is None else max(min(end, moment.indexed), begin))
-
-    def _key(self, number: int, sequence: int, piece: QueuePiece | IndexPiece) -> RunKey:
-        if isinstance(piece, QueuePiece):
-            name = f"{piece.topic}/{piece.queue_id}".encode(errors="surrogatepass")
-            bucket = self.groups - 1 - crc32(name) % self.queue_buckets
-            return RunKey(bucket, RunKind.QUEUE, piece.topic, piece.queue_id, number, sequence)
-        return RunKey(_FIRST_BUCKET, RunKind.INDEX, "", 0, number, sequence)
 
     # ---- writing
 
@@ -233,7 +234,7 @@ class RebuildJob:
                 yield from self._compare_all(group, self.compared, self._budget(lost))
             else:
                 with RebuildAttempt(self.target_root) as attempt:
-                    findings = list(self._write_all(group, attempt, self._budget(lost)))
+                    findings = list(self._write_all(group, attempt.root, self._budget(lost)))
                     attempt.settle()
                 yield from findings
 
@@ -244,40 +245,28 @@ class RebuildJob:
         segments = {part.segment.start_offset: part.segment for part in self.parts}
         return FillBudget(LostBytes(list(segments.values()), lost))
 
-    def _write_all(
-        self, runs: Iterable[_KeyedRun], attempt: RebuildAttempt, budget: FillBudget | None
-    ) -> Iterator[Finding]:
-        for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
+    def _write_all(self, runs: Iterable[_KeyedRun], root: Path, budget: FillBudget | None) -> Iterator[Finding]:
+        for kind, group in groupby(runs, key=lambda run: run[0].kind):
             if kind == RunKind.OUTCOME:
                 yield from _outcomes(group)
-            elif kind == RunKind.QUEUE:
-                root = attempt.new_root() if self.rules.since_offset else attempt.root
-                yield self._write_queue(topic, queue_id, _payloads(group), root, budget)
+            elif kind == RunKind.QUEUES:
+                writers = self._writers(root, budget)
+                for chunk in _chunks(_units_of(group), _CHUNK):
+                    writers.put(chunk)
+                yield from writers.finish()
             elif self.splits_index:
-                yield from self._split_index([run for _, run in group if isinstance(run, SpilledRun)], attempt.root)
+                yield from self._split_index([run for _, run in group if isinstance(run, SpilledRun)], root)
             else:
-                yield self._write_index(_payloads(group), attempt.root)
+                yield self._write_index(_payloads(group), root)
 
-    def _write_queue(
-        self, topic: str, queue_id: int, payloads: Iterable[bytes], root: Path, budget: FillBudget | None
-    ) -> QueueReport:
-        files, rules = DeferredSyncFileSystem(), self.rules.queue_rules
-        few, rest = _first_of(payloads)
-        plain = None if rest is not None or rules.is_ext_enabled else PlainQueue.of(few, self.rules)
-        if plain is not None and refusal_of(topic, queue_id) is None:
-            plain.write(queue_path(root / CONSUME_QUEUE, topic, queue_id), rules, files)
-            return plain.report(topic, queue_id)
-        writer = QueueWriter(topic, queue_id, self.rules, self.store_root, root, files, self.clock, budget)
-        for payload in chain(few, rest or ()):
-            if payload:
-                writer.add(unpack_units(payload))
-        return writer.finish()
+    def _writers(self, root: Path | None, budget: FillBudget | None) -> QueueWriters:
+        return QueueWriters(self.rules, QueuePlace(self.store_root, root, DeferredSyncFileSystem()), budget)
 
     def _write_index(self, payloads: Iterable[bytes], root: Path) -> IndexReport:
         writer = IndexWriter(self.rules, self.store_root, root, DeferredSyncFileSystem(), self.clock)
         for payload in payloads:
             if payload:
-                writer.add(unpack_entries(payload))
+                writer.add(IndexEntries.of_table(unpacked(payload)))
         return writer.finish()
 
     def _split_index(self, runs: Sequence[SpilledRun], root: Path) -> Iterator[IndexReport | IndexSlice]:
@@ -294,52 +283,38 @@ class RebuildJob:
     def _compare_all(
         self, runs: Iterable[_KeyedRun], bounds: LogBounds, budget: FillBudget | None
     ) -> Iterator[Finding]:
-        store_root, rules = self.stored_root or self.store_root, self.rules.queue_rules
-        with (
-            tempfile.TemporaryDirectory(prefix="commitlog-compared-", dir=self.scratch_root) as scratch,
-            StoredQueues(store_root, rules) as stored,
-        ):
-            roots = (Path(scratch, str(number)) for number in count())
-            for (kind, topic, queue_id), group in groupby(runs, key=lambda run: run[0][1:4]):
-                if kind == RunKind.OUTCOME:
-                    yield from _outcomes(group)
-                    continue
-                payloads = [payload for payload in _payloads(group) if payload]
-                plain = PlainQueue.of(payloads, self.rules)
-                if plain is not None and _is_equal(topic, queue_id, plain, stored, bounds):
-                    yield plain.report(topic, queue_id)
-                    yield plain.judgement(topic, queue_id)
-                    continue
-                root = next(roots)
-                yield self._write_queue(topic, queue_id, payloads, root, budget)
-                rebuilt = StoredQueues(root, rules)
-                lost = budget.lost if budget is not None else None
-                yield judge_queue(topic, queue_id, rebuilt, stored, bounds, lost)
-                shutil.rmtree(root, ignore_errors=True)
+        lost = budget.lost if budget is not None else None
+        for kind, group in groupby(runs, key=lambda run: run[0].kind):
+            if kind == RunKind.OUTCOME:
+                yield from _outcomes(group)
+                continue
+            writers = self._writers(None, budget)
+            writers.put(QueueUnits.joined(list(_units_of(group))))
+            yield from writers.finish()
+            with StoredQueues(self.stored_root or self.store_root, self.rules.queue_rules) as stored:
+                for name, writer in writers.writers.items():
+                    yield judge_queue(*name, writer.side(bounds.min_offset), stored, bounds, lost)
 
 
 def _payloads(runs: Iterable[_KeyedRun]) -> Iterator[bytes]:
     return (run for _, run in runs if isinstance(run, bytes))
 
 
-def _first_of(payloads: Iterable[bytes]) -> tuple[list[bytes], Iterator[bytes] | None]:
-    """Return the first payloads, up to a bounded size, and the rest; None if these are all."""
-    rest, few, size = iter(payloads), list[bytes](), 0
-    for payload in rest:
-        few.append(payload)
-        size += len(payload)
-        if size > _MOST_IN_MEMORY:
-            return few, rest
-    return few, None
+def _units_of(runs: Iterable[_KeyedRun]) -> Iterator[QueueUnits]:
+    return (QueueUnits.of_table(unpacked(data)) for data in _payloads(runs))
+
+
+def _chunks(pieces: Iterable[QueueUnits], size: int) -> Iterator[QueueUnits]:
+    """Join pieces until they have so many units."""
+    waiting: list[QueueUnits] = []
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(len(each.units.row) for each in waiting) >= size:
+            yield QueueUnits.joined(waiting)
+            waiting = []
+    if waiting:
+        yield QueueUnits.joined(waiting)
 
 
 def _outcomes(runs: Iterable[_KeyedRun]) -> Iterator[PartOutcome]:
     return (run for _, run in runs if isinstance(run, PartOutcome))
-
-
-def _is_equal(topic: str, queue_id: int, plain: PlainQueue, stored: StoredQueues, bounds: LogBounds) -> bool:
-    """Return whether a store's queue surely has nothing but these units."""
-    try:
-        return not any(bounds.torn) and plain.is_all_of(stored, topic, queue_id, bounds.min_offset)
-    except (SegmentLayoutError, OSError):
-        return False  # which comparing the two reports

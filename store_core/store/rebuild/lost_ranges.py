@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import errno
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from store_core.format.layout import MIN_RECORD_SIZE
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, UNIT_SEAL
 from store_core.snapshot.log import Log
 
 if TYPE_CHECKING:
@@ -18,9 +16,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+    from store_core.queue.consume_queue.consume_queue import PutUnits
     from store_core.queue.units.consume_queue_unit import CqUnit
-    from store_core.queue.units.unit_rows import UnitRows
 
 __all__ = [
     "FillBudget",
@@ -30,11 +27,9 @@ __all__ = [
     "LostRanges",
     "MissingOffsets",
     "StandIn",
-    "put_stand_ins",
 ]
 
 _UNREADABLE_SIZE: Final = 2
-_CHUNK: Final = 1 << 16
 
 
 class StandIn(NamedTuple):
@@ -75,19 +70,6 @@ class StandIn(NamedTuple):
         if next_segment > last.physical_offset:
             return cls(next_segment - 1, _UNREADABLE_SIZE, 0, is_copy=False)
         return cls(last.physical_offset, last.store_size, last.tags_code, is_copy=True)
-
-
-def put_stand_ins(queue: ConsumeQueue, stand_in: StandIn, count: int) -> None:
-    """Append a unit a number of times at a queue's end, however much it covers of the log."""
-    unit = np.array([stand_in[:3]], UNIT_DTYPE)
-    files = queue.mapped_file_queue
-    while count:
-        file = files.get_last_mapped_file()
-        if file is None:
-            raise files.create_error or OSError(errno.EIO, "the next file could not be made", str(queue))
-        taken = min((file.file_size - file.wrote_position) // CQ_STORE_UNIT_SIZE, count, _CHUNK)
-        file.append(np.repeat(unit, taken).tobytes(), seal=UNIT_SEAL)
-        count -= taken
 
 
 _SHOWN: Final = 1000
@@ -225,6 +207,16 @@ class FillBudget:
         return True
 
 
+class FilledQueue(Protocol):
+    """A queue that is being written: its newest unit, and the index after it."""
+
+    last: CqUnit | None
+    max_offset: int
+
+    def repeat(self, stand_in: StandIn, count: int) -> None:
+        """Append a unit a number of times."""
+
+
 class GapFiller:
     """Writes stand-ins into one queue wherever damage explains missing queue offsets.
 
@@ -232,22 +224,21 @@ class GapFiller:
     * `first`: The first ranges of these.
     """
 
-    def __init__(self, queue: ConsumeQueue, budget: FillBudget) -> None:
+    def __init__(self, queue: FilledQueue, budget: FillBudget) -> None:
         self.count = 0
         self.first: list[MissingOffsets] = []
         self._queue = queue
         self._budget = budget
 
-    def places(self, units: UnitRows) -> list[int]:
-        """Find units before which queue offsets are missing, with lost bytes between the records."""
-        if not len(units.row):
-            return []
-        last, lost = self._queue.last_unit, self._budget.lost
-        physical = lost.log_start if last is None else last.physical_offset
-        offsets = np.concatenate(([self._queue.max_offset_in_queue - 1], units.queue_offset))
-        before = np.concatenate(([physical], units.physical_offset[:-1]))
+    def places(self, units: PutUnits, start: int, stop: int) -> list[int]:
+        """Find the units of a range before which queue offsets are missing, with lost bytes between the records."""
+        last, lost = self._queue.last, self._budget.lost
+        position = lost.log_start if last is None else last.physical_offset
+        positions = units.units["physical_offset"][start:stop].astype(np.int64)
+        offsets = np.concatenate(([self._queue.max_offset - 1], units.queue_offset[start:stop]))
+        before = np.concatenate(([position], positions[:-1]))
         is_jump = np.diff(offsets) > 1
-        found: list[int] = np.flatnonzero(is_jump & (lost.between(before, units.physical_offset) > 0)).tolist()
+        found: list[int] = (np.flatnonzero(is_jump & (lost.between(before, positions) > 0)) + start).tolist()
         return found
 
     def bridge(self, queue_offset: int, physical_offset: int) -> bool:
@@ -257,8 +248,8 @@ class GapFiller:
 
         Returns: Whether the record's unit will be at its own index; if not, nothing was written.
         """
-        last, lost = self._queue.last_unit, self._budget.lost
-        first = self._queue.max_offset_in_queue
+        last, lost = self._queue.last, self._budget.lost
+        first = self._queue.max_offset
         count = queue_offset - first
         begin = lost.log_start if last is None else last.physical_offset
         bytes_lost = int(lost.between(np.array([begin]), np.array([physical_offset]))[0])
@@ -271,7 +262,7 @@ class GapFiller:
         if not self._budget.take(count):
             return False
         stand_in = StandIn.between(last, lost.segment_start(physical_offset))
-        put_stand_ins(self._queue, stand_in, count)
+        self._queue.repeat(stand_in, count)
         self._note(first, queue_offset, "repeated" if stand_in.is_copy else "skipped")
         return True
 

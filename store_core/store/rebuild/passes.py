@@ -22,9 +22,9 @@ from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.rebuild.attempt import ATTEMPTS
-from store_core.store.rebuild.files import QUEUE_KINDS
-from store_core.store.rebuild.index_slices import IndexFilesJob
+from store_core.store.rebuild.index_files import IndexFilesJob
 from store_core.store.rebuild.job import RebuildJob, RunKind
+from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.rebuild.segment_part import (
     SegmentPart,
     find_rebuilt_end,
@@ -47,8 +47,8 @@ __all__ = ["clear", "rebuild_by"]
 
 _PARTS_A_SLOT: Final = 4
 _BUCKETS_A_SLOT: Final = 1
-_BYTES_A_BUCKET: Final = 4 << 30
-"""Bytes of log per task: its units, some 5 %, are sorted by one task."""
+_BYTES_A_BUCKET: Final = {True: 1 << 30, False: 4 << 30}
+"""Bytes of log per task that compares, which holds all its units, some 5 %; and that writes, which holds a million."""
 
 _LEAST_BYTES_A_KEY: Final = 64
 """Of log per entry of the index. Where messages are smaller, or have more keys, one task writes all files."""
@@ -78,7 +78,8 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     problems = tuple(error.problem for error in listing.problems)
     behind = [segment for segment in listing.segments if segment.end_offset > rules.first_offset]
     segments = behind or list(listing.segments[-1:])
-    buckets = max(_BUCKETS_A_SLOT * engine.slots, sum(segment.size for segment in segments) // _BYTES_A_BUCKET, 1)
+    size = sum(segment.size for segment in segments)
+    buckets = max(_BUCKETS_A_SLOT * engine.slots, size // _BYTES_A_BUCKET[compared is not None], 1)
     parts = _whole_parts(store, rules) if rules.is_salvaged else ()
     parts = parts or split_segments(segments, _PARTS_A_SLOT * engine.slots)
     if compared is not None and compared.moment is not None:
@@ -128,7 +129,7 @@ def _places_for_runs(engine: Engine, job: RebuildJob) -> Iterator[RebuildJob]:
         yield job
     else:
         with tempfile.TemporaryDirectory(prefix="commitlog-compared-") as scratch:
-            yield replace(job, spill_root=Path(scratch, "runs"), scratch_root=Path(scratch))
+            yield replace(job, spill_root=Path(scratch))
 
 
 def _may_fill_a_file(job: RebuildJob) -> bool:

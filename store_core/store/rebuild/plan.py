@@ -20,8 +20,9 @@ from store_core.snapshot.log import Log
 from store_core.store.config.file_sizes import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.configured_store import check_log_is_certain, configured_store
-from store_core.store.rebuild.files import QUEUE_KINDS, KeptIndex
+from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.rebuild.options import OUTPUT, RebuildRules
+from store_core.store.rebuild.queue_files import QUEUE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.units.queue_assignment import RefusedUnit
     from store_core.store.rebuild.compare import QueueJudgement
-    from store_core.store.rebuild.files import IndexReport, QueueReport
+    from store_core.store.rebuild.index_files import IndexReport
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
 
 __all__ = ["RebuildReport", "as_json", "as_text", "check_wanted", "inference_notes"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading one segment of the log for units of queues and index entries, packed for transport, across damage.
 
-Segments are read independently, in any order and by any process; `store_core.store.rebuild.files` combines the results
+Segments are read independently, in any order and by any process; `store_core.store.rebuild.job` combines the results
 in log order.
 """
 
@@ -23,10 +23,10 @@ from store_core.format.record.scan import StopReason, check_record
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
-from store_core.queue.index.index_pieces import IndexEntries, pack_entries
 from store_core.queue.units.queue_assignment import assign_batch
-from store_core.queue.units.unit_rows import PackedUnits, PlainUnitBuffer, UnitBuffer, UnitRows, pack_whole
+from store_core.queue.units.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES
+from store_core.store.rebuild.index_files import IndexEntries
 from store_core.store.rebuild.lost_ranges import LostRanges
 from store_core.store.rebuild.segment_part import SegmentOutcome, ToldKinds
 
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_STORE_TIME",
     "WRONG_RECORD_CRC",
-    "IndexPiece",
-    "QueuePiece",
     "SalvagedReader",
     "SegmentScan",
     "SegmentUnits",
@@ -171,16 +169,9 @@ class SalvagedReader:
 _NOTHING: Final = bytes(8)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPiece:
-    """Consecutive index entries, `packed` as `store_core.queue.index.index_pieces` defines."""
-
-    packed: bytes
-
-
 @dataclass(slots=True)
 class SegmentScan:
-    """Iterates over the pieces of a part of a segment: `QueuePiece`, in log order per queue, and `IndexPiece`."""
+    """Iterates over what a part of a segment gives: `QueueUnits`, in log order, and `IndexEntries`."""
 
     part: SegmentPart
     rules: RebuildRules
@@ -196,7 +187,7 @@ class SegmentScan:
         self._units = SegmentUnits(self.rules)
         self._kinds = ToldKinds(self.rules)
 
-    def __iter__(self) -> Iterator[QueuePiece | IndexPiece]:
+    def __iter__(self) -> Iterator[QueueUnits | IndexEntries]:
         with open_pages(self.part.segment, self.part.end) as opened:
             reader, rules = self._reader(opened), self.rules
             records = last_start = last_time = 0
@@ -257,13 +248,12 @@ class SegmentScan:
             left_out += found.starts.size - is_refused
         return left_out
 
-    def _pieces(self, batch: DispatchBatch) -> Iterator[QueuePiece | IndexPiece]:
+    def _pieces(self, batch: DispatchBatch) -> Iterator[QueueUnits | IndexEntries]:
         if self.comparison is not None:
             self.comparison.add(batch)
         elif self.rules.has_index and batch.physical_offset[-1] >= self.rules.index_since_offset:
             keys = batch.index_hashes(with_tags=self.rules.queue_rules.features.indexes_tags)
-            entries = IndexEntries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes)
-            yield IndexPiece(pack_entries(entries))
+            yield IndexEntries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes)
         if self.rules.has_queues:
             self._kinds.look_at(batch)
             yield from self._units.add(batch)
@@ -358,15 +348,6 @@ _PASSED_OVER_KEPT: Final = 1000
 _UNWANTED: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePiece:
-    """Consecutive units of a queue, `packed` as `store_core.queue.units.unit_rows` defines."""
-
-    topic: str
-    queue_id: int
-    packed: bytes
-
-
 class SegmentUnits:
     """Assigns batches of records to queues, by `store_core.queue.units.queue_assignment`.
 
@@ -383,9 +364,9 @@ class SegmentUnits:
         self.refused_count = 0
         self._rules = rules
         self._numbers = QueueNumbering()
-        self._buffer = PlainUnitBuffer(room) if rules.is_plain else UnitBuffer(room, is_whole=True)
+        self._buffer = UnitBuffer(room, is_whole=not rules.is_plain)
 
-    def add(self, batch: DispatchBatch) -> Iterator[QueuePiece]:
+    def add(self, batch: DispatchBatch) -> Iterator[QueueUnits]:
         """Add a batch of records, and yield units whenever enough are collected."""
         assigned = assign_batch(batch, self._rules.queue_rules, self._numbers)
         self.refused_count += len(assigned.refused)
@@ -432,19 +413,7 @@ class SegmentUnits:
         if len(self.passed_over) < _PASSED_OVER_KEPT << is_of_wanted:
             self.passed_over.add(queue)
 
-    def rest(self) -> Iterator[QueuePiece]:
+    def rest(self) -> Iterator[QueueUnits]:
         """Yield the remaining units."""
         if len(self._buffer):
-            for code, packed in self._packed():
-                yield QueuePiece(*self._numbers.queues[code], packed)
-
-    def _packed(self) -> Iterator[tuple[int, bytes]]:
-        if isinstance(self._buffer, PlainUnitBuffer):
-            yield from self._buffer.take()
-            return
-        units = self._buffer.take()
-        plain = PackedUnits.of(units)
-        for code, start, stop in units.bounds():
-            topic, _ = self._numbers.queues[code]
-            is_whole = self._rules.is_whole(topic)
-            yield code, pack_whole(units.slice(start, stop)) if is_whole else plain.piece(start, stop)
+            yield QueueUnits(self._numbers.queues.copy(), self._buffer.take()).used()

@@ -7,14 +7,31 @@ import os
 import uuid
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
+import pyarrow as pa
+
 from store_core.files.file_system import OsFileSystem, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["RunReader", "RunSpill", "SpilledRun"]
+__all__ = ["RunReader", "RunSpill", "SpilledRun", "packed", "unpacked"]
 
 Carried = TypeVar("Carried")
+
+
+def packed(table: pa.RecordBatch) -> bytes:
+    """Return a table as Arrow's stream format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_batch(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def unpacked(data: bytes) -> pa.RecordBatch:
+    """Return the table of `packed` bytes."""
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_next_batch()
 
 
 class SpilledRun(NamedTuple):
@@ -26,6 +43,7 @@ class SpilledRun(NamedTuple):
     path: str
     position: int
     size: int
+    entries: int = 0  # of the index, in a run of these
 
 
 class RunSpill:
@@ -43,9 +61,9 @@ class RunSpill:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def put(self, data: bytes) -> SpilledRun:
+    def put(self, data: bytes, entries: int = 0) -> SpilledRun:
         """Write a run, and return its location."""
-        run = SpilledRun(str(self._path), self._position, len(data))
+        run = SpilledRun(str(self._path), self._position, len(data), entries)
         write_all(self._file, memoryview(data), self._position)
         self._position += len(data)
         return run

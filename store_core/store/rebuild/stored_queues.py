@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["COMPARED", "Compared", "LiveMoment", "Side", "StoredQueues", "live", "plain_columns"]
+__all__ = ["COMPARED", "NO_UNITS", "Compared", "LiveMoment", "Side", "StoredQueues", "plain_columns"]
 
 _FILES: Final = OsFileSystem()
 _NOWHERE: Final = 2**63 - 1
@@ -52,6 +52,9 @@ class Side(NamedTuple):
     def chosen(self, mask: npt.NDArray[np.bool_]) -> Side:
         """Return some of the units."""
         return Side(self.indexes[mask], self.units[mask])
+
+
+NO_UNITS: Final = Side(np.empty(0, np.int64), np.empty(0, COMPARED))
 
 
 def plain_columns(units: npt.NDArray[np.void]) -> Compared:
@@ -117,15 +120,11 @@ class StoredQueues:
 
     def side(self, topic: str, queue_id: int, min_offset: int) -> Side:
         """Return the units that point at or after an offset of the log; those of a batch queue count messages."""
-        sides = [Side(np.empty(0, np.int64), np.empty(0, COMPARED))]
-        sides += [live(units, min_offset) for units in self.units(topic, queue_id)]
+        sides = [NO_UNITS]
+        sides += [_live(units, min_offset) for units in self.units(topic, queue_id)]
         side = Side(*(np.concatenate(columns) for columns in zip(*sides, strict=True)))
         has_ext = self._rules.is_ext_enabled and self._is_simple(topic)
         return self._expanded(side, topic, queue_id) if has_ext else side
-
-    def are_plain(self, topic: str) -> bool:
-        """Return whether the units of a topic's queues are in files as they are: no batches, and no extension."""
-        return self._is_simple(topic) and not self._rules.is_ext_enabled
 
     def _is_simple(self, topic: str) -> bool:
         return not self._is_in_database(topic) and topic not in self._rules.batch_topics
@@ -147,7 +146,7 @@ class StoredQueues:
         return side
 
 
-def live(units: Units, min_offset: int) -> Side:
+def _live(units: Units, min_offset: int) -> Side:
     """Leave out units below the log's start, and filler units before a file's first real one."""
     kept = units.chosen((units.starts >= min_offset) & ~units.are_fillers)
     compared = plain_columns(kept.stored)

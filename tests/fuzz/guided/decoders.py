@@ -40,7 +40,6 @@ from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
 from store_core.queue.rocksdb.store_entry import FAMILIES, is_place
 from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE, are_valid, count_true
 from store_core.queue.units.consume_queue_unit import CqUnit, count_valid, units_of
-from store_core.queue.units.unit_rows import consecutive_units, unpack_units
 from store_core.snapshot.config import checkpoint_fields
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from store_core.store.config.broker_config import BrokerConfig
@@ -177,9 +176,6 @@ def _units(_: Path) -> Judge:
         )
         if not 0 <= count_true(are_valid(batches)) <= len(batches):
             raise Finding("more units than there are")
-        for codec in (unpack_units, consecutive_units):
-            with refused(ValueError):
-                codec(data)
 
     return judge
 

@@ -44,15 +44,6 @@ def test_queues_of_several_attempts_are_all_there_and_the_first_stays(others: Qu
     assert settled(tmp_path) == expected | {f"consumequeue/{topic}/{queue_id}": "first" for topic, queue_id in mine}
 
 
-def test_queues_with_directories_of_their_own_come_together(tmp_path: Path) -> None:
-    with RebuildAttempt(tmp_path) as attempt:
-        for queue_id in range(3):
-            write(attempt.new_root(), (("a", queue_id),), str(queue_id))
-        attempt.settle()
-
-    assert settled(tmp_path) == {f"consumequeue/a/{queue_id}": str(queue_id) for queue_id in range(3)}
-
-
 def test_a_topic_is_moved_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "consumequeue").mkdir()
     renamed, rename = [], os.rename

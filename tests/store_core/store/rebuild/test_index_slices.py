@@ -16,12 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.index.index_pieces import IndexEntries, pack_entries, unpack_entries
 from store_core.queue.queue_path import QueueRules
-from store_core.store.rebuild.files import IndexReport, IndexWriter
-from store_core.store.rebuild.index_slices import IndexFilesJob, slice_entries
+from store_core.store.rebuild.index_files import IndexEntries, IndexFilesJob, IndexReport, IndexWriter, slice_entries
 from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.spill import RunReader, RunSpill
+from store_core.store.rebuild.spill import RunReader, RunSpill, packed, unpacked
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import index_files
 
@@ -63,22 +61,22 @@ def entries_of(some: list[Message], first: int) -> IndexEntries:
     )
 
 
-def packed_runs(made: list[Message], cuts: list[int]) -> list[bytes]:
+def runs_of(made: list[Message], cuts: list[int]) -> list[IndexEntries]:
     edges = sorted({0, len(made), *(cut for cut in cuts if cut < len(made))})
     firsts = np.cumsum([0] + [message.size for message in made]).tolist()
-    return [pack_entries(entries_of(made[start:stop], firsts[start])) for start, stop in pairwise(edges)]
+    return [entries_of(made[start:stop], firsts[start]) for start, stop in pairwise(edges)]
 
 
-def write_by_one(packed: list[bytes], rules: QueueRules, root: Path) -> IndexReport:
+def write_by_one(made: list[IndexEntries], rules: QueueRules, root: Path) -> IndexReport:
     writer = IndexWriter(RebuildRules(rules), root / "none", root, OsFileSystem(), FakeClock())
-    for each in packed:
-        writer.add(unpack_entries(each))
+    for each in made:
+        writer.add(IndexEntries.of_table(unpacked(packed(each.to_table()))))
     return writer.finish()
 
 
-def spilled(packed: list[bytes], directory: Path) -> list[SpilledRun]:
+def spilled(made: list[IndexEntries], directory: Path) -> list[SpilledRun]:
     with RunSpill(directory) as spill:
-        return [spill.put(each) for each in packed]
+        return [spill.put(packed(each.to_table()), len(each.rows)) for each in made]
 
 
 @given(messages, st.lists(st.integers(0, 40)), st.integers(2, 12), st.sampled_from(RELEASES), st.integers(0, 99))
@@ -87,10 +85,10 @@ def test_files_are_those_of_one_writer(
 ) -> None:
     rules = QueueRules(release=release, max_hash_slot_num=4, max_index_num=most)
     with tempfile.TemporaryDirectory() as name:
-        root, packed = Path(name), packed_runs(made, cuts)
-        expected = write_by_one(packed, rules, root / "one")
+        root, runs = Path(name), runs_of(made, cuts)
+        expected = write_by_one(runs, rules, root / "one")
         with RunReader() as reader:
-            slices = slice_entries(spilled(packed, root / "runs"), reader, most - 1)
+            slices = slice_entries(spilled(runs, root / "runs"), reader, most - 1)
         (root / "several").mkdir()
         job = pickle.loads(pickle.dumps(IndexFilesJob(tuple(slices), rules, root / "several", FakeClock())))  # noqa: S301
         parts = [part for part in job.plan() for _ in range(2)]  # each is tried twice
@@ -111,17 +109,11 @@ def test_a_full_last_file_is_followed_by_an_empty_one_if_a_message_comes_after(k
     made = [Message(100, 1, [number]) for number in range(6)]
     if keyless == 1:
         made.append(Message(100, 1, []))
-    packed = packed_runs(made, [6])
+    runs = runs_of(made, [6])
     if keyless == 2:
-        packed += packed_runs([*made, Message(100, 1, [])], [6])[1:]
+        runs += runs_of([*made, Message(100, 1, [])], [6])[1:]
     with RunReader() as reader:
-        slices = slice_entries(spilled(packed, tmp_path), reader, 3)
+        slices = slice_entries(spilled(runs, tmp_path), reader, 3)
 
     assert [3, 3] == [each.count for each in slices]
     assert [False, keyless > 0] == [each.is_followed for each in slices]
-
-
-def test_a_run_that_is_none_is_refused(tmp_path: Path) -> None:
-    for packed in (bytes(5), b"\1" + bytes(7), b"\0" * 7 + b"\x80" + bytes(8)):
-        with RunReader() as reader, pytest.raises(ValueError, match="are not index entries"):
-            slice_entries(spilled([packed], tmp_path), reader, 3)

@@ -13,16 +13,10 @@ from hypothesis import strategies as st
 
 from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.units.unit_rows import (
-    PackedUnits,
-    PlainUnitBuffer,
-    UnitBuffer,
-    UnitRows,
-    pack_whole,
-    unpack_units,
-)
+from store_core.queue.units.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.config.file_sizes import DerivedSizes
-from store_core.store.rebuild.files import UnitGaps
+from store_core.store.rebuild.queue_files import UnitGaps
+from store_core.store.rebuild.spill import packed, unpacked
 from store_core.store.rebuild.swap import update_checkpoint
 from store_core.store.store_state import StoreCheckpoint
 
@@ -87,42 +81,41 @@ def test_a_buffer_returns_each_queue_its_units_in_order(
     assert (len(buffer), buffer.room) == (0, 40)
 
 
-@given(units, st.lists(st.integers(0, 40)))
-def test_a_buffer_of_plain_units_encodes_what_the_other_returns(made: list[tuple[int, ...]], cuts: list[int]) -> None:
-    coded = rows_of(made)._replace(code=np.array([unit[0] for unit in made], np.int64))
-    plain, other = PlainUnitBuffer(40), UnitBuffer(40, is_whole=False)
-    for start, stop in pairwise(edges_of(len(made), cuts)):
-        plain.add(coded.slice(start, stop))
-        other.add(coded.slice(start, stop))
-    assert (len(plain), plain.room) == (len(other), other.room)
-    encoded, ordered = plain.take(), other.take()
-
-    found = [(code, carried(unpack_units(packed))) for code, packed in encoded]
-    assert found == [(code, carried(ordered.slice(start, stop))) for code, start, stop in ordered.bounds()]
-    assert (len(plain), plain.room) == (0, 40)
+QUEUES = [("T", 0), ("T", 1), ("", 3), ("\udc80", 0), ("U", 2**31 - 1)]
 
 
-def carried(units: UnitRows) -> list[list[int]]:
-    return [getattr(units, name).tolist() for name in CARRIED]
+def coded(made: list[tuple[int, ...]]) -> UnitRows:
+    return rows_of(made)._replace(code=np.array([unit[0] for unit in made], np.int64))
 
 
-@given(units, st.lists(st.integers(0, 40)), st.booleans())
-def test_pieces_come_back_as_they_went(made: list[tuple[int, ...]], cuts: list[int], is_whole: bool) -> None:
-    rows = rows_of(made)
-    plain = PackedUnits.of(rows)
-    for start, stop in pairwise(edges_of(len(made), cuts)):
-        back = unpack_units(pack_whole(rows.slice(start, stop)) if is_whole else plain.piece(start, stop))
-
-        for name in CARRIED + FURTHER if is_whole else CARRIED:
-            assert getattr(rows, name)[start:stop].tolist() == getattr(back, name).tolist()
+def by_queue(pieces: list[QueueUnits], names: tuple[str, ...]) -> dict[tuple[str, int], list[tuple[int, ...]]]:
+    found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
+    for queues, rows in pieces:
+        columns = (getattr(rows, name).tolist() for name in names)
+        for code, *values in zip(rows.code.tolist(), *columns, strict=True):
+            found.setdefault(queues[code], []).append(tuple(values))
+    return found
 
 
-@pytest.mark.parametrize(
-    "packed", [b"", b"\x07", b"\x00", b"\x00" + bytes(9), b"\x01" + bytes(27), b"\x02" + bytes(46)]
-)
-def test_bytes_that_are_no_piece_are_refused(packed: bytes) -> None:
-    with pytest.raises(ValueError, match="are not units"):
-        unpack_units(packed)
+@given(units, st.lists(st.integers(0, 40)), st.booleans(), st.lists(st.integers(0, 2), min_size=5, max_size=5))
+def test_units_of_a_queue_are_the_same_after_they_were_divided_sent_and_joined(
+    made: list[tuple[int, ...]], cuts: list[int], is_whole: bool, groups: list[int]
+) -> None:
+    names = CARRIED + FURTHER if is_whole else CARRIED
+    edges = edges_of(len(made), cuts)
+    pieces = [QueueUnits(QUEUES, coded(made[start:stop]).ordered()) for start, stop in pairwise(edges)]
+    sent: dict[int, list[QueueUnits]] = {}
+    for piece in pieces:
+        for group, own in piece.divided(np.array(groups)):
+            sent.setdefault(group, []).append(
+                QueueUnits.of_table(unpacked(packed(own.used().to_table(is_whole=is_whole))))
+            )
+    joined = [QueueUnits.joined(some) for some in sent.values()]
+
+    assert by_queue(joined, names) == by_queue(pieces, names)
+    assert all((np.diff(each.units.code) >= 0).all() for each in joined)
+    for group, some in sent.items():
+        assert {groups[QUEUES.index(queue)] for each in some for queue in each.queues} <= {group}
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=6), st.none() | st.integers(0, 3))
@@ -133,7 +126,8 @@ def test_gaps_are_those_of_a_plain_loop(pieces: list[list[int]], expected: int |
             found.append((offset, expected))
         expected = offset + 1
     for piece in pieces:
-        gaps.look_at(rows_of([(0, offset, 1, 0, offset) for offset in piece]))
+        if piece:
+            gaps.look_at(np.array(piece), np.array(piece))
 
     assert len(found) == gaps.count
     assert found[:20] == [(gap.queue_offset, gap.expected) for gap in gaps.first]

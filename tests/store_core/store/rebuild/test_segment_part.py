@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.unit_rows import unpack_units
 from store_core.store.rebuild import segment_part
+from store_core.store.rebuild.index_files import IndexEntries
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.segment_part import SegmentPart, merge_outcomes, split_segments
-from store_core.store.rebuild.segment_scan import IndexPiece, SegmentScan
+from store_core.store.rebuild.segment_scan import SegmentScan
+from store_core.store.rebuild.spill import packed
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.strategies import Log, layouts, logs, mutated
@@ -50,13 +51,13 @@ def read(parts: list[SegmentPart]) -> tuple[list[SegmentOutcome], Units, list[by
     for part in parts:
         scan = SegmentScan(part, RULES)
         for piece in scan:
-            if isinstance(piece, IndexPiece):
-                entries.append(piece.packed)
+            if isinstance(piece, IndexEntries):
+                entries.append(packed(piece.to_table()))
                 continue
-            rows = unpack_units(piece.packed)
+            rows = piece.units
             columns = (rows.physical_offset, rows.size, rows.tags_code, rows.queue_offset)
-            found = zip(*(column.tolist() for column in columns), strict=True)
-            units.setdefault((piece.topic, piece.queue_id), []).extend(found)
+            for code, *values in zip(rows.code.tolist(), *(column.tolist() for column in columns), strict=True):
+                units.setdefault(piece.queues[code], []).append(tuple(values))
         assert scan.outcome is not None
         outcomes.append(scan.outcome)
     return outcomes, units, entries

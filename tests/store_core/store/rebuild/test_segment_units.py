@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,9 @@ from store_core.format.releases.release import rules_of
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.unit_rows import unpack_units
-from store_core.store.rebuild.files import QueueReport, QueueWriter
 from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.segment_scan import QueuePiece, SegmentUnits
+from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
+from store_core.store.rebuild.segment_scan import SegmentUnits
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.golden_queues import file_bytes
 from tests.store_core.queue.hostile_requests import BORDER_OFFSETS, hostile_requests
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from store_core.queue.queue_path import Release
     from store_core.queue.units.queue_assignment import RefusedUnit
+    from store_core.queue.units.unit_rows import QueueUnits
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
 LAST_INDEX = (2**63 - 1) // 100 * 5 - 1
@@ -52,18 +51,13 @@ def rebuild_all(
     """Rebuild the queues of records; return what is refused, and the reports of the queues."""
     asked = RebuildRules(rules)
     units = SegmentUnits(asked, room)
-    pieces: list[QueuePiece] = []
+    pieces: list[QueueUnits] = []
     for first in range(0, len(requests), cut):
         pieces += units.add(RequestBatch(requests[first : first + cut]))
-    packed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+    writers = QueueWriters(asked, QueuePlace(root, root, FaultyFileSystem()))
     for piece in [*pieces, *units.rest()]:
-        packed[piece.topic, piece.queue_id].append(piece.packed)
-    reports = []
-    for (topic, queue_id), parts in packed.items():
-        writer = QueueWriter(topic, queue_id, asked, root, root, FaultyFileSystem(), FakeClock())
-        for part in parts:
-            writer.add(unpack_units(part))
-        reports.append(writer.finish())
+        writers.put(piece)
+    reports = writers.finish()
     return units.refused + [unit for report in reports for unit in report.refused], reports
 
 
