@@ -30,7 +30,6 @@ JOBS: Final = {
     "commitlog.py": "pyspark-commitlog.py",
     "rebuild_consume_queue.py": "pyspark-commitlog-rebuild-consume-queue.py",
     "rebuild_index.py": "pyspark-commitlog-rebuild-index.py",
-    "replay.py": "pyspark-commitlog-replay.py",
 }
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
 # Extra -> the packages that an environment borrows for it; none stands for all.

@@ -152,7 +152,7 @@ def _answer_lines() -> Iterator[str]:
         if is_answer and options_of(answer):
             yield from (f"### {answer.NAME}", "", "| option | in Python | default | meaning |", "|---|---|---|---|")
             for each in options_of(answer):
-                if each.kind is not Kind.FROM_CONFIG:
+                if each.kind not in {Kind.FROM_CONFIG, Kind.READ}:
                     shown = f"`{each.flag}`" if each.flag else (each.metavar or "").replace("|", r"\|")
                     yield f"| {shown} | `{each.name}` | {each.shown_default} | {each.words} |"
             yield ""

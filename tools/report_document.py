@@ -9,7 +9,6 @@ from store_core.answers.diff_report import DiffReport
 from store_core.answers.export_job import ExportReport
 from store_core.answers.export_proof import ProofReport
 from store_core.answers.info import InfoReport
-from store_core.answers.life.replay import REPLAY_SCHEMA
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
 from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
@@ -22,6 +21,7 @@ from store_core.answers.store_lag import LagReport
 from store_core.answers.store_producers import ProducersReport
 from store_core.answers.store_recover import RecoverReport
 from store_core.answers.store_redact import RedactReport
+from store_core.answers.store_replay import ReplayReport
 from store_core.answers.store_retention import RetentionReport
 from store_core.answers.store_transactions import TransactionsReport
 
@@ -46,7 +46,7 @@ _SCHEMAS: Final = (
     DelaysReport.SCHEMA,
     TraceReport.SCHEMA,
     DeadLettersReport.SCHEMA,
-    REPLAY_SCHEMA,
+    ReplayReport.SCHEMA,
 )
 _INTRODUCTION: Final = (
     "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",

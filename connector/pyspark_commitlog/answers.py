@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.progress import spark_progress
-from pyspark_commitlog.replaying import replay_report
 from store_core.answers import answer as asked
 from store_core.answers.log_diff import Diff
 from store_core.answers.log_salvage import Salvage
@@ -37,6 +36,7 @@ from store_core.answers.store_producers import Producers
 from store_core.answers.store_recover import Recover
 from store_core.answers.store_redact import Redact
 from store_core.answers.store_repair import plan_repair_by, repair_by
+from store_core.answers.store_replay import Replay
 from store_core.answers.store_retention import Retention
 from store_core.answers.store_transactions import Transactions
 from store_core.errors import InvalidOptionError
@@ -44,15 +44,13 @@ from store_core.store.configured_store import told
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from store_core.answers.life.replay import ReplayReport
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.repairing.repair_plan import RepairPlan
     from store_core.answers.repairing.repair_report import RepairReport
-    from store_core.answers.store_replay import ReplayOptions
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
@@ -140,7 +138,7 @@ def _on_spark(answer: type[asked.Answer[AnyReport]]) -> Callable[..., Answer[Any
         config: str | os.PathLike[str] | None = None,
         **options: Any,  # noqa: ANN401 -- as above
     ) -> Answer[AnyReport]:
-        question = answer(*given, **options)
+        question = answer.of(*given, **options)
         with _engine(spark, name) as engine:
             return Answer(spark, question.ask(store, config=config, engine=engine))
 
@@ -169,6 +167,7 @@ dead_letters = _on_spark(DeadLetters)
 lag = _on_spark(Lag)
 check = _on_spark(Check)
 recover = _on_spark(Recover)
+replay = _on_spark(Replay)
 export = _on_spark(Export)
 prove = _on_spark(Prove)
 
@@ -190,36 +189,6 @@ def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.Pat
     """Carry out the plan in a file; see `store_core.answers.repair`. Every worker must be able to write the store."""
     with _engine(spark, "repair") as engine:
         return Answer(spark, repair_by(engine, path, plan))
-
-
-def replay(  # noqa: PLR0913 -- what is chosen, and how it is changed
-    spark: SparkSession,
-    source: str | os.PathLike[str],
-    into: str | os.PathLike[str],
-    options: ReplayOptions,
-    where: str | None = None,
-    edit: Mapping[str, str] | None = None,
-    **read: str,
-) -> Answer[ReplayReport]:
-    """Append messages again, chosen and edited by SQL: all of them, or none, and under one name only once.
-
-    As `store_core.answers.replay`, through ``df.write``: both stores must be seen by every worker.
-
-    Parameters
-    ----------
-    spark : SparkSession
-    source, into : path
-        Stores; they may be the same.
-    options : ReplayOptions
-        ``config`` is not used.
-    where : str, optional
-        A condition in Spark's SQL on the columns of messages.
-    edit : mapping of str to str, optional
-        Column -> expression in Spark's SQL, of `topic`, `body`, `properties` and `flag`; it sees the new message.
-    **read
-        Options of the data source, such as ``topic`` and ``startingTimestamp``.
-    """
-    return Answer(spark, replay_report(spark, source, into, options, where, edit or {}, read))
 
 
 def rebuild_consume_queue(

@@ -14,10 +14,13 @@ from pyspark_commitlog.worker_objects import with_old_objects_kept
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
+    from store_core.answers.store_replay import Replay, ReplayReport
+    from store_core.files.store_path import StorePaths
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import GroupedJob, Job
 
@@ -72,6 +75,12 @@ class SparkEngine:
 
         del kind  # only Iceberg's tables have names
         return lake_table(self._spark, into, table)
+
+    def replay(self, asked: Replay, store: StorePaths, into: Path) -> ReplayReport:
+        """Append messages again, chosen and edited by SQL, see `store_core.answers.replay`."""
+        from pyspark_commitlog.replaying import replay_report  # noqa: PLC0415 -- as above
+
+        return replay_report(self._spark, asked, store, into)
 
     def _mapped(self, parts: Sequence[Part], call: Callable[[Iterable[Part]], Iterable[Partial]]) -> RDD[Partial]:
         kept = with_old_objects_kept(call)

@@ -4,33 +4,37 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
 from pyspark_commitlog.write.undelivered import undelivered
+from store_core.answers.answer import one_root
 from store_core.answers.life.message_reads import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
 )
-from store_core.answers.life.replay import WAITING_TOPICS, ReplayFacts, ReplayReport, TargetQueues, check_targets
-from store_core.answers.store_replay import check_read, sender_of
+from store_core.answers.life.replay import WAITING_TOPICS, TargetQueues, check_targets
+from store_core.answers.store_replay import ReplayFacts, ReplayReport, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
 from store_core.format.words import did_you_mean
+from store_core.store.configured_store import chosen_log
+from store_core.store.option import pairs_of
+from store_core.store.read.option_table import READ_OPTIONS
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from store_core.answers.store_replay import ReplayOptions
+    from store_core.answers.store_replay import Replay
+    from store_core.files.store_path import StorePaths
 
 __all__ = ["replay_report"]
 
@@ -38,50 +42,61 @@ _WRITTEN: Final = ("topic", "body", "flag", "sys_flag", "born_host", "properties
 _BORN: Final = "born_timestamp_ms"
 _EDITED: Final = ("topic", "body", "flag", "properties")
 _ORIGIN: Final = "_origin_topic"
-_PLACES: Final = frozenset({"config", "storepathcommitlog"})
-"""Options that say where the log of a store is, for reading and for writing."""
 
 
-def replay_report(  # noqa: PLR0913 -- what is chosen, and how it is changed
-    spark: SparkSession,
-    source: str | os.PathLike[str],
-    into: str | os.PathLike[str],
-    options: ReplayOptions,
-    where: str | None,
-    edit: Mapping[str, str],
-    read: Mapping[str, str],
-) -> ReplayReport:
-    """Replay messages; see `pyspark_commitlog.answers.replay`."""
-    options.check()
-    check_read({name.lower(): text for name, text in read.items()})
+def replay_report(spark: SparkSession, asked: Replay, store: StorePaths, into: Path) -> ReplayReport:
+    """Replay messages; both stores must be seen by every worker."""
+    source = os.fspath(one_root(store))
+    edit = pairs_of("edit", tuple(asked.edit))
     for name in edit.keys() - set(_EDITED):
         hint = did_you_mean(name, _EDITED) or f"the columns are {', '.join(_EDITED)}"
         raise InvalidOptionError(f"edit: {name!r} can't be edited; {hint}")
     columns = ",".join([*DEFAULT_COLUMNS, "msg_id", "unique_key", _BORN])
-    reader = spark.read.format("commitlog").options(release=options.release, columns=columns)
-    found = reader.options(**dict(read)).load(str(source))
-    frame = _as_new(found if where is None else found.where(where), options, edit)
+    places = _places(asked, store)
+    reader = spark.read.format("commitlog").options(**_given(asked.read), **places)
+    found = reader.options(release=asked.release, columns=columns).load(source)
+    frame = _as_new(found if asked.where is None else found.where(asked.where), asked, edit)
     counts = frame.groupBy(_ORIGIN, "topic").count().orderBy(_ORIGIN, "topic").collect()
     topics = [{"origin_topic": row[0], "topic": row[1], "messages": row[2]} for row in counts]
     targets = {row[1] for row in counts if row[1] is not None}
-    queues = TargetQueues(Path(into), options.queues)
-    check_targets(targets, queues, options.release)
+    queues = TargetQueues(into, asked.queues)
+    check_targets(targets, queues, asked.release)
     written = frame.select(*_WRITTEN, F.col(_BORN).alias("born_timestamp"))
-    is_source = Path(source).resolve() == Path(into).resolve()
-    places = {name: text for name, text in read.items() if is_source and name.lower() in _PLACES}
-    facts = _appended(written, source, into, replace(options, queues=queues.least_of(targets)), places)
-    return ReplayReport.of(facts, {} if facts.is_repeat and not options.dry_run else {"topics": topics})
+    of_target = places if Path(source).resolve() == into.resolve() else {}
+    if asked.into_config is not None:
+        of_target = {**of_target, "config": str(asked.into_config)}
+    facts = _appended(written, source, into, asked, of_target | {"queueNums": str(queues.least_of(targets))})
+    return ReplayReport.of(facts, {} if facts.is_repeat and not asked.dry_run else {"topics": topics})
 
 
-def _as_new(frame: DataFrame, options: ReplayOptions, edit: Mapping[str, str]) -> DataFrame:
+def _places(asked: Replay, store: StorePaths) -> dict[str, str]:
+    """Return the options that say where the log of the source is."""
+    chosen = chosen_log(one_root(store), asked.broker_config)
+    found = {"config": asked.broker_config, "storePathCommitLog": chosen}
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _given(read: Mapping[str, object]) -> dict[str, str]:
+    """Return options of the reader as those of the data source."""
+    names = {option.field: option.name for option in READ_OPTIONS}
+    return {names.get(name, name): _text(value) for name, value in read.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _as_new(frame: DataFrame, asked: Replay, edit: Mapping[str, str]) -> DataFrame:
     """Return messages as new ones, edited, with what says where they come from."""
     waiting = F.when(F.col("topic").isin(*WAITING_TOPICS), F.col("properties")[REAL_TOPIC])
     first = F.coalesce(F.col("properties")[RETRY_TOPIC], waiting, F.col("topic"))
-    topic = first if options.to_topic is None else F.lit(options.to_topic)
+    topic = first if asked.to_topic is None else F.lit(asked.to_topic)
     new = undelivered(frame.withColumns({_ORIGIN: F.col("topic"), "topic": topic}))
     edited = new.withColumns({name: F.expr(text) for name, text in edit.items()})
     names = (REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC)
-    values = (F.lit(options.replay_id), F.col("msg_id"), F.col(_ORIGIN))
+    values = (F.lit(asked.replay_id), F.col("msg_id"), F.col(_ORIGIN))
     added = F.create_map(*(part for pair in zip(map(F.lit, names), values, strict=True) for part in pair))
     others = F.map_filter("properties", lambda name, _: ~name.isin(*names))
     return edited.withColumn("properties", F.map_concat(others, added))
@@ -89,30 +104,29 @@ def _as_new(frame: DataFrame, options: ReplayOptions, edit: Mapping[str, str]) -
 
 def _appended(
     frame: DataFrame,
-    source: str | os.PathLike[str],
-    into: str | os.PathLike[str],
-    options: ReplayOptions,
-    places: Mapping[str, str],
+    source: str,
+    into: Path,
+    asked: Replay,
+    options: Mapping[str, str],
 ) -> ReplayFacts:
     with tempfile.TemporaryDirectory(prefix="commitlog-replay-") as directory:
         report = Path(directory) / "report.json"
         given = {
-            "commitId": sender_of(options.replay_id),
-            "queueNums": str(options.queues),
-            "dryRun": str(options.dry_run).lower(),
-            "release": options.release,
+            "commitId": sender_of(asked.replay_id),
+            "dryRun": str(asked.dry_run).lower(),
+            "release": asked.release,
             "report": str(report),
         }
-        frame.write.format("commitlog").mode("append").options(**given, **places).save(str(into))
+        frame.write.format("commitlog").mode("append").options(**given, **options).save(str(into))
         done = json.loads(report.read_text(encoding="utf-8"))
     return ReplayFacts(
         source=str(source),
         into=str(into),
-        replay_id=options.replay_id,
+        replay_id=asked.replay_id,
         messages=done["records"],
         bytes=done["bytes"],
         is_repeat=done["is_repeat"],
-        is_dry_run=options.dry_run,
+        is_dry_run=asked.dry_run,
         begin_offset=done["begin_offset"],
         end_offset=done["end_offset"],
     )

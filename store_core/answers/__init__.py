@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from store_core.answers.export_job import ExportReport
     from store_core.answers.export_proof import ProofReport
     from store_core.answers.info import Info, InfoReport
-    from store_core.answers.life.replay import ReplayReport
     from store_core.answers.log_diff import Diff, diff
     from store_core.answers.log_salvage import Salvage, SalvageReport, salvage
     from store_core.answers.message_trace import Trace, TraceReport, trace
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_recover import Recover, RecoverReport, recover
     from store_core.answers.store_redact import Redact, RedactReport, redact
     from store_core.answers.store_repair import plan_repair, repair
-    from store_core.answers.store_replay import ReplayOptions, replay
+    from store_core.answers.store_replay import Replay, ReplayReport, replay
     from store_core.answers.store_retention import Retention, RetentionReport, retention
     from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
     from store_core.store.diff.log_side import DiffBy
@@ -65,7 +64,7 @@ __all__ = [
     "RedactReport",
     "RepairPlan",
     "RepairReport",
-    "ReplayOptions",
+    "Replay",
     "ReplayReport",
     "Retention",
     "RetentionReport",
@@ -126,8 +125,8 @@ _HOMES: Final = {
     "RedactReport": "store_core.answers.store_redact",
     "RepairPlan": "store_core.answers.repairing.repair_plan",
     "RepairReport": "store_core.answers.repairing.repair_report",
-    "ReplayOptions": "store_core.answers.store_replay",
-    "ReplayReport": "store_core.answers.life.replay",
+    "Replay": "store_core.answers.store_replay",
+    "ReplayReport": "store_core.answers.store_replay",
     "Retention": "store_core.answers.store_retention",
     "RetentionReport": "store_core.answers.store_retention",
     "SalvageReport": "store_core.answers.log_salvage",

@@ -65,6 +65,8 @@ class Kind(Enum):
     """Another store, beside the one that is asked about."""
     FROM_CONFIG = "from_config"
     """The path of the broker's configuration, which every answer can be given: it is no option of its own."""
+    READ = "read"
+    """Options of the reader by name, which say which messages are meant: each is an option of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ class Answer(ABC, Generic[AnyReport]):
         Whether the store has to be on this machine, rather than in another storage.
     HAS_PARTS : bool
         Whether there is work for processes or Spark.
+    HAS_SPARK : bool
+        Whether Spark can do it, where it has no parts.
     SHOWS_WARNINGS : bool
         Whether its command shows what the core warns of, since the report does not have it.
     JSON_FILE : (str, str) or None
@@ -235,6 +239,7 @@ class Answer(ABC, Generic[AnyReport]):
     STORE: ClassVar[str] = "STORE"
     IS_LOCAL: ClassVar[bool] = False
     HAS_PARTS: ClassVar[bool] = True
+    HAS_SPARK: ClassVar[bool] = False
     SHOWS_WARNINGS: ClassVar[bool] = False
     JSON_FILE: ClassVar[tuple[str, str] | None] = None
 
@@ -253,9 +258,23 @@ class Answer(ABC, Generic[AnyReport]):
 
         return parse_zone("time_zone", given)
 
+    @classmethod
+    def of(cls, *given: Any, **options: Any) -> Self:  # noqa: ANN401 -- the options
+        """Make an answer; where options of the reader say which messages are meant, they are taken by their names."""
+        read = next((each.name for each in options_of(cls) if each.kind is Kind.READ), None)
+        if read is not None:
+            own = {each.name for each in fields(cls)}
+            of_reader = {name: options.pop(name) for name in [*options] if name not in own}
+            options[read] = {**options.get(read, {}), **of_reader}
+        return cls(*given, **options)
+
     @abstractmethod
     def on(self, engine: Engine, store: StorePaths) -> AnyReport:
         """Make the report on an engine; the path knows where the log is."""
+
+    def is_mistaken(self, store: StorePaths, report: AnyReport) -> bool:  # noqa: ARG002 -- most have nothing to tell
+        """Return whether nothing was found because the store has nothing of what was asked for by name."""
+        return False
 
     def ask(
         self, store: StorePaths, *, config: str | os.PathLike[str] | None = None, engine: Engine | None = None
@@ -355,12 +374,15 @@ def function_of(answer: type[Answer[AnyReport]]) -> Callable[..., AnyReport]:
         on_progress: ProgressSink | None = None,
         **options: Any,  # noqa: ANN401 -- as above
     ) -> AnyReport:
-        asked = answer(*given, **options)
+        asked = answer.of(*given, **options)
         return asked.ask(store, config=config, engine=count_of(processes, on_progress))
 
     outer = inspect.signature(ask).parameters
     inner = [each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(answer).parameters.values()]
     kept = [each for each in outer.values() if each.name not in {"store", "given", "options"}]
+    read = [each.name for each in options_of(answer) if each.kind is Kind.READ]
+    inner = [each for each in inner if each.name not in read]
+    kept += [inspect.Parameter(name, inspect.Parameter.VAR_KEYWORD) for name in read]
     ask.__signature__ = inspect.Signature([outer["store"], *inner, *kept])  # type: ignore[attr-defined]
     ask.__name__ = ask.__qualname__ = name
     ask.__module__ = answer.__module__
@@ -373,7 +395,8 @@ def _parameter_lines(answer: type[Answer[Any]]) -> Sequence[str]:
     for option in options_of(answer):
         if option.kind is not Kind.FROM_CONFIG:
             default = f" By default {option.shown_default}." if option.shown_default else ""
-            lines += [option.name, f"    {option.words}{default}"]
+            stars = "**" * (option.kind is Kind.READ)
+            lines += [f"{stars}{option.name}", f"    {option.words}{default}"]
     lines += ["config", "    As of `store_core.answers.answer.Answer.ask`."]
     lines += ["processes, on_progress", "    As of `store_core.answers.answer.processes`."]
     return lines

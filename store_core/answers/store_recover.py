@@ -84,7 +84,7 @@ class Recover(Answer["RecoverReport"]):
     def on(self, engine: Engine, store: StorePaths) -> RecoverReport:
         """Run a recovery for each release, as if it were the only one; no lock is taken."""
         from store_core.store.checked_config import check_is_store
-        from store_core.store.configured_store import config_of, configured_store
+        from store_core.store.configured_store import chosen_log, config_of, configured_store
 
         path = one_root(store)
         if isinstance(path_of(path), UrlPath):
@@ -92,16 +92,13 @@ class Recover(Answer["RecoverReport"]):
                 f"{path}: a broker's start can be simulated only with files on a local disk, where nothing is "
                 f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
             )
-        config = config_of(self.broker_config)
-        alone = configured_store(os.fspath(path), config)
-        log = getattr(path, "log", ())
-        if log and log != getattr(alone, "log", ()):  # the caller has said which log is meant
-            config = config.with_log(",".join(map(str, log)))
-            alone = configured_store(os.fspath(path), config)
-        check_is_store(path_of(alone), config, OsFileSystem())
+        config = config_of(self.broker_config, chosen_log(path, self.broker_config))
+        path = os.fspath(path)
+        root = configured_store(path, config)
+        check_is_store(path_of(root), config, OsFileSystem())
         releases = RELEASES if _ALL in self.release else cast("tuple[Release, ...]", self.release)
-        runs = engine.run(_DryRuns(os.fspath(path), config, releases))
-        return _report(alone, runs, None if self.messages else MOST_MESSAGES)
+        runs = engine.run(_DryRuns(path, config, releases))
+        return _report(root, runs, None if self.messages else MOST_MESSAGES)
 
 
 recover = function_of(Recover)

@@ -1,115 +1,153 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaying messages: those that filters choose are appended to a store again, once, and say where they come from."""
+"""The answer `replay`: messages that filters choose are appended again, once, and say where they come from."""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
-from store_core.answers.life.replay import (
-    REPLAYED_COLUMNS,
-    ReplayFacts,
-    ReplayReport,
-    TargetQueues,
-    check_targets,
-    is_kept_by_broker,
-    replayed_batch,
-)
-from store_core.broker.topic_kind import send_refusal
+from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
-from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.releases.release import DEFAULT_RELEASE
-from store_core.format.sys_flag import MessageSysFlag
-from store_core.snapshot.store import Store
-from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.configured_store import config_of
-from store_core.store.parts import check_least
-from store_core.store.put.log_appender import fits
-from store_core.store.read.read_messages import read_messages
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.sink.commit import SinkCommit, check_lock, owner_text, with_sizes_of
-from store_core.store.sink.commit_ledger import CommitLedger, Transaction
-from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.staged_batch import StagedBatch, stage_batches
-from store_core.store.store_layout import check_root
+from store_core.files.store_path import ConfiguredRoot
+from store_core.format.words import counted
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa
+    from collections.abc import Iterator
 
     from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
+    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.parts import Engine
+    from store_core.store.sink.staged_batch import StagedBatch
 
-__all__ = ["ReplayOptions", "check_read", "replay", "sender_of"]
+__all__ = ["Replay", "ReplayFacts", "ReplayReport", "replay", "sender_of"]
 
 _LONGEST_ID: Final = 100
 _PLACES: Final = ("storage", "config", "store_path_commit_log")
 """Options of the reader that say where the source is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
-    """How messages are replayed.
+@dataclass(frozen=True)
+class Replay(Answer["ReplayReport"]):
+    """Append messages again, such as dead letters: all that filters choose, or none, and once.
 
-    Attributes
-    ----------
-    replay_id : str
-        Name of the replay: under one name, a store gets messages once. It is property ``REPLAY_ID`` of each.
-    to_topic : str or None
-        Where they go; by default the topic that each was sent to at first.
-    queues : int or None
-        Queues of each topic that they are spread over, in turn; None as for `TargetQueues`.
-    dry_run : bool
-        Whether nothing is appended.
-    config : MessageStoreConfig or None
-        Of the target; sizes of an existing one follow from its files. By default that of option ``config`` of the
-        reader if it is the source, too.
-    release : str
-        RocketMQ release that serves both stores.
+    No broker may be running on the store that they go to. Each becomes a new message: it never failed, is delayed no
+    more and is in no transaction. It keeps body, keys, tags, unique key and its other properties, and gets some that
+    say where it comes from: REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC. If nothing is chosen, the name
+    is not used up.
     """
 
-    replay_id: str
-    to_topic: str | None = None
-    queues: int | None = None
-    dry_run: bool = False
-    config: MessageStoreConfig | None = None
-    release: Release = DEFAULT_RELEASE
+    NAME: ClassVar = "replay"
+    CONFIG_WORDS: ClassVar = "sizes of new files, if the messages go to STORE"
+    HAS_PARTS: ClassVar = False
+    HAS_SPARK: ClassVar = True
+    EXAMPLES: ClassVar = (
+        "commitlog replay /data/store --topic %DLQ%billing --id T-4711 --dry-run",
+        "commitlog replay /data/store --topic %DLQ%billing --id T-4711",
+        "commitlog replay /data/store --key order-1 --id T-4712 --into /data/new",
+    )
 
-    def check(self) -> None:
-        """Check the options.
+    replay_id: str = opt(MISSING, "Under one name, messages are appended once.", flag="--id", metavar="NAME")
+    into: str | os.PathLike[str] | None = opt(
+        None, "A store, made if there is none.", metavar="PATH", shown_default="STORE"
+    )
+    to_topic: str | None = opt(None, "Where they go.", metavar="TOPIC", shown_default="where each was sent at first")
+    queues: int | None = opt(
+        None, "Queues of each topic, which get them in turn.", metavar="N", least=1, shown_default="as it has, or 4"
+    )
+    dry_run: bool = flag("Count and encode them, and append nothing.")
+    release: Release = release_option()
+    into_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(
+        None, "Configuration of the broker of PATH, for sizes of its files.", metavar="FILE"
+    )
+    where: str | None = opt(None, "On Spark: which messages, by a condition on their columns.", metavar="SQL")
+    edit: tuple[str, ...] | Mapping[str, str] = opt(
+        (),
+        "On Spark: topic, body, properties or flag of the new message; can be repeated.",
+        metavar="COLUMN=SQL",
+    )
+    broker_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    read: Mapping[str, Any] = opt(
+        (), "Which messages: filters, and other options of `store_core.read_messages`.", kind=Kind.READ
+    )
 
-        Raises
-        ------
-        InvalidOptionError
-            If one is not as it should be.
-        """
+    def __post_init__(self) -> None:
+        """Refuse what is invalid."""
+        if isinstance(self.edit, Mapping):
+            object.__setattr__(self, "edit", tuple(f"{name}={text}" for name, text in self.edit.items()))
+        super().__post_init__()
+        object.__setattr__(self, "read", dict(self.read))
         if not 0 < len(self.replay_id) <= _LONGEST_ID or not self.replay_id.isprintable():
             expected = f"a name of 1 to {_LONGEST_ID} printable characters"
             raise InvalidOptionError(f"replay_id: expected {expected}, found {self.replay_id[:_LONGEST_ID]!r}")
-        if self.queues is not None:
-            check_least(1, queues=self.queues)
-        if self.to_topic is None:
-            return
-        if is_kept_by_broker(self.to_topic):
-            raise InvalidOptionError(
-                f"to_topic: expected a topic of an application, found {self.to_topic[:_LONGEST_ID]!r}, which a broker "
-                f"keeps for itself"
-            )
-        refusal = send_refusal(self.to_topic, self.release)
+        if self.to_topic is not None:
+            self._check_target(self.to_topic)
+        _check_read(self.read)
+
+    def _check_target(self, topic: str) -> None:
+        from store_core.answers.life.replay import is_kept_by_broker
+        from store_core.broker.topic_kind import send_refusal
+
+        found = repr(topic[:_LONGEST_ID])
+        if is_kept_by_broker(topic):
+            kept = f"expected a topic of an application, found {found}, which a broker keeps for itself"
+            raise InvalidOptionError(f"to_topic: {kept}")
+        refusal = send_refusal(topic, self.release)
         if refusal is not None:
             expected = "a topic of 1 to 127 letters, digits and characters of _-%|, as producers can name it"
-            raise InvalidOptionError(f"to_topic: expected {expected}, found {self.to_topic[:_LONGEST_ID]!r}: {refusal}")
+            raise InvalidOptionError(f"to_topic: expected {expected}, found {found}: {refusal}")
+
+    def on(self, engine: Engine, store: StorePaths) -> ReplayReport:
+        """Stage records beside the log, which become visible together, as by ``df.write``.
+
+        The target's ledger has the name, so that a replay which is repeated after a crash appends nothing twice. An
+        engine with a method `replay`, of a session of Spark, does it by its own reader and writer.
+        """
+        from store_core.snapshot.store import Store
+        from store_core.store.configured_store import chosen_log, config_of, configured_store
+        from store_core.store.read.read_options import ReadOptions
+
+        chosen = self.read.get("store_path_commit_log")
+        if chosen is not None and isinstance(store, ConfiguredRoot):
+            store = configured_store(str(store), self.broker_config, chosen)
+        places = {name: self.read[name] for name in _PLACES if name in self.read}
+        store = ReadOptions.parse(**places).located(store)
+        root = Path(os.fspath(Store(store).root))
+        into = root if self.into is None else Path(self.into)
+        place = store if isinstance(store, str | os.PathLike) else root
+        config, is_same = self.into_config, root.resolve() == into.resolve()
+        if config is None and is_same:  # the configuration is the target's, too
+            config = self.broker_config or self.read.get("config")
+        by_engine = getattr(engine, "replay", None)
+        if by_engine is not None:
+            done: ReplayReport = by_engine(self, store, into)
+            return done
+        if self.where is not None or self.edit:
+            raise InvalidOptionError("where, edit: they are SQL, which Spark knows: give --spark, or ask in a session")
+        of_target = config_of(config, chosen_log(place, config) if is_same else None, self.release)
+        return _Replay(root, store, into, of_target, self, SystemClock()).run()
+
+    def is_mistaken(self, store: StorePaths, report: ReplayReport) -> bool:
+        """Return whether nothing was chosen, and the store knows none of the topics, or of the queues."""
+        from store_core.store.read.read_options import ReadOptions
+        from store_core.store.read.unknown_topic import has_unknown_topic
+
+        return not report.found.messages and has_unknown_topic(store, ReadOptions.parse(**self.read))
+
+
+replay = function_of(Replay)
 
 
 def sender_of(replay_id: str) -> str:
@@ -117,11 +155,13 @@ def sender_of(replay_id: str) -> str:
     return f"replay {replay_id}"
 
 
-def check_read(read: Mapping[str, Any]) -> None:
+def _check_read(read: Mapping[str, Any]) -> None:
     """Refuse options of the reader that change messages, or add rows that are none.
 
     * `read`: Of the options by name, those that are given.
     """
+    from store_core.store.read.read_options import ReadOptions
+
     parsed = ReadOptions.parse(**{name: read[name] for name in ("mode", "decompress") if name in read})
     is_given = {"columns": read.get("columns") is not None, "decompress": parsed.decompress}
     changing = next((name for name, is_set in is_given.items() if is_set), None)
@@ -131,77 +171,30 @@ def check_read(read: Mapping[str, Any]) -> None:
         raise InvalidOptionError("mode: expected FAILFAST or DROPMALFORMED, since damaged bytes can't be replayed")
 
 
-def replay(
-    source: StorePaths,
-    into: str | os.PathLike[str],
-    options: ReplayOptions,
-    *,
-    clock: Clock | None = None,
-    **read: Any,  # noqa: ANN401 -- options of the reader
-) -> ReplayReport:
-    """Append messages of a store again, to it or to another one: all of them, or none, and under one name only once.
-
-    Each becomes a new message: it never failed, is delayed no more and is in no transaction. It keeps body, keys, tags,
-    unique key and its other properties, and gets ``REPLAY_ID``, ``REPLAY_ORIGIN_MESSAGE_ID`` and
-    ``REPLAY_ORIGIN_TOPIC``. Records are staged beside the log and become visible together, as by ``df.write``; the
-    store's ledger has the name, so that a replay which is repeated after a crash appends nothing twice.
-
-    If nothing was chosen, the name is not used up.
-
-    Parameters
-    ----------
-    source : path or sequence of paths
-        As of `store_core.read_messages`.
-    into : path
-        A store's root; it may be that of the source, and is made if there is none.
-    options : ReplayOptions
-    clock : Clock, optional
-    **read
-        Which messages: the filters of `store_core.read_messages`.
-
-    Raises
-    ------
-    StoreError
-        If an option is invalid, a message can't be appended, or a broker holds the store.
-    OSError
-        As raised by the system.
-
-    Examples
-    --------
-    >>> from store_core.answers import ReplayOptions, replay
-    >>> replay("/data/store", "/data/store", ReplayOptions(replay_id="T-1"), topic="%DLQ%billing")  # doctest: +SKIP
-    """
-    options.check()
-    shared = {"release": options.release}
-    if shared | read != read | shared:
-        raise InvalidOptionError("release is an option of the replay, for both stores")
-    check_read(read)
-    given = ReadOptions.parse(**{name: read[name] for name in _PLACES if name in read})
-    root = Store(given.located(source)).root
-    if options.config is None and root.resolve() == Path(into).resolve():  # the configuration is the target's, too
-        config = config_of(given.config, given.store_path_commit_log, options.release)
-        options = replace(options, config=config)
-    return _Replay(root, source, Path(into), options, read, clock or SystemClock()).run()
-
-
 @dataclass(frozen=True, slots=True)
 class _Replay:
     root: Path
     source: StorePaths
     into: Path
-    options: ReplayOptions
-    read: dict[str, Any]
+    config: MessageStoreConfig
+    asked: Replay
     clock: Clock
     topics: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def run(self) -> ReplayReport:
+        from store_core.files.file_system import OsFileSystem
+        from store_core.store.sink.commit import SinkCommit, check_lock, owner_text, with_sizes_of
+        from store_core.store.sink.commit_ledger import CommitLedger, Transaction
+        from store_core.store.sink.directory import SinkDirectory
+        from store_core.store.sink.staged_batch import stage_batches
+        from store_core.store.store_layout import check_root
+
         files, job = OsFileSystem(), f"job-{uuid.uuid4().hex}"
-        config = self.options.config or MessageStoreConfig(release=self.options.release)
-        check_root(self.into, config, files)
-        check_lock(self.into, config, files)
-        config = with_sizes_of(self.into, config, files)
-        sink, transaction = SinkDirectory(self.into, files), Transaction(sender_of(self.options.replay_id))
-        if self.options.dry_run:
+        check_root(self.into, self.config, files)
+        check_lock(self.into, self.config, files)
+        config = with_sizes_of(self.into, self.config, files)
+        sink, transaction = SinkDirectory(self.into, files), Transaction(sender_of(self.asked.replay_id))
+        if self.asked.dry_run:
             records = [batch.records for batch in self._encoded(config)]
             found = self._report(sum(map(len, records)), sum(int(each.starts[-1]) for each in records))
             is_repeat = CommitLedger(sink.ledger, files).has(transaction)
@@ -225,14 +218,20 @@ class _Replay:
 
     def _encoded(self, config: MessageStoreConfig) -> Iterator[StagedBatch]:
         """Yield the messages as records."""
-        options, queues = self.options, TargetQueues(self.into, self.options.queues)
-        wanted = {"release": options.release} | self.read | {"columns": REPLAYED_COLUMNS}
+        from store_core.answers.life.replay import REPLAYED_COLUMNS, TargetQueues, check_targets, replayed_batch
+        from store_core.format.columnar.encode_batch import encode_batch
+        from store_core.store.put.log_appender import fits
+        from store_core.store.read.read_messages import read_messages
+        from store_core.store.sink.staged_batch import StagedBatch
+
+        asked, queues = self.asked, TargetQueues(self.into, self.asked.queues)
+        wanted = {**asked.read, "release": asked.release, "columns": REPLAYED_COLUMNS}
         for batch in read_messages(self.source, **wanted):
             _check_kinds(batch)
-            messages = replayed_batch(batch, options.replay_id, options.to_topic, queues.next_of)
+            messages = replayed_batch(batch, asked.replay_id, asked.to_topic, queues.next_of)
             topics = messages["topic"].to_pylist()
             self.topics.update(zip(batch["topic"].to_pylist(), topics, strict=True))
-            check_targets(set(topics), queues, options.release)
+            check_targets(set(topics), queues, asked.release)
             records = encode_batch(messages, config.encode_rules, born_timestamp=self.clock.now_ms())
             if not fits(records, config.mapped_file_size_commit_log):
                 size = config.mapped_file_size_commit_log
@@ -240,10 +239,8 @@ class _Replay:
             yield StagedBatch(records)
 
     def _report(self, messages: int, size: int) -> ReplayReport:
-        options = self.options
-        facts = ReplayFacts(
-            str(self.root), str(self.into), options.replay_id, messages, size, is_dry_run=options.dry_run
-        )
+        asked = self.asked
+        facts = ReplayFacts(str(self.root), str(self.into), asked.replay_id, messages, size, is_dry_run=asked.dry_run)
         rows = [
             {"origin_topic": origin, "topic": topic, "messages": number}
             for (origin, topic), number in sorted(self.topics.items())
@@ -253,6 +250,10 @@ class _Replay:
 
 def _check_kinds(batch: pa.RecordBatch) -> None:
     """Refuse inner batches: the messages in one have properties of their own, and a queue of other units."""
+    import pyarrow.compute as pc
+
+    from store_core.format.sys_flag import MessageSysFlag
+
     is_inner = pc.not_equal(pc.bit_wise_and(batch["sys_flag"], int(MessageSysFlag.INNER_BATCH_FLAG)), 0)
     if pc.any(is_inner).as_py():
         row = batch.filter(is_inner).slice(0, 1).select(["topic", "msg_id"]).to_pylist()[0]
@@ -260,3 +261,61 @@ def _check_kinds(batch: pa.RecordBatch) -> None:
             f"message {row['msg_id']} of topic {row['topic']} is an inner batch, several messages in one record of a "
             f"BatchCQ topic: it can't be replayed. Choose others, by topic, key, tag or time"
         )
+
+
+# ---- the report
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFacts:
+    """The facts of a replay."""
+
+    source: str = fact("root of the store that messages were taken from")
+    into: str = fact("root of the store that they were appended to")
+    replay_id: str = fact("name of the replay: under one name, messages are appended once")
+    messages: int = fact("messages that were appended, or would be")
+    bytes: int = fact("bytes of their records")
+    is_repeat: bool = fact(
+        "whether a replay of this name was already in the store, so that nothing is done", default=False
+    )
+    is_dry_run: bool = fact("whether nothing was to be appended", default=False)
+    begin_offset: int | None = fact("physical offset of the first record; null in a dry run", default=None)
+    end_offset: int | None = fact("physical offset one past the last record; null in a dry run", default=None)
+
+
+class ReplayReport(Report[ReplayFacts]):
+    """What a replay did."""
+
+    SCHEMA: ClassVar = ReportSchema.of(
+        "replay",
+        1,
+        ReplayFacts,
+        ReportTable(
+            "topics",
+            "Where messages went",
+            (
+                ReportColumn("origin_topic", pa.string(), "topic that they were taken from"),
+                ReportColumn("topic", pa.string(), "topic that they were appended to"),
+                ReportColumn("messages", pa.int64(), "how many were chosen"),
+            ),
+        ),
+    )
+
+    @property
+    def verdict(self) -> Verdict:
+        """Always clean: a replay that can't be made is an error."""
+        return Verdict.CLEAN
+
+    @property
+    def subject(self) -> str:
+        """Both stores."""
+        return f"{self.found.source} into {self.found.into}"
+
+    def _lines(self) -> Iterator[str]:
+        found = self.found
+        if found.is_repeat:
+            was = "would be" if found.is_dry_run else "was"
+            yield f"a replay named {found.replay_id} is in the store already: nothing {was} appended"
+            return
+        would = "would be appended" if found.is_dry_run else "appended"
+        yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes {would}, as replay {found.replay_id}"

@@ -12,16 +12,18 @@ import click
 
 from store_core.answers.answer import Kind, Option, options_of
 from store_core.command.arguments import NearChoice, examples, with_config, with_log, with_storage
+from store_core.command.exit_code import ExitCode
 from store_core.command.notices import warnings_shown
 from store_core.command.output.new_file import check_new, write_new_json
+from store_core.command.read_arguments import with_replayed_options
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.spark import with_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.answers.answer import Answer
     from store_core.command.arguments import Store
-    from store_core.command.exit_code import ExitCode
     from store_core.command.report_output import ReportOutput
 
 __all__ = ["command_of"]
@@ -46,14 +48,19 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
         with warnings_shown() if answer.SHOWS_WARNINGS else nullcontext(), shown_engine(processes) as engine:
             report = asked.ask(store, engine=engine)
         write_new_json(json_file, report.to_json())
-        return output.put(report)
+        code = output.put(report)
+        return ExitCode.USAGE if asked.is_mistaken(store, report) else code
 
+    if any(option.kind is Kind.READ for option in options):
+        run = with_replayed_options(run)
     in_zone = [option for option in options if option.name == "time_zone"]  # of the report's times, too
     for option in in_zone:
         run = _parameter(option)(run)
     command = _with_store(answer)(with_report(run))
-    command = with_processes(command) if answer.HAS_PARTS else command
-    for option in reversed([each for each in options if each.kind is not Kind.FROM_CONFIG and each not in in_zone]):
+    if answer.HAS_PARTS or answer.HAS_SPARK:
+        command = with_processes(command) if answer.HAS_PARTS else with_spark(command)
+    of_others = {Kind.FROM_CONFIG, Kind.READ}
+    for option in reversed([each for each in options if each.kind not in of_others and each not in in_zone]):
         command = _parameter(option)(command)
     if name:
         file = click.Path(path_type=Path, dir_okay=False)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.arguments import LOG_HELP, examples, pairs_of
+from store_core.command.arguments import LOG_HELP, examples
 from store_core.command.exit_code import ExitCode
 from store_core.command.output.new_file import check_report, words_beside, write_json
 from store_core.command.spark import connector, is_on_spark, with_spark
 from store_core.command.surroundings import Surroundings
 from store_core.errors import InvalidOptionError, StoreError
+from store_core.store.option import pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

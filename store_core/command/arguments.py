@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from store_core.command.notices import say, warnings_shown
-from store_core.errors import InvalidOptionError
 from store_core.format.words import hint_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from store_core.command.exit_code import ExitCode
 
     Store: TypeAlias = "str | os.PathLike[str]"
 
-__all__ = ["LOG_HELP", "NearChoice", "examples", "joined", "pairs_of", "with_config", "with_log", "with_storage"]
+__all__ = ["LOG_HELP", "NearChoice", "examples", "joined", "with_config", "with_log", "with_storage"]
 
 
 class NearChoice(click.Choice[str]):
@@ -103,12 +102,3 @@ def _with_places(
 def joined(_context: click.Context, _option: click.Parameter, settings: tuple[str, ...]) -> str | None:
     """Return the settings of an option that is repeated as if they were given at once; None without any."""
     return ",".join(settings) or None
-
-
-def pairs_of(name: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return what an option was given as ``NAME=VALUE``, by these names."""
-    pairs = [text.partition("=") for text in texts]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise InvalidOptionError(f"{name}: expected NAME=VALUE, found {key!r}")
-    return {key: value for key, _, value in pairs}

@@ -46,7 +46,7 @@ _ENTRIES: Final = (
     ),
     _Entry(_MESSAGES, "delays", "store_delays:Delays", "tell when delayed messages are due, and which are late"),
     _Entry(_MESSAGES, "deadletters", "store_dead_letters:DeadLetters", "tell what consumers gave up, and why"),
-    _Entry(_MESSAGES, "replay", "life", "append messages again, such as dead letters, once"),
+    _Entry(_MESSAGES, "replay", "store_replay:Replay", "append messages again, such as dead letters, once"),
     _Entry(_MESSAGES, "append", "appending", "append rows, or messages of another store, all or none"),
     _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
     _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),

@@ -52,14 +52,21 @@ def with_view_options(*views: str) -> Callable[[Callable[..., ExitCode]], Callab
 
 
 def with_replayed_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Give a command the same options, of which its help shows what does not change messages."""
-    return _with_options(command, {"columns", "decompress"})
+    """Give a command the same options, without those that all answers have, and its own.
+
+    Its help shows what does not change messages.
+    """
+    return _with_options(command, {"columns", "decompress"}, {"release", "config", "storage", "store_path_commit_log"})
 
 
-def _with_options(command: Callable[..., ExitCode], hidden: Container[str]) -> Callable[..., ExitCode]:
+def _with_options(
+    command: Callable[..., ExitCode], hidden: Container[str], left_out: Container[str] = ()
+) -> Callable[..., ExitCode]:
+    options = [option for option in _ASKED if option.field not in left_out]
+
     @wraps(command)
     def run(**given: Any) -> ExitCode:  # noqa: ANN401 -- click passes each option as the type that it declares
-        asked = {option.field: given.pop(option.field) for option in _ASKED}
+        asked = {option.field: given.pop(option.field) for option in options}
         read = {name: value for name, value in asked.items() if value is not None}
         with warnings_shown() as notices:
             if any(str(read.get(name, "")).startswith("-") for name in _TIMES):
@@ -69,7 +76,7 @@ def _with_options(command: Callable[..., ExitCode], hidden: Container[str]) -> C
             code = command(read=read, **given)
         return ExitCode.DAMAGED if code is ExitCode.DONE and notices.has_left_out else code
 
-    for option in reversed(_ASKED):
+    for option in reversed(options):
         _click_option(option, is_hidden=option.field in hidden)(run)
     return run
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options", bound="DataclassInstance")
 
-__all__ = ["check_log_is_certain", "config_of", "configured_paths", "configured_store", "told"]
+__all__ = ["check_log_is_certain", "chosen_log", "config_of", "configured_paths", "configured_store", "told"]
 
 
 def config_of(
@@ -66,6 +66,13 @@ def _place(root: Path, config: MessageStoreConfig) -> LogPlace:
     from store_core.store.store_layout import log_place  # noqa: PLC0415 -- most stores are given without configuration
 
     return log_place(root, config, OsFileSystem())
+
+
+def chosen_log(path: str | os.PathLike[str], config: MessageStoreConfig | str | os.PathLike[str] | None) -> str | None:
+    """Return the log that a path means besides a configuration, because its caller chose it; None if it chose none."""
+    log = path.log if isinstance(path, ConfiguredRoot) else ()
+    configured = configured_store(os.fspath(path), config) if log else path
+    return None if log == getattr(configured, "log", ()) else ",".join(map(str, log))
 
 
 def configured_paths(

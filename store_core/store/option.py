@@ -13,7 +13,7 @@ from store_core.format.words import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Option", "unknown_option"]
+__all__ = ["Option", "pairs_of", "unknown_option"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +37,12 @@ def unknown_option(name: str, names: Sequence[str], of: str) -> InvalidOptionErr
     """Return the error for an option that has none of these names; it suggests the nearest, or lists all."""
     known = did_you_mean(name, names) or f"the options are {', '.join(names)}"
     return InvalidOptionError(f"unknown option {name!r} of {of}; {known}")
+
+
+def pairs_of(name: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return what an option was given as ``NAME=VALUE``, by these names."""
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise InvalidOptionError(f"{name}: expected NAME=VALUE, found {key!r}")
+    return {key: value for key, _, value in pairs}

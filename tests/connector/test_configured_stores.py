@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_commitlog import answers
-from store_core.answers import ReplayOptions
 from store_core.command.exit_code import ExitCode
 from tests.connector.called import append
 from tests.golden_stores import find_golden_store, unpack
@@ -94,7 +93,7 @@ def test_no_write_takes_another_log_than_the_stores_own(
     with pytest.raises(Exception, match="option storePathCommitLog"):
         frame.write.format("commitlog").mode("append").option("config", conf).save(str(copy))
     with pytest.raises(Exception, match="option storePathCommitLog"):
-        answers.replay(spark, copy, copy, ReplayOptions(replay_id="T-1"), topic=TOPIC, config=conf)
+        answers.replay(spark, copy, "T-1", topic=TOPIC, config=conf)
     assert ExitCode.USAGE == append([str(copy), "--parquet", str(rows), "--config", conf])
     assert "option storePathCommitLog" in capsys.readouterr().err
     assert before == (every_file(copy), every_file(tmp_path / "disks"))

@@ -44,9 +44,6 @@ _PAGES: Final = {
 _ARGUMENTS: Final = {"prove": "export --prove", "dead_letters": "deadletters", "plan_repair": "repair --dry-run"}
 """How the command says it, where it is not the function's name."""
 
-_OF_SPARK: Final = {"replay": ("where", "edit")}
-"""Parameters that need Spark: its SQL."""
-
 _OF_THE_PROCESS: Final = {"processes", "on_progress", "clock", "file_system"}
 """Parameters of answers in processes of their own, and of tests."""
 
@@ -76,7 +73,7 @@ def test_an_answer_has_a_function_on_spark_with_the_same_parameters(answer: str)
     of_core = set(inspect.signature(getattr(store_core.answers, answer)).parameters)
     of_spark = set(inspect.signature(getattr(pyspark_commitlog.answers, answer)).parameters)
 
-    assert {"spark", *_OF_SPARK.get(answer, ())} == of_spark - of_core
+    assert {"spark"} == of_spark - of_core
     assert of_core - of_spark <= _OF_THE_PROCESS
 
 

@@ -113,9 +113,7 @@ JOBS: Final[dict[str, Job]] = {
     ),
     "export": Job(lambda spark, folder: answers.export(spark, folder / "store", folder / "lake"), Exporting()),
     "replay": Job(
-        lambda spark, folder: answers.replay(
-            spark, folder / "store", folder / "store", Replaying.options, topic="topic1"
-        ),
+        lambda spark, folder: answers.replay(spark, folder / "store", **Replaying.options, topic="topic1"),
         Replaying(),
     ),
 }

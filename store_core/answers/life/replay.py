@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay: its targets, its rows, its report."""
+"""Messages as new ones: what of the old ones' delivery they lose, and which queues they go to."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.life.message_reads import REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC
-from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
-from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic, send_refusal
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.property_columns import without_names
 from store_core.format.properties import PROPERTY_CRC, REAL_TOPIC, RETRY_TOPIC
 from store_core.format.record.delayed import OF_WAITING, SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
-from store_core.format.words import counted
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.config import TOPICS, Config
 
@@ -33,10 +29,7 @@ __all__ = [
     "OF_DELIVERY",
     "OF_RECORD",
     "REPLAYED_COLUMNS",
-    "REPLAY_SCHEMA",
     "WAITING_TOPICS",
-    "ReplayFacts",
-    "ReplayReport",
     "TargetQueues",
     "check_targets",
     "copied_batch",
@@ -199,71 +192,3 @@ def _replayed(row: dict[str, Any], replay_id: str, topic: str, queue_id: int) ->
     origin = {REPLAY_ID: replay_id, REPLAY_ORIGIN_MESSAGE_ID: row["msg_id"], REPLAY_ORIGIN_TOPIC: row["topic"]}
     properties = dict(row["properties"] or ()) | origin
     return row | {"topic": topic, "queue_id": queue_id, "properties": list(properties.items())}
-
-
-REPLAY_SCHEMA: Final = ReportSchema(
-    "replay",
-    1,
-    (
-        Fact("source", "root of the store that messages were taken from"),
-        Fact("into", "root of the store that they were appended to"),
-        Fact("replay_id", "name of the replay: under one name, messages are appended once"),
-        Fact("messages", "messages that were appended, or would be"),
-        Fact("bytes", "bytes of their records"),
-        Fact("is_repeat", "whether a replay of this name was already in the store, so that nothing is done"),
-        Fact("is_dry_run", "whether nothing was to be appended"),
-        Fact("begin_offset", "physical offset of the first record; null in a dry run"),
-        Fact("end_offset", "physical offset one past the last record; null in a dry run"),
-    ),
-    (
-        ReportTable(
-            "topics",
-            "Where messages went",
-            (
-                ReportColumn("origin_topic", pa.string(), "topic that they were taken from"),
-                ReportColumn("topic", pa.string(), "topic that they were appended to"),
-                ReportColumn("messages", pa.int64(), "how many were chosen"),
-            ),
-        ),
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayFacts:
-    """The facts of a replay, as `REPLAY_SCHEMA` explains them."""
-
-    source: str
-    into: str
-    replay_id: str
-    messages: int
-    bytes: int
-    is_repeat: bool = False
-    is_dry_run: bool = False
-    begin_offset: int | None = None
-    end_offset: int | None = None
-
-
-class ReplayReport(Report[ReplayFacts]):
-    """What a replay did, as `REPLAY_SCHEMA` explains it."""
-
-    SCHEMA: ClassVar[ReportSchema] = REPLAY_SCHEMA
-
-    @property
-    def verdict(self) -> Verdict:
-        """Always clean: a replay that can't be made is an error."""
-        return Verdict.CLEAN
-
-    @property
-    def subject(self) -> str:
-        """Both stores."""
-        return f"{self.found.source} into {self.found.into}"
-
-    def _lines(self) -> Iterator[str]:
-        found = self.found
-        if found.is_repeat:
-            was = "would be" if found.is_dry_run else "was"
-            yield f"a replay named {found.replay_id} is in the store already: nothing {was} appended"
-            return
-        would = "would be appended" if found.is_dry_run else "appended"
-        yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes {would}, as replay {found.replay_id}"

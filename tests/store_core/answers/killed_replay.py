@@ -11,19 +11,16 @@ from __future__ import annotations
 from typing import Final
 
 from store_core import MessageStoreConfig
-from store_core.answers import ReplayOptions, replay
+from store_core.answers import replay
 from tests.store_core.answers.killed_process import run_killed
 
-OPTIONS: Final = ReplayOptions(
-    replay_id="T-1",
-    config=MessageStoreConfig(
-        mapped_file_size_commit_log=1 << 12,
-        mapped_file_size_consume_queue=2000,
-        max_hash_slot_num=100,
-        max_index_num=1000,
-    ),
+CONFIG: Final = MessageStoreConfig(
+    mapped_file_size_commit_log=1 << 12,
+    mapped_file_size_consume_queue=2000,
+    max_hash_slot_num=100,
+    max_index_num=1000,
 )
 
 
 if __name__ == "__main__":
-    run_killed(lambda source, store: replay(source, store, OPTIONS, topic="%DLQ%billing"))
+    run_killed(lambda source, store: replay(source, "T-1", store, into_config=CONFIG, topic="%DLQ%billing"))

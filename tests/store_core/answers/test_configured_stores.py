@@ -12,7 +12,6 @@ import pytest
 
 import store_core.answers
 from store_core import rebuild_consume_queue, rebuild_index
-from store_core.answers import ReplayOptions
 from store_core.store.rebuild.options import RebuildOptions
 from tests.golden_stores import find_golden_store, unpack
 
@@ -24,9 +23,7 @@ NOW: Final = 1_800_000_000_000
 ANSWERS: Final[dict[str, Callable[..., Any]]] = {
     "": lambda answer, store, _, **given: answer(store, **given),
     "trace": lambda answer, store, _, **given: answer(store, "tx_topic/0/0", **given),
-    "replay": lambda answer, store, _, **given: answer(
-        store, store, ReplayOptions(replay_id="T-1", dry_run=True), topic="tx_topic", **given
-    ),
+    "replay": lambda answer, store, _, **given: answer(store, "T-1", dry_run=True, topic="tx_topic", **given),
     "diff": lambda answer, store, _, **given: answer(store, store, **given),
     "lag": lambda answer, store, _, **given: answer(store, now=NOW, **given),
     "export": lambda answer, store, out, **given: answer(store, out / "lake", **given),

@@ -13,7 +13,6 @@ import pytest
 
 from store_core.answers import (
     Lag,
-    ReplayOptions,
     Retention,
     bill,
     dead_letters,
@@ -276,7 +275,7 @@ def test_a_replay_of_an_inner_batch_names_the_message(tmp_path: Path) -> None:
     log.send("a", sys_flag=0x80)
 
     with pytest.raises(UnsupportedStoreError, match=r"message [0-9A-F]{32} of topic orders is an inner batch"):
-        replay(log.write(tmp_path / "store"), tmp_path / "new", ReplayOptions(replay_id="T-1"))
+        replay(log.write(tmp_path / "store"), "T-1", tmp_path / "new")
 
 
 # ---- times and settings that nobody can mean

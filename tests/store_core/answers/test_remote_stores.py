@@ -31,7 +31,7 @@ from store_core.answers import (
     trace,
     transactions,
 )
-from store_core.answers.store_replay import ReplayOptions, replay
+from store_core.answers.store_replay import replay
 from store_core.command.program import program
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.store.rebuild.options import RebuildOptions
@@ -159,7 +159,7 @@ WRITERS: dict[str, Callable[[str, Path], object]] = {
     "redact into": lambda url, root: redact(root, url, text="x"),
     "salvage into": lambda url, root: salvage(root, f"{url}-new"),
     "export into": lambda url, root: export(root, f"{url}-lake"),
-    "replay": lambda url, _: replay(url, url, ReplayOptions(replay_id="x"), topic="orders"),
+    "replay": lambda url, _: replay(url, "x", url, topic="orders"),
     "rebuild": lambda url, _: rebuild_consume_queue(url),
     "plan a rebuild": lambda url, _: plan_rebuild(url, RebuildOptions()),
     "rebuild into": lambda url, _: rebuild_consume_queue(url, RebuildOptions(output=f"{url}-new")),

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
-from store_core.answers import ReplayOptions, ReplayReport, replay, trace
+from store_core.answers import ReplayReport, replay, trace
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from tests.life_logs import LifeLog, message_id
-from tests.store_core.answers.killed_replay import OPTIONS
+from tests.store_core.answers.killed_replay import CONFIG as KILLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Path:
 
 def replayed(source: Path, into: Path, name: str = "T-1", **given: Any) -> ReplayReport:  # noqa: ANN401 -- options
     read = {key: given.pop(key) for key in ("topic", "key", "filter", "filter_type") if key in given}
-    return replay(source, into, ReplayOptions(replay_id=name, config=CONFIG, **given), **read)
+    return replay(source, name, into, into_config=CONFIG, **given, **read)
 
 
 def rows_of(root: Path, **read: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- as above
@@ -181,7 +181,7 @@ def test_messages_are_spread_over_the_queues_that_producers_use(store: Path, tmp
 )  # fmt: skip
 def test_options_that_change_messages_are_refused(store: Path, option: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidOptionError, match=says):
-        replay(store, store, ReplayOptions(replay_id="T-9", config=CONFIG), topic="a", **option)
+        replay(store, "T-9", store, into_config=CONFIG, topic="a", **option)
 
 
 def test_what_no_broker_accepts_is_refused_and_nothing_stays(store: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_replay_that_is_killed_at_any_call_appends_each_message_once(
     for key in dead:
         log.dead(log.send(key, body=bytes(90)), key, "billing")
     source = log.write(tmp_path / "source")
-    with DefaultMessageStore.open(source, OPTIONS.config):
+    with DefaultMessageStore.open(source, KILLED):
         pass
 
     def place(name: str) -> Path:
@@ -303,11 +303,11 @@ def test_a_replay_that_is_killed_at_any_call_appends_each_message_once(
     assert [] == run_killed(source, [f"{store}={call}" for call, store in stores.items()])
     for store in stores.values():
         assert is_all_or_nothing(store, dead)
-        again = replay(source, store, OPTIONS, topic="%DLQ%billing")
+        again = replay(source, "T-1", store, into_config=KILLED, topic="%DLQ%billing")
         assert sorted(dead) == replays_in(store)
         assert len(dead) == again.found.messages
         assert [] == list((store / "commitlog-sink" / "staged").iterdir())
-        assert replay(source, store, OPTIONS, topic="%DLQ%billing").found.is_repeat
-        with DefaultMessageStore.open(store, OPTIONS.config):
+        assert replay(source, "T-1", store, into_config=KILLED, topic="%DLQ%billing").found.is_repeat
+        with DefaultMessageStore.open(store, KILLED):
             pass
         assert sorted(dead) == replays_in(store)

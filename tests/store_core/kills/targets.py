@@ -20,7 +20,6 @@ import pyarrow as pa
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.answers import (
     Check,
-    ReplayOptions,
     check,
     export,
     plan_repair,
@@ -387,7 +386,7 @@ class Exporting:
 class Replaying:
     """Messages that are appended again, under one name once."""
 
-    options: Final = ReplayOptions(replay_id="again", to_topic="again", release="5.3")
+    options: Final = {"replay_id": "again", "to_topic": "again", "release": "5.3"}
 
     def prepare(self, folder: Path) -> None:
         """Make a store."""
@@ -396,14 +395,14 @@ class Replaying:
     def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
         """Replay one topic."""
         del seed
-        replay(folder / "store", folder / "store", self.options, topic="topic1")
+        replay(folder / "store", **self.options, topic="topic1")
         tell(0)
 
     def check(self, folder: Path, seed: int, told: list[int]) -> None:
         """Check that a second replay of the name leaves each message there once."""
         del seed, told
         root = folder / "store"
-        replay(root, root, self.options, topic="topic1")
+        replay(root, **self.options, topic="topic1")
         again = [number for number in range(60) if number % 3 == 1]
         assert list(range(60)) + again == numbers_of(root)
         check_whole(root, "5.3")

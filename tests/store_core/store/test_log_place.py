@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages, rebuild_consume_queue, rebuild_index
-from store_core.answers import Check, ReplayOptions, check, plan_repair, recover, repair, replay
+from store_core.answers import Check, check, plan_repair, recover, repair, replay
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreLockedError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -106,7 +106,7 @@ def committed(store: Path, conf: Path, chosen: str | None) -> None:
 
 def replayed(store: Path, conf: Path, chosen: str | None) -> None:
     read: dict[str, Any] = {"mode": "DROPMALFORMED", "config": conf, "store_path_commit_log": chosen}
-    replay(store, store, ReplayOptions(replay_id="T-1"), key="k1", **read)
+    replay(store, "T-1", key="k1", **read)
 
 
 def repaired(store: Path, conf: Path, chosen: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
-from store_core.answers import ReplayOptions, export, replay, salvage
+from store_core.answers import export, replay, salvage
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -31,7 +31,7 @@ def commit(path: Path) -> None:
 
 
 def replayed(path: Path) -> None:
-    replay(path.parent / "source", path, ReplayOptions(replay_id="again", config=CONFIG))
+    replay(path.parent / "source", "again", path, into_config=CONFIG)
 
 
 STORES: dict[str, Callable[[Path], object]] = {"open": store_of, "append": commit, "replay": replayed}
