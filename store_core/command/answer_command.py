@@ -82,7 +82,8 @@ def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[.
         return click.argument(option.name, metavar=option.metavar)
     words = option.words + (f"  [default: {option.shown_default}]" if option.shown_default else "")
     if option.kind is Kind.FLAG:
-        return click.option(option.flag, option.name, is_flag=True, default=option.default, help=words)
+        default = option.default and "/" in option.flag  # one without its contrary has to be given
+        return click.option(option.flag, option.name, is_flag=True, default=default, help=words)
     return click.option(
         option.flag,
         option.name,

@@ -34,9 +34,9 @@ __all__ = ["count"]
 def count(stores: tuple[str, ...], by: str | None, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Count messages, and the bytes of their records."""
     from store_core.command.groups import Groups
-    from store_core.command.unknown_topic import has_unknown_topic
     from store_core.store.read.read_messages import read_messages
     from store_core.store.read.read_options import ReadOptions
+    from store_core.store.read.unknown_topic import has_unknown_topic
 
     groups = Groups.by([name.strip() for name in by.split(",")] if by else [])
     options = ReadOptions.parse(**{**read, "columns": groups.columns})

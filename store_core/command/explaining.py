@@ -40,8 +40,8 @@ def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) ->
     The plan is scan, or a look-up by queues, index or position. Only what planning needs is read,
     unless neither queues nor configuration know the topic.
     """
-    from store_core.command.unknown_topic import is_nowhere
     from store_core.store.read.read_messages import explain as explained
+    from store_core.store.read.unknown_topic import is_nowhere
 
     found = explained(stores, **read)
     table = _as_table(found)

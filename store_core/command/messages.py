@@ -173,8 +173,8 @@ def _options(read: Mapping[str, Any], output: Output) -> ReadOptions:
 
 
 def _print(stores: tuple[str, ...], read: Mapping[str, Any], output: Output, most: int | None) -> ExitCode:
-    from store_core.command.unknown_topic import has_unknown_topic
     from store_core.store.read.read_messages import read_messages
+    from store_core.store.read.unknown_topic import has_unknown_topic
 
     options = _options(read, output)
     rows = 0

@@ -88,7 +88,7 @@ def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> Exit
 
 
 def _print(stores: StorePaths, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
-    from store_core.command.unknown_topic import is_nowhere
+    from store_core.store.read.unknown_topic import is_nowhere
     from store_core.views.view import read_view
 
     rows = 0

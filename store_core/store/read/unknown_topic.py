@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test whether a command asked for a topic or a queue that a store does not have."""
+"""The test whether a read asked for a topic or a queue that a store does not have."""
 
 from __future__ import annotations
 
