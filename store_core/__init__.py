@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from store_core.format.record.decode import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.time_search import BoundaryType
-    from store_core.snapshot.store import Store, StoreKind
+    from store_core.snapshot.store import Store, StoreKind, store_at
     from store_core.store.config.broker_config import BrokerConfig
     from store_core.store.config.message_store_config import MessageStoreConfig
     from store_core.store.message_store import DefaultMessageStore
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_messages import explain, read_messages
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.read_plan import ReadPlan, plan_ranges
-    from store_core.store.read.store_at import store_at
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.report import RebuildReport
@@ -187,7 +186,7 @@ _HOMES: Final = {
     "rebuild_consume_queue": "store_core.answers.rebuild",
     "rebuild_index": "store_core.answers.rebuild",
     "sql": "store_core.views.sql",
-    "store_at": "store_core.store.read.store_at",
+    "store_at": "store_core.snapshot.store",
     "unwrap_inner_batch": "store_core.format.record.decode",
 }
 """Name here -> the module that has it."""

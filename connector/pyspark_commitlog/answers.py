@@ -40,7 +40,6 @@ from store_core.answers.store_replay import Replay
 from store_core.answers.store_retention import Retention
 from store_core.answers.store_transactions import Transactions
 from store_core.errors import InvalidOptionError
-from store_core.store.configured_store import told
 
 if TYPE_CHECKING:
     import os
@@ -180,7 +179,7 @@ def plan_repair(
     config: str | os.PathLike[str] | None = None,
 ) -> Answer[RepairPlan]:
     """Plan the least that makes the queues and index of a store right; see `store_core.answers.plan_repair`."""
-    options = told(options or Check(), config)
+    options = (options or Check()).told(config)
     with _engine(spark, "plan_repair") as engine:
         return Answer(spark, plan_repair_by(engine, path, options))
 

@@ -119,7 +119,7 @@ class AppendSource:
             check_source(f"--{self.format}", self.path)
             return
         asked = CommitLogOptions.from_spark({**self.read_options, "path": self.path})
-        Log.of(asked.read.located(asked.paths), reads_entries=True, storage=asked.read.storage)
+        Log.for_reading(asked.read.store_of(asked.paths).paths)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the rows with the columns and types of messages; those of Parquet files as they are."""

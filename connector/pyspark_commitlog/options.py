@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.remote.storage import SETTING_PREFIX
-from store_core.store.configured_store import config_of
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.relative_time import with_absolute_times
+from store_core.store.store_layout import config_of
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ class CommitLogReader(DataSourceReader):
         keep_old_objects()
         try:
             plan = plan_ranges(self._paths, self._options, by_tail=True)
-            TopicWatch.of(self._options.configured(self._paths), self._options).warn_before_read()
+            TopicWatch.of(self._options.store_of(self._paths).paths, self._options).warn_before_read()
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None

@@ -40,7 +40,7 @@ def check_asked_for(path: str, options: Mapping[str, str]) -> None:
     given = {name.lower(): text for name, text in options.items()}
     kept = {name: text for name, text in given.items() if name not in _ROWS}
     if read.topic:
-        _check_topics(path, kept, read.topic, stored_topics(store_roots(read.located(path))))
+        _check_topics(path, kept, read.topic, stored_topics(store_roots(read.store_of(path).paths)))
     in_topics = kept | {name: given[name] for name in ("topic", "topicspattern") if name in given}
     if read.queue_id:
         _check_queues(path, in_topics, read.queue_id)

@@ -296,25 +296,25 @@ class Answer(ABC, Generic[AnyReport]):
         StoreError
             If there is nothing to read, or an option is invalid.
         """
-        from store_core.store.configured_store import configured_paths
+        from store_core.snapshot.store import Store
 
-        paths = configured_paths(store, config)
-        asked = _at_times_of(self._told(config), paths)
+        paths = Store(store, config=config).paths
+        asked = _at_times_of(self.told(config), paths)
         if isinstance(engine, AbstractContextManager):  # it ends what it has started
             with engine as running:
                 return asked.on(running, paths)
         return asked.on(engine or InProcess(), paths)
 
-    def _told(self, config: str | os.PathLike[str] | None) -> Self:
+    def told(self, config: str | os.PathLike[str] | None) -> Self:
         """Return the answer with the broker's configuration, as far as that is given and counts."""
-        from store_core.store.configured_store import configured_paths
+        from store_core.snapshot.store import Store
 
         changed: dict[str, Any] = {}
         for option in options_of(type(self)):
             if option.kind is Kind.FROM_CONFIG:
                 changed[option.name] = config
             elif option.kind is Kind.STORE:
-                changed[option.name] = configured_paths(getattr(self, option.name), config)
+                changed[option.name] = Store(getattr(self, option.name), config=config).paths
         return replace(self, **changed) if config is not None and changed else self
 
 

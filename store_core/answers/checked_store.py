@@ -36,8 +36,8 @@ from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd
+from store_core.snapshot.store import store_at
 from store_core.snapshot.told_release import ToldRelease
-from store_core.store.configured_store import configured_store
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
@@ -112,7 +112,7 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
         look = _Look(engine, path, clock or SystemClock(), is_ours, is_log_alone)
         if release is not None:
             return look.looked(replace(options, release=release))
-        store = configured_store(path, options.broker_config, options.store_path_commit_log)
+        store = store_at(path, None, options.broker_config, options.store_path_commit_log)
         return _by_told_release(ToldRelease.of(absolute_path_of(store)), look, options)
 
 

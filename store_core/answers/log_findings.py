@@ -18,10 +18,10 @@ from store_core.format.record.scan import StopReason
 from store_core.format.times import iso_time
 from store_core.queue.queue_path import CONSUME_QUEUE
 from store_core.snapshot.config import CONFIG_KINDS, CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, Config, checkpoint_fields
-from store_core.store.configured_store import config_of
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.rebuild.compare import UnitVerdict
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
+from store_core.store.store_layout import config_of
 from store_core.store.store_state import LOG_OFFSETS, LOG_TIMES, RECOVERY_MARGIN_MS, StoreCheckpoint
 
 if TYPE_CHECKING:

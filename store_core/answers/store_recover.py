@@ -84,7 +84,7 @@ class Recover(Answer["RecoverReport"]):
     def on(self, engine: Engine, store: StorePaths) -> RecoverReport:
         """Run a recovery for each release, as if it were the only one; no lock is taken."""
         from store_core.store.checked_config import check_is_store
-        from store_core.store.configured_store import chosen_log, config_of, configured_store
+        from store_core.store.store_layout import chosen_log, config_of, configured_root
 
         path = one_root(store)
         if isinstance(path_of(path), UrlPath):
@@ -94,7 +94,7 @@ class Recover(Answer["RecoverReport"]):
             )
         config = config_of(self.broker_config, chosen_log(path, self.broker_config))
         path = os.fspath(path)
-        root = configured_store(path, config)
+        root = configured_root(path, config)
         check_is_store(path_of(root), config, OsFileSystem())
         releases = RELEASES if _ALL in self.release else cast("tuple[Release, ...]", self.release)
         runs = engine.run(_DryRuns(path, config, releases))

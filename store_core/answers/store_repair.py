@@ -25,9 +25,9 @@ from store_core.files.store_path import path_of
 from store_core.queue.dispatch.lmq_units import is_light
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
-from store_core.store.configured_store import check_log_is_certain, told
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, locked_for_swap, update_checkpoint
+from store_core.store.store_layout import check_log_is_certain
 
 if TYPE_CHECKING:
     import os
@@ -66,7 +66,7 @@ def plan_repair(  # noqa: PLR0913 -- what is asked, of which store, and by how m
     >>> plan = plan_repair(store)  # doctest: +SKIP
     >>> print(plan.to_text())  # doctest: +SKIP
     """
-    options = told(options or Check(), config)
+    options = (options or Check()).told(config)
     with local_engine(processes, on_progress) as engine:
         return plan_repair_by(engine, path, options, clock=clock)
 

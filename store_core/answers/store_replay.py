@@ -115,15 +115,15 @@ class Replay(Answer["ReplayReport"]):
         The target's ledger has the name, so that a replay which is repeated after a crash appends nothing twice. An
         engine with a method `replay`, of a session of Spark, does it by its own reader and writer.
         """
-        from store_core.snapshot.store import Store
-        from store_core.store.configured_store import chosen_log, config_of, configured_store
+        from store_core.snapshot.store import Store, store_at
         from store_core.store.read.read_options import ReadOptions
+        from store_core.store.store_layout import chosen_log, config_of
 
         chosen = self.read.get("store_path_commit_log")
         if chosen is not None and isinstance(store, ConfiguredRoot):
-            store = configured_store(str(store), self.broker_config, chosen)
+            store = store_at(str(store), None, self.broker_config, chosen)
         places = {name: self.read[name] for name in _PLACES if name in self.read}
-        store = ReadOptions.parse(**places).located(store)
+        store = ReadOptions.parse(**places).store_of(store).paths
         root = Path(os.fspath(Store(store).root))
         into = root if self.into is None else Path(self.into)
         place = store if isinstance(store, str | os.PathLike) else root

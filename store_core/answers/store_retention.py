@@ -155,10 +155,9 @@ class RetentionJob:
     def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
         from store_core.answers.lag_queues import LagJob
         from store_core.snapshot.store import Store
-        from store_core.store.configured_store import configured_paths
 
-        store = configured_paths(store, options.config)
-        root = Store(store).root_for(StoreUse.READ_QUEUES)
+        opened = Store(store, config=options.config)
+        store, root = opened.paths, opened.root_for(StoreUse.READ_QUEUES)
         self.options = options
         self.root = root
         self.log = _log_of(store)

@@ -83,7 +83,7 @@ def _with_places(
         **given: Any,  # noqa: ANN401 -- the command's own
     ) -> ExitCode:
         from store_core.files.store_path import notes_of
-        from store_core.store.read.store_at import store_at
+        from store_core.snapshot.store import store_at
 
         with warnings_shown():
             stores = {name: given[name] for name in _STORES if name in given}

@@ -40,8 +40,7 @@ _FOR_PEOPLE: Final = {
 @with_output()
 def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List the segment files of a log: where their records end and why, how many they are, and since when."""
-    from store_core.snapshot.store import Store
-    from store_core.store.read.store_at import store_at
+    from store_core.snapshot.store import Store, store_at
 
     places = tuple(store_at(store, read.get("storage")) for store in stores)  # listed once for both
     code = _print(places, "segments", read, output)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from enum import Flag, auto
 from functools import cached_property
@@ -25,7 +26,6 @@ from store_core.snapshot.queues import Queues
 from store_core.snapshot.timers import Timers
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.told_release import ToldRelease
+    from store_core.store.config.message_store_config import MessageStoreConfig
 
-__all__ = ["Store", "StoreKind"]
+__all__ = ["Store", "StoreKind", "store_at"]
 
 _FILES: Final = OsFileSystem()
 
@@ -69,10 +70,11 @@ class Store:
     path : path or sequence of paths
         The root of a store, a ``commitlog`` directory, a segment, several of these that form one log, an archive of a
         store, or a URL such as ``"s3://bucket/store"``.
-    config : path, optional
-        The broker's configuration, which says where the log is, if that is elsewhere.
-    storage : mapping, optional
-        Settings of the storage that a URL is in, by name. They are never shown.
+    config : path or MessageStoreConfig, optional
+        The broker's configuration, which says where the log is, if that is elsewhere. A path that is no root, and
+        several, say by themselves which log is meant.
+    storage : mapping or str, optional
+        Settings of the storage that a URL is in, as of option `storage`. They are never shown.
     store_path_commit_log : path, optional
         Which log is meant, where the store and its configuration have two.
 
@@ -99,24 +101,23 @@ class Store:
         self,
         path: StorePaths,
         *,
-        config: str | os.PathLike[str] | None = None,
-        storage: Mapping[str, object] | StorageSettings | None = None,
+        config: MessageStoreConfig | str | os.PathLike[str] | None = None,
+        storage: Mapping[str, object] | StorageSettings | str | None = None,
         store_path_commit_log: str | os.PathLike[str] | None = None,
     ) -> None:
-        settings = storage if isinstance(storage, StorageSettings) else StorageSettings.of(storage or {})
+        is_one = isinstance(path, str | os.PathLike)
         if config is not None or store_path_commit_log is not None:
-            from store_core.store.configured_store import configured_paths  # noqa: PLC0415 -- see the import contract
-
-            path = configured_paths(path, config, store_path_commit_log)
-        self.paths: StorePaths = located(path, settings)
+            path = _configured(path, config, store_path_commit_log)
+        found = located(path, StorageSettings.of(storage or {}))
+        self.paths: StorePaths = found[0] if is_one and isinstance(found, list) else found
 
     @classmethod
     def open(
         cls,
         path: StorePaths,
         *,
-        config: str | os.PathLike[str] | None = None,
-        storage: Mapping[str, object] | StorageSettings | None = None,
+        config: MessageStoreConfig | str | os.PathLike[str] | None = None,
+        storage: Mapping[str, object] | StorageSettings | str | None = None,
     ) -> Self:
         """Return a store, as ``Store(path)`` does."""
         return cls(path, config=config, storage=storage)
@@ -391,6 +392,47 @@ def _restored(kind: type[Store], paths: StorePaths, end: int | None) -> Store:
     if end != _UNKNOWN:
         store.__dict__["end"] = end
     return store
+
+
+def store_at(
+    url: str | os.PathLike[str],
+    storage: Mapping[str, object] | StorageSettings | str | None = None,
+    config: MessageStoreConfig | str | os.PathLike[str] | None = None,
+    store_path_commit_log: str | os.PathLike[str] | None = None,
+) -> str | os.PathLike[str]:
+    """Return a path that stands for a store in another storage, with its settings, or for one whose log is elsewhere.
+
+    All functions that read a store take it. Of another storage, what is there is listed when it is first asked for, and
+    then stays as it was, so that an answer is about one state: make a new one to see what is there later.
+
+    * `url`: Such as ``"s3://bucket/store"``; a local path is returned as it is, if no configuration is given.
+    * `storage`, `config`, `store_path_commit_log`: As of `Store`.
+
+    Examples
+    --------
+    >>> from store_core import store_at
+    >>> from store_core.answers import check
+    >>> check(store_at("s3://backup/broker-a/store", {"region": "eu-west-1"})).verdict  # doctest: +SKIP
+    """
+    paths = Store(url, config=config, storage=storage, store_path_commit_log=store_path_commit_log).paths
+    if isinstance(paths, str | os.PathLike):
+        return paths
+    raise InvalidOptionError(f"path: expected the path of one store, found {url!r}")
+
+
+def _configured(
+    path: StorePaths,
+    config: MessageStoreConfig | str | os.PathLike[str] | None,
+    store_path_commit_log: str | os.PathLike[str] | None,
+) -> StorePaths:
+    """Return a path that knows where the log is by a configuration; several are one log by themselves."""
+    from store_core.store.store_layout import config_of, configured_root  # noqa: PLC0415 -- see the import contract
+
+    if isinstance(path, str | os.PathLike):
+        return configured_root(path, config_of(config, store_path_commit_log))
+    if isinstance(path, list | tuple) and len(path) == 1:
+        return [configured_root(path[0], config_of(config, store_path_commit_log))]
+    return path
 
 
 def _check_place(place: Path) -> None:

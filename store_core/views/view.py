@@ -12,11 +12,9 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.store_parts import CONFIG_DIRECTORY
-from store_core.files.store_path import located
 from store_core.format.columns import resolve_columns
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, backup_of
-from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, parse_names
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.config import ConfigFile, ConfigKind
+    from store_core.snapshot.store import Store
 
 
 __all__ = [
@@ -217,7 +216,7 @@ def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
     """Return options that know where the log ended at the time `as_of`; called once, before `plan_view`."""
     if options.read.as_of is None:
         return options
-    end = log_end_at(options.read.configured(paths), options.read.as_of, options.read.storage)
+    end = log_end_at(options.read.store_of(paths).paths, options.read.as_of)
     return replace(options, log_end=end)
 
 
@@ -230,10 +229,10 @@ def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
     Returns: In the order of the rows; each can be pickled, and read by any process that sees the files.
     """
     plan: Callable[[StorePaths, ViewOptions], Sequence[ViewPart]] = resolve_name(_PLANNERS[options.name])
-    paths = options.read.configured(paths)
+    paths = options.read.store_of(paths).paths
     for attempt in range(_ATTEMPTS):
         try:
-            return tuple(plan(located(paths, options.read.storage), options))
+            return tuple(plan(paths, options))
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -280,7 +279,7 @@ def read_view(
     if is_messages(view):
         return read_messages(path, columns=columns, **options)
     parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(path, options))
-    return view_of(Store(parsed.read.configured(path), storage=parsed.read.storage), parsed)
+    return view_of(parsed.read.store_of(path), parsed)
 
 
 def view_of(store: Store, options: ViewOptions) -> pa.RecordBatchReader:

@@ -151,7 +151,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return where a new query begins. Called once for it, and not after a restart."""
         self._check()
         read = self._options.common.read
-        TopicWatch.of(read.configured(self._paths), read).warn_before_read()
+        TopicWatch.of(read.store_of(self._paths).paths, read).warn_before_read()
         return self._follower.initial(at_end=self._options.starts_at_end).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name

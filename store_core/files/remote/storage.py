@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
@@ -20,7 +22,7 @@ from store_core.files.clock import SystemClock
 from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from typing import TypeVar
 
     from pyarrow.fs import FileSystem
@@ -110,6 +112,24 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _TRUTHS: Final = {"true": True, "false": False}
 
 
+_EXPECTED: Final = "option storage: expected settings such as region=eu-west-1,scheme=https, or a JSON object"
+
+
+def _settings_in(text: str) -> object:
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise InvalidOptionError(f"{_EXPECTED}; this JSON can't be parsed") from None
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(equals for _, equals, _ in pairs):
+        raise InvalidOptionError(f"{_EXPECTED}; a setting has no '='")
+    found = {setting.strip(): value.strip() for setting, _, value in pairs}
+    if len(found) < len(pairs):
+        raise InvalidOptionError(f"{_EXPECTED}; a setting is there twice")
+    return found
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageSettings:
     """Settings by name; hashable, and picklable for tasks. Neither ``repr`` nor an error shows a value."""
@@ -118,8 +138,14 @@ class StorageSettings:
     """In the order of their names, which are those of the file system's own arguments, in lower case."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, object]) -> Self:
-        """Check settings as given in Python or by options without their prefix."""
+    def of(cls, settings: object) -> Self:
+        """Check settings as given in Python, as text, or by options without their prefix; errors never show them."""
+        if isinstance(settings, cls):
+            return settings
+        if isinstance(settings, str):
+            settings = _settings_in(settings)
+        if not isinstance(settings, Mapping):
+            raise InvalidOptionError(_EXPECTED)
         return cls(tuple(sorted((_name(name), _text(name, value)) for name, value in settings.items())))
 
     def __repr__(self) -> str:

@@ -280,27 +280,8 @@ def _one_of(
     return parse
 
 
-def _storage(name: str, value: object) -> StorageSettings:
-    """Parse settings of a storage; errors never show them."""
-    if isinstance(value, StorageSettings):
-        return value
-    expected = f"{shown_option(name)}: expected settings such as region=eu-west-1,scheme=https, or a JSON object"
-    found: object = value
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            found = json.loads(value)
-        except (ValueError, RecursionError):
-            raise InvalidOptionError(f"{expected}; this JSON can't be parsed") from None
-    elif isinstance(value, str):
-        pairs = [pair.partition("=") for pair in value.split(",")]
-        if not all(equals for _, equals, _ in pairs):
-            raise InvalidOptionError(f"{expected}; a setting has no '='")
-        found = {setting.strip(): text.strip() for setting, _, text in pairs}
-        if len(found) < len(pairs):
-            raise InvalidOptionError(f"{expected}; a setting is there twice")
-    if not isinstance(found, Mapping):
-        raise InvalidOptionError(expected)
-    return StorageSettings.of(found)
+def _storage(_: str, value: object) -> StorageSettings:
+    return StorageSettings.of(value)
 
 
 OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {

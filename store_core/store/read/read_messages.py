@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pyarrow as pa
 
 from store_core.format.columns import arrow_schema
-from store_core.snapshot.store import Store
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_and_walk, plan_ranges
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Never, SupportsIndex
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.option_values import ReadMode
 
@@ -137,7 +137,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         **unknown,
     )
     options = parsed_options(path, named)
-    return messages_of(Store(options.configured(path), storage=options.storage), options)
+    return messages_of(options.store_of(path), options)
 
 
 def parsed_options(path: StorePaths, named: Mapping[str, object]) -> ReadOptions:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from store_core.errors import InvalidOptionError
 from store_core.files.remote.storage import NO_SETTINGS, StorageSettings
-from store_core.files.store_path import located
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
@@ -17,7 +16,7 @@ from store_core.format.record.record_head import position_of_message_id
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.times import iso_time
 from store_core.format.words import did_you_mean
-from store_core.store.configured_store import configured_paths
+from store_core.snapshot.store import Store
 from store_core.store.read.option_table import READ_OPTIONS, check_filter, check_filter_type, check_order, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
 from store_core.store.read.store_time import parse_zone, store_time
@@ -188,14 +187,9 @@ class ReadOptions:
             check_filter_type(options.filter)
         return options
 
-    def configured(self, paths: StorePaths) -> StorePaths:
-        """Return paths as the configuration says where their log is; called once for each read."""
-        is_given = self.config is not None or self.store_path_commit_log is not None
-        return configured_paths(paths, self.config, self.store_path_commit_log) if is_given else paths
-
-    def located(self, paths: StorePaths) -> StorePaths:
-        """Return paths as the configuration and the settings of a storage say, see `store_core.files.store_path`."""
-        return located(self.configured(paths), self.storage)
+    def store_of(self, paths: StorePaths) -> Store:
+        """Return the store at some paths, as the configuration and the settings of a storage say."""
+        return Store(paths, config=self.config, storage=self.storage, store_path_commit_log=self.store_path_commit_log)
 
     @property
     def selects_rows(self) -> bool:

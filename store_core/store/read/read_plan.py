@@ -119,7 +119,7 @@ def plan_and_walk(
 
     The chain of a segment is as of `store_core.format.damage.log_end.LogEnd` if it was walked.
     """
-    paths = options.configured(paths)
+    paths = options.store_of(paths).paths
     for attempt in range(_ATTEMPTS):
         try:
             end = None if options.as_of is None else log_end_at(paths, options.as_of, options.storage)

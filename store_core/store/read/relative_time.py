@@ -41,7 +41,7 @@ def with_absolute_times(
     if not found:
         return dict(options)
     places = ReadOptions.parse(**{name: options[name] for name in _PLACES if options.get(name) is not None})
-    last = _last_time(places.located(paths))
+    last = _last_time(places.store_of(paths).paths)
     if last is None:
         name, text = next(iter(found.items()))
         raise InvalidOptionError(

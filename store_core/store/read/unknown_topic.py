@@ -34,7 +34,7 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
     """
     if not options.topic and not options.queue_id:
         return False
-    roots = store_roots(options.located(paths))
+    roots = store_roots(options.store_of(paths).paths)
     known = stored_topics(roots)
     if options.topic and known.isdisjoint(options.topic):
         return True
@@ -74,6 +74,6 @@ def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
     options = ReadOptions.parse(columns=["physical_offset"], mode="DROPMALFORMED", fail_on_data_loss=False, **chosen)
     if not has_unknown_topic(paths, options):
         return False
-    TopicWatch.of(options.configured(paths), options).warn_of_queues()
+    TopicWatch.of(options.store_of(paths).paths, options).warn_of_queues()
     plan = plan_ranges(paths, options)
     return not any(batch.num_rows for part in plan.ranges for batch in read_range(part, options))

@@ -17,12 +17,13 @@ from store_core.files.store_path import absolute_path_of, log_directories
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index.index_service import check_index_sizes
 from store_core.snapshot.log import Log
+from store_core.snapshot.store import store_at
 from store_core.store.config.file_sizes import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.configured_store import check_log_is_certain, configured_store
 from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.rebuild.options import OUTPUT, RebuildRules
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
+from store_core.store.store_layout import check_log_is_certain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ class RebuildPlan:
         `store_core.files.store_kind`.
         """
         given = options.broker_config, options.store_path_commit_log
-        store = absolute_path_of(configured_store(path, *given))
+        store = absolute_path_of(store_at(path, None, *given))
         if isinstance(store, UrlPath) and not options.verify and not options.output:
             store.refuse_writing()
         check_is_root(store, OsFileSystem(), log_directories(store))

@@ -17,7 +17,7 @@ from store_core.errors import InvalidOptionError, StoreAccessError, StoreLockedE
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock, is_lock_held
-from store_core.store.configured_store import configured_store
+from store_core.snapshot.store import store_at
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
 from tests.store_core.files.store_kinds import every_file
@@ -318,7 +318,7 @@ def test_a_log_that_is_configured_by_any_name_is_the_stores_own(way: str, tmp_pa
     conf = configuration(tmp_path, storePathCommitLog=names[way])
     opened(root, conf, None)
 
-    assert not getattr(configured_store(root, conf), "notes", ())
+    assert not getattr(store_at(root, config=conf), "notes", ())
     assert 3 == len(bodies(root, config=conf))
 
 

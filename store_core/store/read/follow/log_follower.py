@@ -225,7 +225,7 @@ class LogFollower:
     """
 
     def __init__(self, paths: StorePaths, options: ReadOptions, *, compressed: bool = False) -> None:
-        self._paths = options.configured(paths)
+        self._paths = options.store_of(paths).paths
         self._compressed = compressed
         self._options = options
         self._end: LogPosition | None = None
