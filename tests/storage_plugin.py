@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.remote import remote_file, storage
+from store_core.files.remote import remote_bytes, storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,4 +41,4 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read as many times in each run: one range in 256 ends as its array did before, and its end is read again."""
-    monkeypatch.setattr(remote_file, "token_bytes", lambda size: b"\xa5" * size)
+    monkeypatch.setattr(remote_bytes, "token_bytes", lambda size: b"\xa5" * size)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from store_core.answers.findings import Finding, FindingKind
 from store_core.errors import CorruptRecordError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.segment_listing import list_for_loading
+from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
 from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.files.store_path import log_directories

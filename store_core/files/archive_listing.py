@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, read_piece
-from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.remote.storage import local_file
 from store_core.files.remote.url_path import remote_file_of
 from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, archive_codec, start_offset_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from store_core.files.remote.remote_file import RemoteFile
+    from store_core.files.remote.remote_bytes import RemoteFile
 
 __all__ = [
     "LARGEST_SEGMENT",

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segment files of one directory, and a segment file given by its own name."""
+"""The segment files of one directory, a segment file given by its own name, and what other files of a store are."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.errors import SegmentLayoutError, StoreNotFoundError
-from store_core.files.remote.remote_file import RemoteFile
+import numpy as np
+
+from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.remote.remote_bytes import RemoteFile
 from store_core.files.remote.url_path import UrlPath, remote_file_of
 from store_core.files.segment_names import (
     LAST_OFFSET,
@@ -18,7 +21,23 @@ from store_core.files.segment_names import (
     why_no_segment,
 )
 from store_core.files.segment_source import Segment, open_pages
-from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.store_parts import (
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT_FILE,
+    COMMIT_LOG,
+    CONFIG_DIRECTORY,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX_DIRECTORY,
+)
+from store_core.format.layout import (
+    BATCH_CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_UNIT,
+    INDEX_HEADER,
+    TIMER_LOG_UNIT,
+    MagicCode,
+    unit_dtype,
+)
 from store_core.format.record.record_head import head_reader
 from store_core.format.record.scan import check_record
 
@@ -26,7 +45,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["segments_in", "single_file"]
+    import numpy.typing as npt
+
+    from store_core.format.layout import Unit
+
+__all__ = ["refuse_other_file", "segments_in", "single_file"]
 
 _FIRST_RECORD: Final = 8 << 20
 """Bytes at the beginning of a file that are looked at for a sound record."""
@@ -110,3 +133,117 @@ def _name_it_should_have(path: Path, size: int) -> str:
             f"{COMMIT_LOG} directory, or a segment file; if a store was packed into this one, unpack it."
         )
     return f" Its first record was written at offset {offset}: rename it to {offset:020d}."
+
+
+_HEAD: Final = 4096
+"""Bytes of a file that are looked at."""
+
+_LATEST_MS: Final = 1 << 43
+"""A time in the year 2248: what is later is none."""
+
+_QUEUES: Final = {
+    CONSUME_QUEUE: "consume queue",
+    BATCH_CONSUME_QUEUE: "batch consume queue",
+    CONSUME_QUEUE_EXT: "extension of the consume queue",
+}
+_TIMER_LOG: Final = "timerlog"
+_DIRECTORIES: Final = {
+    INDEX_DIRECTORY: "a file of the key index",
+    _TIMER_LOG: "a file of the log of timers",
+    CONFIG_DIRECTORY: "a file of the broker's configuration",
+}
+_NAMES: Final = {
+    CHECKPOINT_FILE: "the checkpoint of a store",
+    "timercheck": "the checkpoint of the timers",
+    "timerwheel": "the wheel of the timers",
+    "abort": "the mark of a store that was not closed",
+    "abort.bak": "the mark of a store that was not closed",
+    "lock": "the lock of a store",
+}
+_INDEX_NAME: Final = re.compile(r"[0-9]{17}")
+_UNITS: Final[dict[str, Unit]] = {
+    "a consume queue": CONSUME_QUEUE_UNIT,
+    "a batch consume queue": BATCH_CONSUME_QUEUE_UNIT,
+    "a file of the log of timers": TIMER_LOG_UNIT,
+}
+
+
+def refuse_other_file(path: Path) -> None:
+    """Refuse a file that is another part of a store than its log.
+
+    A file whose first bytes are a record's is a segment wherever it is, and so is one in ``commitlog``: this opens no
+    file there.
+
+    * `path`: A file that was given as a segment, or the first one of a directory that was given.
+    """
+    if path.parent.name == COMMIT_LOG or not path.is_file():
+        return
+    head = b"" if codec_of(path.name) else _head_of(path)
+    if _begins_like_a_log(head):
+        return
+    found = _by_place(path) or _by_content(path.name, head, path.stat().st_size)
+    if found is not None:
+        raise UnsupportedStoreError(
+            f"{path} is no segment of a commit log: it is {found}. Give the root of the store, its {COMMIT_LOG} "
+            f"directory, or a segment file"
+        )
+
+
+def _head_of(path: Path) -> bytes:
+    size = path.stat().st_size
+    with open_pages(Segment(str(path), 0, size, remote=remote_file_of(path))) as opened:
+        opened.load(0, min(size, _HEAD))
+        return bytes(opened.raw[:_HEAD])
+
+
+def _begins_like_a_log(head: bytes) -> bool:
+    return any(head[4:8] == int(magic).to_bytes(4, signed=True) for magic in MagicCode)
+
+
+def _by_place(path: Path) -> str | None:
+    """Return what a file is by its name and the directories that it is in."""
+    if path.name in _NAMES:
+        return _NAMES[path.name]
+    if path.parent.name in _DIRECTORIES:
+        return _DIRECTORIES[path.parent.name]
+    *_, kind, topic, number = ("", "", "", *path.parent.parts)
+    if kind in _QUEUES and number.isascii() and number.isdigit():
+        what = f"the {_QUEUES[kind]}" if kind == CONSUME_QUEUE_EXT else f"a {_QUEUES[kind]}"
+        return f"{what} of topic {topic!r}, queue {number} (the views consumequeue and topics show queues)"
+    return None
+
+
+def _by_content(name: str, head: bytes, size: int) -> str | None:
+    """Return what a file is that lies somewhere else, by what it begins with."""
+    if _INDEX_NAME.fullmatch(name) and _is_index(head, size):
+        return _DIRECTORIES[INDEX_DIRECTORY]
+    for what, unit in _UNITS.items():
+        dtype = unit_dtype(unit)
+        whole = len(head) - len(head) % dtype.itemsize
+        if whole and _are_units(np.frombuffer(head[:whole], dtype), unit):
+            return f"{what}, by the units that it begins with"
+    return None
+
+
+def _is_index(head: bytes, size: int) -> bool:
+    """Return whether a file begins with a header of an index, or with zeros where one will be."""
+    dtype = unit_dtype(INDEX_HEADER)
+    if size < dtype.itemsize:
+        return False
+    (header,) = np.frombuffer(head, dtype, 1)
+    times = 0 <= header["begin_timestamp"] <= header["end_timestamp"] < _LATEST_MS
+    places = 0 <= header["begin_physical_offset"] <= header["end_physical_offset"]
+    return bool(times and places and header["hash_slot_count"] >= 0 and header["index_count"] >= 0)
+
+
+def _are_units(units: npt.NDArray[np.void], unit: Unit) -> bool:
+    """Return whether bytes are units that lead to records one after another, and zeros where no unit is yet."""
+    sizes, places = units["store_size"].astype(np.int64), units["physical_offset"].astype(np.int64)
+    is_used = sizes != 0
+    count = int(np.count_nonzero(is_used))
+    if not count or not is_used[:count].all() or np.any(places[count:]) or np.any(sizes < 0) or np.any(places < 0):
+        return False
+    if unit is TIMER_LOG_UNIT:
+        return bool(np.all(units["size"][:count] == unit_dtype(unit).itemsize))
+    follows = places[1:count] >= places[: count - 1] + sizes[: count - 1]
+    return bool(np.all(follows | (sizes[: count - 1] == np.iinfo(np.int32).max)))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.open_files import OpenFiles
+    from store_core.files.segment_file import OpenFiles
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentLayoutError
@@ -14,12 +14,12 @@ from store_core.files.file_sync import FileSync
 from store_core.files.file_system import write_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.files.open_files import OpenFiles
 
-__all__ = ["SegmentFile", "file_name_of", "offset_of"]
+__all__ = ["MAX_OPEN_QUEUES", "MAX_OPEN_SEGMENTS", "OpenFiles", "SegmentFile", "file_name_of", "offset_of"]
 
 _LOG: Final = logging.getLogger("store_core")
 _NAME: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
@@ -236,3 +236,42 @@ class SegmentFile:
     def remove(self) -> None:
         """Delete the file; it is fine if it does not exist."""
         self._file_system.remove(self.path)
+
+
+MAX_OPEN_QUEUES: Final = 256
+"""A queue in use has a descriptor or two for its last file: some 512 in all, half of what a process may usually have.
+An extension counts as a queue of its own."""
+
+MAX_OPEN_SEGMENTS: Final = 64
+"""A segment in use has two descriptors: its own, and that of its mapping."""
+
+
+class OpenFiles:
+    """The most recently used files; using another one makes the least recently used close.
+
+    A store of light queues has tens of thousands of queues, one that is kept for long has thousands of segments, and a
+    process has about a thousand descriptors. (RocketMQ maps all files.)
+
+    A file may be used while another thread makes it close: it is dropped then, and views stay valid.
+
+    * `limit`: How many may be open.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = Lock()
+        self._open: dict[Callable[[], None], None] = {}
+
+    def use(self, close: Callable[[], None]) -> None:
+        """Record that a file is about to be used.
+
+        * `close`: A method of the file; its next use opens it again.
+        """
+        with self._lock:
+            self._open.pop(close, None)
+            self._open[close] = None
+            oldest = next(iter(self._open)) if len(self._open) > self._limit else None
+            if oldest is not None:
+                del self._open[oldest]
+        if oldest is not None:
+            oldest()

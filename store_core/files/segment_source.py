@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.files.remote.remote_file import RemoteFile
+    from store_core.files.remote.remote_bytes import RemoteFile
     from store_core.format.columnar.spans import EntryLog
 
 __all__ = [

@@ -7,7 +7,8 @@ import errno
 import fcntl
 import os
 import struct
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from store_core.errors import StoreLockedError
 from store_core.files.file_system import write_all
@@ -16,11 +17,10 @@ from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["ABORT_FILE", "LOCK_FILE", "AbortFile", "StoreLock", "is_lock_held"]
+__all__ = ["ABORT_FILE", "LOCK_FILE", "AbortFile", "ProcessStat", "StoreLock", "is_lock_held"]
 
 ABORT_FILE: Final = "abort"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getAbortFile``)."""
@@ -214,3 +214,31 @@ def _holder(file: OpenFile) -> str:
     if kind == fcntl.F_UNLCK:
         return "a process that has just released it"
     return f"process {process}" if process > 0 else "another writer of this package, in this process or another"
+
+
+_PROCESSES: Final = Path("/proc")
+_START_TIME: Final = 19
+"""Index of the start time among the fields after the program's name."""
+_ENDED: Final = ("Z", "X")
+
+
+class ProcessStat(NamedTuple):
+    """A process at one moment."""
+
+    name: str  # of its program, cut after 15 bytes
+    parent: int  # number of its parent
+    started: str  # when it began, in ticks of the system's clock
+    has_ended: bool  # whether it has ended, and nobody has asked for its exit code yet
+
+    @classmethod
+    def of(cls, process: int) -> Self | None:
+        """Return what is known of a process by its number; None if there is none."""
+        try:
+            text = (_PROCESSES / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        head, _, rest = text.rpartition(")")  # the program's name may contain anything
+        fields = rest.split()
+        if len(fields) <= _START_TIME:
+            return None
+        return cls(head.partition("(")[2], int(fields[1]), fields[_START_TIME], fields[0] in _ENDED)

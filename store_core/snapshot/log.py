@@ -19,8 +19,7 @@ from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.file_system import OsFileSystem
-from store_core.files.local_listing import segments_in, single_file
-from store_core.files.other_file import refuse_other_file
+from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_names import archive_error, compressed_error, twin_note
 from store_core.files.segment_source import load_record, open_pages, open_picks

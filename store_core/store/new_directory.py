@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreError
 from store_core.files.access import kind_of_file
-from store_core.files.deferred_sync import sync_directories, sync_files
+from store_core.files.file_sync import sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.store_parts import COMMIT_LOG
 from store_core.files.store_path import log_directories, stores_near

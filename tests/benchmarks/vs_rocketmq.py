@@ -35,9 +35,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.store.put.commit_log import CommitLog

@@ -12,7 +12,7 @@ from store_core.answers.index_chains import ChainJob
 from store_core.answers.log_findings import JudgedLog
 from store_core.answers.repairing.deeds import Deed
 from store_core.errors import RepairRefusedError
-from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
+from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.queue_path import queue_path
 from store_core.snapshot.index import Index, KeyFile

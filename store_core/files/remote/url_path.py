@@ -17,7 +17,7 @@ from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from store_core.errors import SegmentLayoutError, UnsupportedStoreError
-from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.remote.storage import Attempts
 from store_core.files.store_parts import CONFIG_DIRECTORY
 

@@ -48,7 +48,7 @@ class ConsumeQueueStore:
     """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
 
     One thread puts; others look queues up and read them at the same time. However many queues there are, few have their
-    files open: get a queue for each use, and do not keep it, see `store_core.files.open_files`.
+    files open: get a queue for each use, and do not keep it, see `store_core.files.segment_file`.
 
     * `root`: The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
     * `on_put`: Called with store timestamp (ms) and physical offset of each record that was put; for a batch with those

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import names_in
-from store_core.files.open_files import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.overlay_file_system import OverlayFileSystem
+from store_core.files.segment_file import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue

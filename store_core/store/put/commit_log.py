@@ -17,7 +17,7 @@ from store_core.files.flush import (
     Pace,
 )
 from store_core.files.mapped_file_queue import MappedFileQueue
-from store_core.files.open_files import MAX_OPEN_SEGMENTS
+from store_core.files.segment_file import MAX_OPEN_SEGMENTS
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.message import PutMessageStatus
 from store_core.format.record.encode import Refusal
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.files.allocate import AllocateMappedFileService
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.mapped_file_queue import AllocateMappedFileService
     from store_core.files.segment_paths import SegmentPaths
     from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.message import Message

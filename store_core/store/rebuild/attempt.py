@@ -9,7 +9,7 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.deferred_sync import WholeSync, sync_files
+from store_core.files.file_sync import WholeSync, sync_files
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from store_core.files.deferred_sync import DeferredSyncFileSystem
+from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.queue.index.index_file import IndexFile
 from store_core.queue.index.index_service import IndexService, index_file_name, next_index_file_name

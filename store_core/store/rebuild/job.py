@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from store_core.files.clock import SystemClock
-from store_core.files.deferred_sync import DeferredSyncFileSystem
+from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.units.unit_rows import QueueUnits, empty_units
 from store_core.snapshot.index import Index

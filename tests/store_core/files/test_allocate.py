@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.allocate import AllocateMappedFileService, AllocateRequest
 from store_core.files.clock import SystemClock
 from store_core.files.mapped_file import TransientStorePool
-from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.mapped_file_queue import AllocateMappedFileService, AllocateRequest, MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 

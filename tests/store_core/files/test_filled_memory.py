@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from store_core.files.filled_memory import FilledMemory
+from store_core.files.local_bytes import FilledMemory
 
 MEBIBYTE: Final = 1 << 20
 

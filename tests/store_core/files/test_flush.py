@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.allocate import AllocateMappedFileService
 from store_core.files.clock import SystemClock
 from store_core.files.flush import (
     COMMIT_PACE,
@@ -22,7 +21,7 @@ from store_core.files.flush import (
     Pace,
 )
 from store_core.files.mapped_file import TransientStorePool
-from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.allocate import AllocateMappedFileService
-from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files import deferred_sync
-from store_core.files.deferred_sync import WholeSync, sync_directories, sync_files
+from store_core.files import file_sync
+from store_core.files.file_sync import WholeSync, sync_directories, sync_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ class _System:
         self.calls: list[str] = []
         self.error = 0
         self.is_there = True
-        monkeypatch.setattr(deferred_sync, "_MOUNTS", mounts)
+        monkeypatch.setattr(file_sync, "_MOUNTS", mounts)
         monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(**self._library()))
         monkeypatch.setattr(ctypes, "get_errno", lambda: self.error)
         monkeypatch.setattr(os, "fsync", lambda _: self.calls.append("directory"))
@@ -49,17 +49,17 @@ class _System:
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_System]:
-    deferred_sync._syncfs.cache_clear()
+    file_sync._syncfs.cache_clear()
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(sysname="Linux", release="6.1.0-13-amd64"))
     found = _System(monkeypatch, tmp_path / "mounts")
     found.mount(tmp_path.stat().st_dev, "ext4")
     yield found
-    deferred_sync._syncfs.cache_clear()
+    file_sync._syncfs.cache_clear()
 
 
 @pytest.fixture
 def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(deferred_sync, "_MOST_SINGLE", 2)
+    monkeypatch.setattr(file_sync, "_MOST_SINGLE", 2)
     root = tmp_path / "many"
     for name in ("a", "b", "c"):
         (root / name).mkdir(parents=True)
@@ -80,7 +80,7 @@ def test_many_files_are_synced_at_once(system: _System, many: Path) -> None:
 
 
 def test_few_files_are_synced_singly(system: _System, many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_sync, "_MOST_SINGLE", 4)
+    monkeypatch.setattr(file_sync, "_MOST_SINGLE", 4)
 
     _sync(many)
 
@@ -151,8 +151,8 @@ def test_the_file_system_is_open_only_in_the_block(many: Path) -> None:
 
 
 def test_the_real_call_syncs_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_sync, "_is_reporting", lambda _: True)
+    monkeypatch.setattr(file_sync, "_is_reporting", lambda _: True)
 
     with WholeSync(tmp_path) as whole:
         (tmp_path / "file").write_bytes(b"data")
-        assert whole.sync() is (deferred_sync._syncfs() is not None)
+        assert whole.sync() is (file_sync._syncfs() is not None)

@@ -10,8 +10,7 @@ import pytest
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.remote import remote_bytes
-from store_core.files.remote.remote_bytes import RemoteBytes
-from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote.remote_bytes import RemoteBytes, RemoteFile, RemoteReader
 from store_core.files.remote.storage import StorageSettings, parse_url
 from tests.object_store import BUCKET, ObjectStore
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
-from store_core.files.remote import remote_file
-from store_core.files.remote.remote_file import RemoteFile, RemoteReader
+from store_core.files.remote import remote_bytes
+from store_core.files.remote.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.remote.storage import NO_SETTINGS, Attempts, parse_url
 
 if TYPE_CHECKING:
@@ -127,13 +127,13 @@ def test_array_that_an_answer_does_not_fill_is_a_short_read(missing: int, filler
             return target.size
 
     with pytest.raises(OSError, match="expected 100 bytes"):
-        remote_file._fill(Short(), 0, np.empty(100, np.uint8))
+        remote_bytes._fill(Short(), 0, np.empty(100, np.uint8))
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 16, 100])
 def test_array_that_happens_to_end_with_the_mark_is_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_file, "token_bytes", bytes)  # zeros, as the file has
+    monkeypatch.setattr(remote_bytes, "token_bytes", bytes)  # zeros, as the file has
     target = np.ones(size, np.uint8)
-    requests = remote_file._fill(pa.BufferReader(bytes(1000)), 10, target)
+    requests = remote_bytes._fill(pa.BufferReader(bytes(1000)), 10, target)
     assert not target.any()
     assert requests == (2 if size else 1)

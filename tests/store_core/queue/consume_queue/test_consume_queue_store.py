@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
-from store_core.files.open_files import MAX_OPEN_QUEUES
+from store_core.files.segment_file import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore

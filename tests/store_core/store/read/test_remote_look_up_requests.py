@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import ReadOptions, StoreError, explain, plan_ranges, read_range, store_at
-from store_core.files.remote import remote_bytes, remote_file
+from store_core.files.remote import remote_bytes
 from store_core.store.read.lookup.looked_up import LookUpCosts
 from tests.builders import LogBuilder
 from tests.object_store import Faults
@@ -134,7 +134,7 @@ def test_a_look_up_says_what_it_moves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where ranges of the log end as their arrays did before, so that their ends are read again."""
-    monkeypatch.setattr(remote_file, "token_bytes", lambda size: before * size)
+    monkeypatch.setattr(remote_bytes, "token_bytes", lambda size: before * size)
     root, _ = large
     url = server.upload(root, "explained")
     server.forget()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.deferred_sync import DeferredSyncFileSystem, sync_directories, sync_files
+from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.units.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.config.file_sizes import DerivedSizes
