@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["message_rows", "table_rows"]
 
 _OF_RECORDS = (
+    "body_text",
     "_corrupt_record",
     "properties_string",
     "uniq_msg_id",

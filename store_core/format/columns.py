@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "BODIES",
+    "BODY_TEXT",
     "COLUMNS",
     "CORRUPT_RECORD",
     "DEFAULT_COLUMNS",
@@ -31,6 +33,10 @@ __all__ = [
     "property_of",
     "resolve_columns",
 ]
+
+BODY_TEXT: Final = "body_text"
+BODIES: Final = frozenset({"body", BODY_TEXT})
+"""Columns that are made from bodies: these are checked, and expanded, where one of them is requested."""
 
 CORRUPT_RECORD: Final = "_corrupt_record"
 PROPERTY_COLUMN: Final = "property."
@@ -104,6 +110,13 @@ COLUMNS: Final = (
     _head_column("reconsume_times", "deliveries that failed before this copy"),
     _head_column("prepared_transaction_offset", "physical offset of the half message of a commit record, else 0"),
     _head_column("magic_code", "record kind, signed as Java prints it: -626843481 V1, -626843477 V2"),
+    _column(
+        BODY_TEXT,
+        pa.string(),
+        "`body` as text; null where it is not UTF-8. A compressed one is text with `decompress=true` only",
+        nullable=True,
+        default=False,
+    ),
     _head_column("store_timestamp_ms", "`store_timestamp` as stored: ms since 1970, any number", default=False),
     _head_column("born_timestamp_ms", "`born_timestamp` as stored: ms since 1970, any number", default=False),
     _column("msg_id", pa.string(), "offset message id: 32 or 56 hexadecimal digits", default=False),

@@ -16,7 +16,7 @@ import pyarrow as pa
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar.checksums import body_crcs, record_crcs
 from store_core.format.columnar.records import Records
-from store_core.format.columns import CORRUPT_RECORD, arrow_schema
+from store_core.format.columns import BODIES, CORRUPT_RECORD, arrow_schema
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import corrupt_record_error, decode_topic, property_crc_error
@@ -77,7 +77,7 @@ def content_faults(
     faults: list[Fault] = []
     if "topic" in columns:
         faults += _topic_faults(records)
-    if "body" in columns and verify_crc:
+    if verify_crc and not BODIES.isdisjoint(columns):
         faults += _crc_faults(records)
     if verify_property_crc and is_covered(columns):
         faults += _property_crc_faults(records)
@@ -234,8 +234,8 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
     """Decode records into the requested columns.
 
     * `columns`: Canonical column names, see `store_core.format.columns`.
-    * `verify_crc`: Whether bodies must match their checksums; only if the column ``body`` is requested.
-    * `decompress`: Whether the column ``body`` holds expanded bodies.
+    * `verify_crc`: Whether bodies must match their checksums; only if one of the columns `BODIES` is requested.
+    * `decompress`: Whether these columns hold expanded bodies.
     * `nullable`: Whether the schema declares every column nullable. A body that does not expand is null then, and
       ``_corrupt_record`` says why.
     * `nearest_times`: As of `store_core.format.times.table_times`.
@@ -256,7 +256,7 @@ def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they a
         found = find(records)
         records = records.only(~np.isin(records.starts, [fault.position for fault in found])) if found else records
         faults += found
-    if decompress and "body" in columns:
+    if decompress and not BODIES.isdisjoint(columns):
         records, reached = _expand(records, faults, nullable=nullable)
         pending = starts[starts >= reached]
         faults = [fault for fault in faults if fault.position < reached]

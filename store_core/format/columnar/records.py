@@ -217,6 +217,14 @@ class Records:
             return pa.array(self.expanded, pa.binary())
         return take_slices(self.raw, self.spans.body_start, self.spans.body_stop)
 
+    def body_text(self) -> pa.StringArray:
+        """Return the bodies as text; null where one is not UTF-8."""
+        bodies = self.body()
+        text = as_text(bodies)
+        if text is not None:
+            return text
+        return pa.concat_arrays([as_text(bodies.slice(row, 1)) or pa.nulls(1, pa.string()) for row in range(len(self))])
+
     def corrupt_record(self) -> pa.BinaryArray:
         """Return the remarks as text; null for records without one."""
         if not self.remarks:
@@ -274,6 +282,7 @@ _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
     "keys": lambda records: split_key_column(records.properties.value(KEYS)),
     "properties": lambda records: records.properties.map(),
     "body": Records.body,
+    "body_text": Records.body_text,
     "msg_id": lambda records: message_id_column(records.heads),
     "unique_key": lambda records: records.properties.value(UNIQ_KEY),
     "uniq_msg_id": lambda records: records.properties.first(UNIQ_KEY),

@@ -16,7 +16,7 @@ from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar import decode_batch as decoding
 from store_core.format.columnar.decode_batch import DecodedBatch, decode_batch
 from store_core.format.columnar.lockstep import chain
-from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
+from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.layout import MagicCode
 from store_core.format.properties import PropertyParser, decode_text, first_property
@@ -41,7 +41,16 @@ Row = dict[str, Any]
 ALL = tuple(column.name for column in COLUMNS)
 OF_ENTRIES = ("dledger_index", "dledger_term", "dledger_committed")
 STORED_TIMES = ("store_timestamp_ms", "born_timestamp_ms")
-OTHERS = {"segment", "compression", "_corrupt_record", "properties_string", "uniq_msg_id", *OF_ENTRIES, *STORED_TIMES}
+OTHERS = {
+    "segment",
+    "compression",
+    "body_text",
+    "_corrupt_record",
+    "properties_string",
+    "uniq_msg_id",
+    *OF_ENTRIES,
+    *STORED_TIMES,
+}
 SHARED = [name for name in ALL if name not in OTHERS]
 FILE = "00000000000000000000"
 parsers = st.sampled_from(PropertyParser)
@@ -89,7 +98,15 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
         row["compression"] = None
     if decompress:
         row["body"] = expanded(message) if is_whole(message) else None
+    row["body_text"] = text_or_none(row["body"])
     return row
+
+
+def text_or_none(body: bytes | None) -> str | None:
+    try:
+        return None if body is None else body.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def first_unique_key(log: Log, start: int, parser: PropertyParser) -> str | None:
@@ -126,13 +143,13 @@ def scalar_problems(log: Log, start: int, columns: Sequence[str], *, verify_crc:
     if "topic" in columns:
         problems += topic_problems(log, start)
     crc = check_record(data, start, log.start_offset, verify_crc=True)
-    if "body" in columns and verify_crc and crc.reason is not None:
+    if not BODIES.isdisjoint(columns) and verify_crc and crc.reason is not None:
         problems.append(problem_of(log, start, verify_crc=True))
     in_record = set(columns) - {"segment", "_corrupt_record", *OF_ENTRIES}
     if verify_crc and in_record and property_crc_error(data, start, log.start_offset, sound.spans, FILE):
         problems.append("bad checksum over the record")
     message = readable_message(log, start)
-    if "body" in columns and decompress and not is_whole(message):
+    if not BODIES.isdisjoint(columns) and decompress and not is_whole(message):
         problems.append(unexpanded_problem(message))
     return problems
 
@@ -321,14 +338,26 @@ def test_where_values_may_be_null_a_body_that_does_not_expand_is_and_its_row_sta
 
     assert found.positions.tolist() == stored.positions.tolist()
     for stored_row, row, position in rows:
-        body, why = row.pop("body", None), row.pop("_corrupt_record", None)
+        body, why, text = row.pop("body", None), row.pop("_corrupt_record", None), row.pop("body_text", None)
         kept = {name: value for name, value in stored_row.items() if name in row}
         assert kept == row
         if "body" in columns:
             assert (body is not None) == (position in whole)
+        if not BODIES.isdisjoint(columns) and position not in whole:
+            assert text is None
         if "_corrupt_record" in columns:
-            is_lost = "body" in columns and position not in whole
+            is_lost = not BODIES.isdisjoint(columns) and position not in whole
             assert (why is not None and f"at offset {log.start_offset + position} ".encode() in why) == is_lost
+
+
+def test_the_text_of_a_body_is_null_where_it_is_not_utf_8_and_expanded_as_the_body_is() -> None:
+    segment = Segment().append("ä".encode()).append(b"\xff").append(b"").append(pack(b"text"), sys_flag=0x301)
+    log = Log(bytes(segment.data))
+    starts = np.array(segment.starts)
+
+    assert decoded(log, starts, ["body_text"]).batch["body_text"].to_pylist() == ["ä", None, "", None]
+    expanded_text = decoded(log, starts, ["body_text"], decompress=True).batch["body_text"]
+    assert expanded_text.to_pylist() == ["ä", None, "", "text"]
 
 
 def test_decompression_leaves_other_bodies_and_the_sys_flag_as_they_are() -> None:
