@@ -33,7 +33,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages
-from store_core.store.sink.commit import owner_text
+from store_core.store.sink.directory import owner_text
 from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pyspark_commitlog.write.writer import driver_process
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
-from store_core.store.sink.commit import is_alive, owner_text
+from store_core.store.sink.directory import is_alive, owner_text
 from tests.connector.written import SMALL, append_rows, rows_of
 
 if TYPE_CHECKING:

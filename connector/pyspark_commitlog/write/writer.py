@@ -21,9 +21,9 @@ from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.store_lock import ProcessStat
 from store_core.format.times import iso_time
 from store_core.store.memory import keep_freed_memory
-from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, owner_text, with_sizes_of
+from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
 from store_core.store.sink.commit_ledger import CommitLedger, Transaction
-from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.directory import SinkDirectory, owner_text
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.staged_batch import StagedFile, stage_batches
 from store_core.store.store_layout import check_root

@@ -6,31 +6,37 @@ Records that an append left out of the index are noted.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreLockedError
-from store_core.files.file_system import names_in, write_all
+from store_core.files.file_system import names_in
 from store_core.files.segment_names import compressed_error, is_compressed_segment
-from store_core.files.store_lock import ABORT_FILE, ProcessStat, StoreLock
+from store_core.files.store_lock import ABORT_FILE, StoreLock
 from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY
 from store_core.queue.index.index_format import index_file_size
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
 from store_core.store.checked_config import with_sizes_of_files
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry
-from store_core.store.sink.directory import SinkDirectory, heal, new_store_path, remove_store, stores_beside, swap
+from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Unindexed
+from store_core.store.sink.directory import (
+    SinkDirectory,
+    heal,
+    is_alive,
+    new_store_path,
+    remove_store,
+    stores_beside,
+    swap,
+)
 from store_core.store.sink.staged_append import Appended, append_staged
 from store_core.store.store_layout import check_root, lock_of, log_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
@@ -42,72 +48,10 @@ __all__ = [
     "CommitReport",
     "Rebuild",
     "SinkCommit",
-    "Unindexed",
     "batch_topics",
     "check_lock",
-    "is_alive",
-    "owner_text",
     "with_sizes_of",
 ]
-
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_NAMESPACE: Final = Path("/proc/self/ns/pid")
-_TRUSTED_SECONDS: Final = 7 * 24 * 3600
-"""How long a job on another machine, which can't be checked, is assumed to be running."""
-
-
-def owner_text(clock: Clock, process: int | None = None) -> str:
-    """Describe who runs a job: a process on this machine.
-
-    * `process`: Its number; by default that of this process.
-    """
-    process = os.getpid() if process is None else process
-    owner = {
-        "host": os.uname().nodename,
-        "boot": _boot(),
-        "namespace": _namespace(),
-        "process": process,
-        "started": _start_time(process),
-        "created": clock.now_ms() // 1000,
-    }
-    return json.dumps(owner)
-
-
-def is_alive(clock: Clock, owner: str) -> bool:
-    """Return whether the process that `owner_text` described may still be running.
-
-    On this machine that is known; on another one it is assumed for a week.
-    """
-    try:
-        told = json.loads(owner)
-        host, boot, namespace = told["host"], told["boot"], told["namespace"]
-        process, started, created = int(told["process"]), told["started"], int(told["created"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
-    if host != os.uname().nodename or (boot == _boot() and namespace != _namespace()):
-        return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
-    return bool(boot == _boot() and started and started == _start_time(process))
-
-
-def _start_time(process: int) -> str:
-    """Return when a process began; empty if it has ended, even if no parent has noticed."""
-    found = ProcessStat.of(process)
-    return "" if found is None or found.has_ended else found.started
-
-
-def _namespace() -> str:
-    try:
-        return str(_NAMESPACE.readlink())
-    except OSError:
-        return ""
-
-
-def _boot() -> str:
-    try:
-        return _BOOT.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-
 
 _SIZES: Final = (
     "mapped_file_size_commit_log",
@@ -167,59 +111,6 @@ def batch_topics(root: Path, file_system: FileSystem) -> tuple[str, ...]:
     return tuple(names_in(root / BATCH_CONSUME_QUEUE, file_system))
 
 
-_NAME: Final = "unindexed.json"
-_LARGEST: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Unindexed:
-    """A file below a store's directory of append jobs: from where on records may not be in the index.
-
-    It is written before such an append is published, and removed when an append with an index has added their keys.
-    """
-
-    directory: Path
-    file_system: FileSystem
-
-    def begin(self) -> int | None:
-        """Return the physical offset of the first such record; None if all may be in the index.
-
-        A note that can't be read stands for the whole log.
-        """
-        path = self.directory / _NAME
-        if self.file_system.status(path) is None:
-            return None
-        file = self.file_system.open(path, writable=False)
-        try:
-            fields: Any = json.loads(file.read(min(file.size(), _LARGEST), 0))
-            found = fields["begin"]
-        except (ValueError, RecursionError, KeyError, TypeError):
-            return 0
-        finally:
-            file.close()
-        return found if isinstance(found, int) and found >= 0 else 0
-
-    def note(self, begin: int) -> None:
-        """Note durably that records from an offset on may not be in the index, unless earlier ones are noted."""
-        if self.begin() is not None:
-            return
-        self.file_system.make_directories(self.directory)
-        partial = self.directory / f"{_NAME}.partial"
-        file = self.file_system.open(partial, create=True)
-        try:
-            file.truncate(0)
-            write_all(file, memoryview(json.dumps({"begin": begin}).encode()), 0)
-            file.sync()
-        finally:
-            file.close()
-        self.file_system.rename(partial, self.directory / _NAME)
-        self.file_system.sync_directory(self.directory)
-
-    def remove(self) -> None:
-        """Remove the note."""
-        self.file_system.remove(self.directory / _NAME)
-
-
 Rebuild: TypeAlias = Literal["all", "queues", "none"]
 
 _LOG = logging.getLogger("store_core")
@@ -258,7 +149,7 @@ class SinkCommit:
     refused: tuple[Path, ...] = ()  # files that list them; they are merged into one below `SinkDirectory.refused`
     is_alive: Callable[[str], bool] | None = None
     """Called with a job's note about its owner; returns whether the job may still be running. By default
-    `store_core.store.sink.commit.is_alive`."""
+    `store_core.store.sink.directory.is_alive`."""
 
     def run(self, staged: Sequence[StagedFile]) -> CommitReport:
         """Append, and delete what this job and dead jobs have staged."""
@@ -331,7 +222,7 @@ class SinkCommit:
         self._note(ledger, planned, body_sum, is_committed=False)
 
     def _open(self, root: Path, unindexed: int | None = None) -> DefaultMessageStore:
-        # A job that died amid its renames may have left any number of segments after a hole (`hidden_append`).
+        # A job that died amid its renames may have left any number of segments after a hole (`staged_append`).
         config = replace(self.config, commit_log_recover_max_num=_ALL_FILES)
         if self._leaves_index(root):
             config = replace(config, message_index_enable=False)

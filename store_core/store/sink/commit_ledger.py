@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger of appends already in a store, for senders that may repeat an append."""
+"""What append jobs note durably: the last append of each sender, and which records are not in the index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.store.message_store import DefaultMessageStore
 
-__all__ = ["CommitLedger", "LedgerEntry", "Transaction"]
+__all__ = ["CommitLedger", "LedgerEntry", "Transaction", "Unindexed"]
 
 _LOG: Final = logging.getLogger("store_core")
 
@@ -104,16 +104,7 @@ class CommitLedger:
 
     def write(self, entry: LedgerEntry) -> None:
         """Replace the sender's last entry, durably."""
-        path = self.path_of(entry.transaction.sender)
-        partial = path.with_suffix(".partial")
-        self._file_system.make_directories(self._directory)
-        self._file_system.remove(partial)
-        file = self._file_system.open(partial, create=True)
-        write_all(file, memoryview(json.dumps(asdict(entry), indent=1).encode()), 0)
-        file.sync()
-        file.close()
-        self._file_system.rename(partial, path)
-        self._file_system.sync_directory(self._directory)
+        _replace(self.path_of(entry.transaction.sender), json.dumps(asdict(entry), indent=1), self._file_system)
 
     def settle(
         self, transaction: Transaction, store: DefaultMessageStore, rows: int, body_sum: int | None = None
@@ -176,3 +167,60 @@ class CommitLedger:
             )
         record = store.select_one_message_by_offset(appended.begin_offset, appended.first_size)
         return record is not None and crc32(record) == appended.first_crc
+
+
+_NAME: Final = "unindexed.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """A file below a store's directory of append jobs: from where on records may not be in the index.
+
+    It is written before such an append is published, and removed when an append with an index has added their keys.
+    """
+
+    directory: Path
+    file_system: FileSystem
+
+    def begin(self) -> int | None:
+        """Return the physical offset of the first such record; None if all may be in the index.
+
+        A note that can't be read stands for the whole log.
+        """
+        path = self.directory / _NAME
+        if self.file_system.status(path) is None:
+            return None
+        file = self.file_system.open(path, writable=False)
+        try:
+            fields = json.loads(file.read(min(file.size(), _LARGEST_ENTRY), 0))
+            found = fields["begin"]
+        except (ValueError, RecursionError, KeyError, TypeError):
+            return 0
+        finally:
+            file.close()
+        return found if isinstance(found, int) and found >= 0 else 0
+
+    def note(self, begin: int) -> None:
+        """Note durably that records from an offset on may not be in the index, unless earlier ones are noted."""
+        if self.begin() is not None:
+            return
+        _replace(self.directory / _NAME, json.dumps({"begin": begin}), self.file_system)
+
+    def remove(self) -> None:
+        """Remove the note."""
+        self.file_system.remove(self.directory / _NAME)
+
+
+def _replace(path: Path, text: str, file_system: FileSystem) -> None:
+    """Replace a file by one with a text, durably."""
+    partial = path.with_suffix(".partial")
+    file_system.make_directories(path.parent)
+    file_system.remove(partial)
+    file = file_system.open(partial, create=True)
+    try:
+        write_all(file, memoryview(text.encode()), 0)
+        file.sync()
+    finally:
+        file.close()
+    file_system.rename(partial, path)
+    file_system.sync_directory(path.parent)

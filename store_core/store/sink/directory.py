@@ -4,21 +4,24 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import re
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreNotFoundError
 from store_core.files.access import naming
 from store_core.files.file_system import write_all
+from store_core.files.store_lock import ProcessStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
+    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
 
 __all__ = [
@@ -26,7 +29,9 @@ __all__ = [
     "Leftover",
     "SinkDirectory",
     "heal",
+    "is_alive",
     "new_store_path",
+    "owner_text",
     "remove_store",
     "stores_beside",
     "swap",
@@ -161,6 +166,65 @@ class SinkDirectory:
         for name in self._file_system.names(path):
             self._file_system.remove(path / name)
         self._file_system.remove_directory(path)
+
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
+_TRUSTED_SECONDS: Final = 7 * 24 * 3600
+"""How long a job on another machine, which can't be checked, is assumed to be running."""
+
+
+def owner_text(clock: Clock, process: int | None = None) -> str:
+    """Describe who runs a job: a process on this machine.
+
+    * `process`: Its number; by default that of this process.
+    """
+    process = os.getpid() if process is None else process
+    owner = {
+        "host": os.uname().nodename,
+        "boot": _boot(),
+        "namespace": _namespace(),
+        "process": process,
+        "started": _start_time(process),
+        "created": clock.now_ms() // 1000,
+    }
+    return json.dumps(owner)
+
+
+def is_alive(clock: Clock, owner: str) -> bool:
+    """Return whether the process that `owner_text` described may still be running.
+
+    On this machine that is known; on another one it is assumed for a week.
+    """
+    try:
+        told = json.loads(owner)
+        host, boot, namespace = told["host"], told["boot"], told["namespace"]
+        process, started, created = int(told["process"]), told["started"], int(told["created"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+    if host != os.uname().nodename or (boot == _boot() and namespace != _namespace()):
+        return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
+    return bool(boot == _boot() and started and started == _start_time(process))
+
+
+def _start_time(process: int) -> str:
+    """Return when a process began; empty if it has ended, even if no parent has noticed."""
+    found = ProcessStat.of(process)
+    return "" if found is None or found.has_ended else found.started
+
+
+def _namespace() -> str:
+    try:
+        return str(_NAMESPACE.readlink())
+    except OSError:
+        return ""
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 _AT_FDCWD: Final = -100

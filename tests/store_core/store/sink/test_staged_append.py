@@ -22,7 +22,7 @@ from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.index import index_file
 from store_core.queue.index.index_service import IndexService
 from store_core.store.dispatch.reput import ReputMessageService
-from store_core.store.sink import hidden_append, staged_append
+from store_core.store.sink import staged_append
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
 from store_core.store.sink.staged_append import KnownRecords, append_staged
 from tests.builders import Record
@@ -54,7 +54,7 @@ SEED = 8
 @pytest.fixture(autouse=True)
 def _disk_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Include the threads that sync after writing in all failures and deaths."""
-    monkeypatch.setattr(hidden_append, "_SYNC_BYTES", 1000)
+    monkeypatch.setattr(staged_append, "_SYNC_BYTES", 1000)
     monkeypatch.setattr(index_file, "_AHEAD_BYTES", 100)
 
 
