@@ -41,7 +41,7 @@ from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.times import table_time
 from store_core.format.words import agreeing, counted
-from store_core.store.read.one_message import WordKind
+from store_core.store.read.option_table import NamedBy
 from store_core.store.read.option_values import ReadMode
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ class Trace(Answer["TraceReport"]):
         flag="",
         metavar="KEY|UNIQ_KEY|MSGID|TOPIC/QUEUE/OFFSET",
     )
-    kind: WordKind | None = opt(
+    kind: NamedBy | None = opt(
         None,
         "What the argument is.",
         flag="--as",
-        choices=WordKind,
+        choices=NamedBy,
         shown_default="what it looks like, and else a key",
     )
     release: Release = release_option()

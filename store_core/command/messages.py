@@ -13,7 +13,7 @@ from store_core.command.output_arguments import with_output
 from store_core.command.read_arguments import STORES, with_read_options
 from store_core.command.surroundings import Surroundings
 from store_core.errors import StoreNotFoundError
-from store_core.store.read.one_message import WordKind
+from store_core.store.read.option_table import NamedBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -120,7 +120,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
 @click.option(
     "--as",
     "kind",
-    type=NearChoice([kind.value for kind in WordKind]),
+    type=NearChoice([kind.value for kind in NamedBy]),
     help="What the argument is.  [default: what it looks like, and else a key]",
 )
 @with_read_options
@@ -135,7 +135,7 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
     from store_core.store.read.one_message import find_message
 
     columns = [column.name for column in COLUMNS if column.name not in {"properties_string", CORRUPT_RECORD}]
-    found = find_message(store, what, None if kind is None else WordKind(kind), {"columns": columns, **read})
+    found = find_message(store, what, None if kind is None else NamedBy(kind), {"columns": columns, **read})
     if found is None:
         raise StoreNotFoundError(
             f"{store} has no message with the key, id or position {what!r}{_reach(store, what, read)}"

@@ -20,7 +20,7 @@ from store_core.answers import (
 )
 from store_core.answers.producer_keys import SEND_COLUMNS
 from store_core.answers.store_bill import BillScan
-from store_core.store.read.one_message import WordKind
+from store_core.store.read.option_table import NamedBy
 from tests.benchmarks.checking import indexed_store
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.segments import make_log
@@ -58,7 +58,7 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
         (
             "scan of keys",
             _scan(bare, ("physical_offset",), key=_unique_key(2_000_000)),
-            {"trace by unique key, no index": lambda: trace(bare, _unique_key(2_000_000), kind=WordKind.KEY)},
+            {"trace by unique key, no index": lambda: trace(bare, _unique_key(2_000_000), kind=NamedBy.KEY)},
         ),
         ("scan of what producers sent", _scan(bare, SEND_COLUMNS), {"producers": lambda: producers(bare)}),
     ]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import replace
-from enum import Enum
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from store_core.format.record.record_head import is_message_id
 from store_core.store.read.message_reader import read_range
+from store_core.store.read.option_table import NamedBy
 from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_plan import plan_and_walk
 
@@ -27,19 +27,10 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "WordKind",
     "find_message",
     "last_rows",
     "meanings_of",
 ]
-
-
-class WordKind(Enum):
-    """What a word means."""
-
-    KEY = "key"
-    ID = "id"
-    POSITION = "position"
 
 
 _PIECE: Final = 8 << 20
@@ -90,7 +81,7 @@ def _last_of(batches: Iterable[pa.RecordBatch], most: int) -> list[pa.RecordBatc
 _POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offset>[0-9]{1,18})")
 
 
-def find_message(path: str, what: str, kind: WordKind | None, read: Mapping[str, Any]) -> pa.RecordBatchReader | None:
+def find_message(path: str, what: str, kind: NamedBy | None, read: Mapping[str, Any]) -> pa.RecordBatchReader | None:
     """Find the messages that a word means.
 
     * `kind`: What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which
@@ -108,7 +99,7 @@ def find_message(path: str, what: str, kind: WordKind | None, read: Mapping[str,
     return None
 
 
-def meanings_of(what: str, kind: WordKind | None) -> Iterator[dict[str, Any]]:
+def meanings_of(what: str, kind: NamedBy | None) -> Iterator[dict[str, Any]]:
     """Yield the options of the reader for what a word may mean, the likeliest first; arguments as of `find_message`."""
     for each in _kinds(what) if kind is None else (kind,):
         found = _OPTIONS[each](what)
@@ -116,10 +107,10 @@ def meanings_of(what: str, kind: WordKind | None) -> Iterator[dict[str, Any]]:
             yield found
 
 
-def _kinds(what: str) -> tuple[WordKind, ...]:
+def _kinds(what: str) -> tuple[NamedBy, ...]:
     if is_message_id(what):
-        return WordKind.ID, WordKind.KEY
-    return (WordKind.POSITION, WordKind.KEY) if _POSITION.fullmatch(what) else (WordKind.KEY,)
+        return NamedBy.ID, NamedBy.KEY
+    return (NamedBy.POSITION, NamedBy.KEY) if _POSITION.fullmatch(what) else (NamedBy.KEY,)
 
 
 def _key_options(what: str) -> dict[str, Any]:
@@ -143,4 +134,4 @@ def _position_options(what: str) -> dict[str, Any] | None:
     }
 
 
-_OPTIONS: Final = {WordKind.KEY: _key_options, WordKind.ID: _id_options, WordKind.POSITION: _position_options}
+_OPTIONS: Final = {NamedBy.KEY: _key_options, NamedBy.ID: _id_options, NamedBy.POSITION: _position_options}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from operator import index
 from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READ_OPTIONS",
+    "NamedBy",
     "check_filter",
     "check_filter_type",
     "check_order",
@@ -27,6 +29,15 @@ __all__ = [
     "refuse_value",
     "shown_option",
 ]
+
+
+class NamedBy(Enum):
+    """What a message is named by, where one is asked for; the values are options of commands."""
+
+    KEY = "key"
+    ID = "id"
+    POSITION = "position"
+
 
 READ_OPTIONS: Final = (
     Option(

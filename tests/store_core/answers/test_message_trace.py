@@ -14,7 +14,7 @@ from store_core.answers import Trace, TraceReport, message_trace, trace
 from store_core.answers.life.message_reads import ReadJob
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
-from store_core.store.read.one_message import WordKind
+from store_core.store.read.option_table import NamedBy
 from store_core.store.read.option_values import ReadMode
 from tests.builders import MAGIC_AT, in_batch
 from tests.golden_stores import golden_stores
@@ -194,7 +194,7 @@ def test_nothing_found_is_an_error_that_names_what_was_asked_for(tmp_path: Path)
     with pytest.raises(StoreNotFoundError, match="'b'"):
         trace(root, "b")
     with pytest.raises(StoreNotFoundError):
-        trace(root, "a", kind=WordKind.ID)
+        trace(root, "a", kind=NamedBy.ID)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
