@@ -7,9 +7,9 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from store_core.command.console import Console
+from store_core.command.main import watch_standard_output
 from store_core.command.program import program
-from store_core.command.standard_output import watch_standard_output
-from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if sys.stdout is sys.__stdout__:  # not in a notebook or a test
         watch_standard_output()
-    around = replace(Surroundings.here(), is_on_spark=True)
+    around = replace(Console.here(), is_on_spark=True)
     try:
         program.main(None if arguments is None else [*arguments], prog_name="commitlog", obj=around)
     except SystemExit as end:

@@ -12,11 +12,11 @@ import click
 
 from store_core.answers.answer import Kind, Option, options_of
 from store_core.command.arguments import NearChoice, examples, with_config, with_log, with_storage
+from store_core.command.console import warnings_shown
 from store_core.command.exit_code import ExitCode
-from store_core.command.notices import warnings_shown
-from store_core.command.output.new_file import check_new, write_new_json
-from store_core.command.read_arguments import with_replayed_options
+from store_core.command.new_file import check_new, write_new_json
 from store_core.command.report_output import shown_engine, with_processes, with_report
+from store_core.command.row_arguments import with_replayed_options
 from store_core.command.spark import with_spark
 
 if TYPE_CHECKING:

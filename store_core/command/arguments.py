@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from store_core.command.notices import say, warnings_shown
+from store_core.command.console import say, warnings_shown
 from store_core.format.words import hint_of
 
 if TYPE_CHECKING:

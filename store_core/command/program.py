@@ -13,9 +13,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from store_core import __version__
+from store_core.command.console import say
 from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, failure_of
-from store_core.command.notices import say
-from store_core.command.standard_output import let_output_go
+from store_core.command.main import let_output_go
 from store_core.errors import TolerableError
 from store_core.format.words import hint_of
 
@@ -36,10 +36,10 @@ class _Entry:
 
 
 _ENTRIES: Final = (
-    _Entry(_MESSAGES, "cat", "messages", "print messages"),
-    _Entry(_MESSAGES, "head", "messages", "print the first messages"),
-    _Entry(_MESSAGES, "tail", "messages", "print the last messages, and those that arrive"),
-    _Entry(_MESSAGES, "get", "messages", "print one message, by key, id or position"),
+    _Entry(_MESSAGES, "cat", "rows", "print messages"),
+    _Entry(_MESSAGES, "head", "rows", "print the first messages"),
+    _Entry(_MESSAGES, "tail", "rows", "print the last messages, and those that arrive"),
+    _Entry(_MESSAGES, "get", "rows", "print one message, by key, id or position"),
     _Entry(_MESSAGES, "trace", "message_trace:Trace", "tell what happened to a message, in order"),
     _Entry(
         _MESSAGES, "transactions", "store_transactions:Transactions", "tell how transactions ended, and which did not"
@@ -47,21 +47,21 @@ _ENTRIES: Final = (
     _Entry(_MESSAGES, "delays", "store_delays:Delays", "tell when delayed messages are due, and which are late"),
     _Entry(_MESSAGES, "deadletters", "store_dead_letters:DeadLetters", "tell what consumers gave up, and why"),
     _Entry(_MESSAGES, "replay", "store_replay:Replay", "append messages again, such as dead letters, once"),
-    _Entry(_MESSAGES, "append", "appending", "append rows, or messages of another store, all or none"),
-    _Entry(_MESSAGES, "count", "counting", "count messages and bytes, in all or by columns"),
-    _Entry(_MESSAGES, "explain", "explaining", "say how messages would be read, and what that costs"),
-    _Entry(_MESSAGES, "sql", "sql", "ask in SQL for messages, queues, offsets and more"),
-    _Entry(_MESSAGES, "schema", "views", "list the columns of a message"),
+    _Entry(_MESSAGES, "append", "append", "append rows, or messages of another store, all or none"),
+    _Entry(_MESSAGES, "count", "rows", "count messages and bytes, in all or by columns"),
+    _Entry(_MESSAGES, "explain", "rows", "say how messages would be read, and what that costs"),
+    _Entry(_MESSAGES, "sql", "rows", "ask in SQL for messages, queues, offsets and more"),
+    _Entry(_MESSAGES, "schema", "rows", "list the columns of a message"),
     _Entry(_STORE, "info", "info:Info", "say what a store is, at once, and what to ask next"),
-    _Entry(_STORE, "ls", "views", "list the segments of the log"),
-    _Entry(_STORE, "topics", "views", "list topics and queues"),
-    _Entry(_STORE, "view", "views", "print queues, index, offsets and other tables"),
+    _Entry(_STORE, "ls", "rows", "list the segments of the log"),
+    _Entry(_STORE, "topics", "rows", "list topics and queues"),
+    _Entry(_STORE, "view", "rows", "print queues, index, offsets and other tables"),
     _Entry(_STORE, "bill", "store_bill:Bill", "say who uses the disk"),
     _Entry(_STORE, "check", "store_check:Check", "check log, queues and index against each other"),
     _Entry(_STORE, "diff", "log_diff:Diff", "compare the logs of two stores"),
     _Entry(_STORE, "export", "store_export:Export", "write messages as Parquet, each once, and prove it"),
     _Entry(_STORE, "producers", "store_producers:Producers", "say what a broker can't tell of producers"),
-    _Entry(_STORE, "rebuild", "rebuilding", "make queues, index, or both from the log"),
+    _Entry(_STORE, "rebuild", "rebuild", "make queues, index, or both from the log"),
     _Entry(_STORE, "redact", "store_redact:Redact", "copy the store without what must not be in it"),
     _Entry(_STORE, "repair", "repairing", "make wrong queues and index files again from the log"),
     _Entry(_STORE, "salvage", "log_salvage:Salvage", "take what is sound out of a damaged log"),
@@ -70,7 +70,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "recover", "store_recover:Recover", "show what opening the store for writing would change"),
 )
 _SILENT: Final = logging.NullHandler()
-"""Keeps Python from printing what is logged: commands show it (`notices`), or have it in their reports."""
+"""Keeps Python from printing what is logged: commands show it (`console`), or have it in their reports."""
 
 _WORDS: Final = "store_core.words"
 _BY_NAME: Final = {entry.name: entry for entry in _ENTRIES}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from store_core.command.arguments import LOG_HELP, examples
-from store_core.command.output.new_file import check_new, write_new_json
+from store_core.command.new_file import check_new, write_new_json
 from store_core.command.report_output import release_choice, shown_engine, with_processes, with_report
 
 if TYPE_CHECKING:

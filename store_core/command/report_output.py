@@ -14,10 +14,10 @@ import click
 
 from store_core.answers.shown_text import clear_line, escape_json
 from store_core.command.arguments import NearChoice
+from store_core.command.console import Console, shown_zone
 from store_core.command.exit_code import ExitCode
-from store_core.command.output.new_file import check_new, write_new
+from store_core.command.new_file import check_new, write_new
 from store_core.command.spark import is_on_spark, spark_engine, with_spark
-from store_core.command.surroundings import Surroundings, shown_zone
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ReportOutput:
         if self.is_json:
             click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
         else:
-            click.echo(report.to_text(Surroundings.of(context).table_width, self.zone))
+            click.echo(report.to_text(Console.of(context).table_width, self.zone))
         if self.html is not None:
             write_new(self.html, report.to_html())
         return ExitCode.of(report.verdict)
@@ -101,10 +101,10 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
 def shown_engine(processes: int) -> Iterator[Engine]:
     """Provide the engine of a command; one of this machine shows on a terminal how many parts are done."""
     from store_core.answers.local_engine import local_engine
-    from store_core.command.notices import PartsProgress
+    from store_core.command.console import PartsProgress
 
     context = click.get_current_context()
-    around, name = Surroundings.of(context), context.info_name or ""
+    around, name = Console.of(context), context.info_name or ""
     if is_on_spark():
         with spark_engine(f"commitlog-{name}") as engine:
             yield engine

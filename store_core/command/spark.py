@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from store_core.command.console import Console
 from store_core.command.main import WithoutPandas
-from store_core.command.surroundings import Surroundings
 from store_core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ with_spark: Final = click.option("--spark", is_flag=True, expose_value=False, ca
 def is_on_spark() -> bool:
     """Return whether the command that is run was given ``--spark``, or is below ``spark-submit``."""
     context = click.get_current_context()
-    return bool(context.meta.get(_ASKED)) or Surroundings.of(context).is_on_spark
+    return bool(context.meta.get(_ASKED)) or Console.of(context).is_on_spark
 
 
 def connector(module: str) -> Any:  # noqa: ANN401 -- a module whose types this package can't know

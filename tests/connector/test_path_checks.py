@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.append import check_source
-from store_core.command.output.new_file import check_report
+from store_core.command.new_file import check_report
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.files.access import check_writable
 from tests.builders import LogBuilder

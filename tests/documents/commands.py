@@ -17,8 +17,8 @@ import pyspark
 from click.testing import CliRunner
 
 from pyspark_commitlog.command import main
+from store_core.command.console import Console
 from store_core.command.program import program
-from store_core.command.surroundings import Surroundings
 from tests.connector.called import append, rebuild_consume_queue, rebuild_index
 from tests.documents.blocks import ROOT
 from tests.sample_demo import sample_demo
@@ -131,7 +131,7 @@ def _run_job(name: str, arguments: Sequence[str]) -> int:
 
 def _run_commitlog(arguments: Sequence[str]) -> int:
     """Run the program in this process, with standard output as a pipe."""
-    ended = CliRunner().invoke(program, arguments, obj=Surroundings(), prog_name="commitlog")
+    ended = CliRunner().invoke(program, arguments, obj=Console(), prog_name="commitlog")
     sys.stdout.write(ended.output)
     return ended.exit_code
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_commitlog import MINIMUM_PYSPARK
 from store_core import __version__
 from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, failure_of
-from store_core.command.standard_output import let_output_go, watch_standard_output
+from store_core.command.main import let_output_go, watch_standard_output
 
 if TYPE_CHECKING:
     import argparse

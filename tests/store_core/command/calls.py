@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner
 
+from store_core.command.console import Console
 from store_core.command.program import program
-from store_core.command.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,10 +40,10 @@ class Called:
         return [json.loads(line) for line in self.lines]
 
 
-def call(*words: object, around: Surroundings | None = None, environment: Mapping[str, str] | None = None) -> Called:
+def call(*words: object, around: Console | None = None, environment: Mapping[str, str] | None = None) -> Called:
     """Run a command; without other surroundings, its output is no terminal."""
     ended = CliRunner().invoke(
-        program, [str(word) for word in words], obj=around or Surroundings(), env=environment, prog_name="commitlog"
+        program, [str(word) for word in words], obj=around or Console(), env=environment, prog_name="commitlog"
     )
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
         raise ended.exception

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
-from store_core.command.surroundings import Surroundings
 from tests.builders import SIZE_AT, LogBuilder, Record
 from tests.store_core.command.calls import call
 
@@ -56,7 +56,7 @@ def test_tables_are_narrowed_on_a_terminal_and_by_columns_only(tmp_path: Path) -
     log.append(Record(b"one", topic))
     store = log.write(tmp_path / "named")
     wide = call("bill", store).text
-    narrow = [call("bill", store, around=around).text for around in (Surroundings(width=80), Surroundings(columns=80))]
+    narrow = [call("bill", store, around=around).text for around in (Console(width=80), Console(columns=80))]
 
     assert narrow[0] == narrow[1]
     assert topic in narrow[0]

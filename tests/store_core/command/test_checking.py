@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
+from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
-from store_core.command.surroundings import Surroundings
 from tests.store_core.command.calls import call
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_few_findings_of_each_kind_are_printed(closed: Path, config: Path) -> No
     shutil.rmtree(closed / "consumequeue" / "orders" / "1")
     shutil.rmtree(closed / "index")
 
-    lines = call("check", closed, "--config", config, around=Surroundings(width=80)).lines
+    lines = call("check", closed, "--config", config, around=Console(width=80)).lines
     rows = lines[lines.index("The first of each kind:") :]
 
     assert ["orders/1/0", "orders/1/1", "orders/1/2"] == [

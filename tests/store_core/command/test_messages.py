@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from store_core import read_messages
+from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
-from store_core.command.surroundings import Surroundings
 from tests.builders import LogBuilder, Record
 from tests.store_core.command.calls import call
 from tests.store_core.fakes import FakeClock
@@ -73,7 +73,7 @@ def test_tail_finds_the_last_rows_of_a_filter_in_earlier_segments(log: LogBuilde
 
 
 def test_a_table_has_the_columns_that_fit_a_terminal_and_other_formats_have_all(store: Path) -> None:
-    table = call("head", store, "-n1", "--color=never", around=Surroundings(width=80)).lines
+    table = call("head", store, "-n1", "--color=never", around=Console(width=80)).lines
 
     assert ["store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys", "body"] == table[0].split()
     assert max(map(len, table)) <= 80
@@ -169,7 +169,7 @@ def test_what_is_appended_is_printed_once_across_segments_until_it_is_interrupte
     grown = [f"new-{number}" for number in range(50)]
     clock = GrowingClock(log, store, [[], [b"new-0"], [body.encode() for body in grown[1:]], []])
 
-    called = call("tail", store, "-n1", "-f", "--format=jsonl", "--columns=body", around=Surroundings(clock=clock))
+    called = call("tail", store, "-n1", "-f", "--format=jsonl", "--columns=body", around=Console(clock=clock))
 
     assert [last, *grown] == [row["body"] for row in called.rows]
     assert (130, "") == (called.code, called.errors)
@@ -185,7 +185,7 @@ def test_a_log_that_is_truncated_while_it_is_followed_is_named(
                 log.truncate(log.records[-2].physical_offset)
             super().sleep(seconds)
 
-    around = Surroundings(clock=CutClock(log, store, [[], []]))
+    around = Console(clock=CutClock(log, store, [[], []]))
 
     called = call("tail", store, "-n0", "-f", "--format=jsonl", *tolerant, around=around)
 

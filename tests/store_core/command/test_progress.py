@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.command.notices import PartsProgress, say
-from store_core.command.surroundings import Surroundings
+from store_core.command.console import Console, PartsProgress, say
 from store_core.store.parts import PartsDone, Step
 from tests.builders import LogBuilder
 from tests.store_core.command.calls import call
@@ -77,7 +76,7 @@ def test_a_line_says_what_is_done_and_what_is_left_and_disappears() -> None:
 def test_a_report_does_not_depend_on_the_terminal(store: Path) -> None:
     terminal = io.StringIO()
 
-    assert call("check", store).text == call("check", store, around=Surroundings(progress=terminal)).text
+    assert call("check", store).text == call("check", store, around=Console(progress=terminal)).text
     assert "check: reading, 1 of " in terminal.getvalue()
 
 
@@ -114,7 +113,7 @@ def test_the_line_is_gone_when_the_report_begins(command: str, store: Path, tmp_
     words = [command, store, *REPORTS[command]]
     into = [[tmp_path / name] if words[-1] == "--into" else [] for name in ("one", "two")]
     alone = call(*words, *into[0])
-    shared = call(*words, *into[1], around=Surroundings(progress=SharedTerminal()))
+    shared = call(*words, *into[1], around=Console(progress=SharedTerminal()))
 
     assert f"{command}: reading" in shared.text
     assert [*map(str.rstrip, alone.text.replace("/one", "/two").split("\n"))] == lines_seen(shared.text)
@@ -154,7 +153,7 @@ def test_what_is_interrupted_leaves_nothing_behind(
     more: dict[str, list[object]] = {"salvage": ["--into", tmp_path / "new"], "diff": [store], "check": []}
     terminal = Interrupted()
     page = ["--html", tmp_path / "page", "--processes", processes]
-    ended = call(command, store, *more[command], *page, around=Surroundings(progress=terminal))
+    ended = call(command, store, *more[command], *page, around=Console(progress=terminal))
 
     assert (INTERRUPTED, "") == (ended.code, ended.text)
     assert {"store", "scratch"} == {path.name for path in tmp_path.iterdir()}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
 from store_core.command.program import program
-from store_core.command.surroundings import Surroundings
 from tests.store_core.command.calls import call
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.builders import LogBuilder
 
-TERMINAL = Surroundings(width=80)
+TERMINAL = Console(width=80)
 BOLD = "\x1b[1m"
 
 
@@ -118,12 +118,12 @@ def test_binary_formats_are_not_written_to_a_terminal(store: Path, name: str) ->
         (TERMINAL, [], {"NO_COLOR": ""}, True),
         (TERMINAL, ["--color=never"], {}, False),
         (TERMINAL, ["--color=always"], {"NO_COLOR": "1"}, True),
-        (Surroundings(), [], {}, False),
-        (Surroundings(), ["--color=always"], {}, True),
+        (Console(), [], {}, False),
+        (Console(), ["--color=always"], {}, True),
     ],
 )
 def test_colours_are_for_terminals_unless_somebody_says_otherwise(
-    store: Path, around: Surroundings, words: list[str], environment: dict[str, str], is_bold: bool
+    store: Path, around: Console, words: list[str], environment: dict[str, str], is_bold: bool
 ) -> None:
     assert is_bold == (BOLD in call("head", store, *words, around=around, environment=environment).text)
 
@@ -134,9 +134,9 @@ def test_a_dash_is_standard_output(store: Path) -> None:
 
 def test_columns_counts_in_a_pipe_as_on_a_terminal(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    piped = Surroundings.of(click.Context(program))
+    piped = Console.of(click.Context(program))
 
     assert (60, None) == (piped.table_width, piped.width)
-    assert call("head", store, around=piped).text == call("head", store, "--color=never", around=Surroundings(60)).text
+    assert call("head", store, around=piped).text == call("head", store, "--color=never", around=Console(60)).text
     assert call("head", store, around=piped).text != call("head", store).text
     assert call("head", store, "--format=jsonl", around=piped).text == call("head", store, "--format=jsonl").text

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.command.arguments import LOG_HELP, NearChoice, examples
+from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
-from store_core.command.output.new_file import STANDARD_OUTPUT, check_report, words_beside, write_json
+from store_core.command.new_file import STANDARD_OUTPUT, check_report, words_beside, write_json
 from store_core.command.report_output import shown_engine, with_processes, with_release
 from store_core.command.spark import connector, is_on_spark
-from store_core.command.surroundings import Surroundings
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _run(plan: RebuildPlan, target: str | None, processes: int, *, is_dry_run: b
     if not plan.options.verify:
         check_writable(plan.output)
 
-    clock = Surroundings.of(click.get_current_context()).clock
+    clock = Console.of(click.get_current_context()).clock
     began = clock.monotonic()
     result = StoreRebuild(plan, lambda _: shown_engine(processes), tell).run()
     code = ExitCode[result.outcome.name]

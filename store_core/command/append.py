@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.command.arguments import LOG_HELP, examples
+from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
-from store_core.command.output.new_file import check_report, words_beside, write_json
+from store_core.command.new_file import check_report, words_beside, write_json
 from store_core.command.spark import connector, is_on_spark, with_spark
-from store_core.command.surroundings import Surroundings
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.store.option import pairs_of
 
@@ -69,7 +69,7 @@ def append(store: str, *, report: str | None, **given: Any) -> ExitCode:  # noqa
     check_report("--report", report)
     spark = is_on_spark()
     appending = connector("append") if spark else import_module("pyspark_commitlog.append")
-    clock = Surroundings.of(click.get_current_context()).clock
+    clock = Console.of(click.get_current_context()).clock
     began = clock.monotonic()
     made = appending.append(writes, appending.AppendSource(**source), on_spark=spark)
     made |= {"source": source["path"], "seconds": round(clock.monotonic() - began, 3)}

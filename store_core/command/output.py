@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a command's rows go, and in which format."""
+"""The rows that a command prints or writes, in several formats."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TextIO
 
 import click
+import pyarrow as pa
 
 from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
 from store_core.answers.text_table import FieldsWriter, TableWriter, rows_of, slices_of, zoned
-from store_core.command.output.new_file import check_new, new_file
+from store_core.command.new_file import check_new, new_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import tzinfo
     from pathlib import Path
 
-    import pyarrow as pa
-
     from store_core.answers.text_table import Value
 
-__all__ = ["CsvWriter", "JsonLinesWriter", "Output", "RowWriter"]
+__all__ = ["ArrowWriter", "CsvWriter", "JsonLinesWriter", "Output", "ParquetWriter", "RowWriter"]
 
 
 class RowWriter(Protocol):
@@ -131,7 +130,7 @@ _UTF_8: Final = "utf-8"
 class Output:
     """Where a command's rows go, and in which format."""
 
-    format: str  # one of `store_core.command.output_arguments.FORMATS`
+    format: str  # one of `store_core.command.row_arguments.FORMATS`
     target: Path | None = None  # A file that does not exist yet; None for standard output
     style: BytesStyle = BytesStyle.AUTO
     width: int | None = None  # columns of a table on standard output; None if it is not to be cut
@@ -149,6 +148,15 @@ class Output:
         if self.target is None and self.format in _BINARY and self.is_terminal:
             raise click.UsageError(f"{self.format} is not for terminals: give --output FILE, or redirect the output")
         check_new("--output", self.target)
+
+    def put(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+        """Write rows, and return how many there are."""
+        rows = 0
+        with self.writer(schema) as writer:
+            for batch in batches:
+                writer.write(batch)
+                rows += batch.num_rows
+        return rows
 
     @contextmanager
     def writer(self, schema: pa.Schema) -> Iterator[RowWriter]:
@@ -174,8 +182,6 @@ class Output:
             writer.close()
 
     def _binary_writer(self, schema: pa.Schema, stream: BinaryIO) -> RowWriter:
-        from store_core.command.output.arrow_files import ArrowWriter, ParquetWriter
-
         return ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
 
     def _text_writer(self, schema: pa.Schema, text: io.TextIOWrapper) -> RowWriter:
@@ -223,3 +229,52 @@ def _text(stream: BinaryIO, encoding: str | None) -> Iterator[io.TextIOWrapper]:
         text.flush()
     finally:
         text.detach()
+
+
+_GROUP_BYTES: Final = 64 << 20
+"""Bytes of rows that are collected for a row group of Parquet, so that memory is bounded and groups are not tiny."""
+
+
+class ArrowWriter:
+    """Writes an IPC stream, which `pyarrow.ipc.open_stream` and most tools with Arrow read."""
+
+    def __init__(self, schema: pa.Schema, stream: BinaryIO) -> None:
+        self._writer = pa.ipc.new_stream(stream, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch."""
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        """Write the end of the stream."""
+        self._writer.close()
+
+
+class ParquetWriter:
+    """Writes a Parquet file, compressed by Zstandard."""
+
+    def __init__(self, schema: pa.Schema, stream: BinaryIO) -> None:
+        self._schema = schema
+        from pyarrow import parquet  # which few commands need
+
+        self._writer = parquet.ParquetWriter(stream, schema, compression="zstd")
+        self._collected: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch; many together become a row group."""
+        self._collected.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _GROUP_BYTES:
+            self._put_group()
+
+    def close(self) -> None:
+        """Write the last row group and the footer."""
+        self._put_group()
+        self._writer.close()
+
+    def _put_group(self) -> None:
+        if self._collected:
+            table = pa.Table.from_batches(self._collected, self._schema)
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._collected, self._bytes = [], 0

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""What the command prints and writes: rows as tables, JSON lines, CSV, Arrow and Parquet."""
