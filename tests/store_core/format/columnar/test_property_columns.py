@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of many records as columns equal the parser's result for each."""
+"""Properties of many records as columns equal the parser's result for each; maps without some names keep the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar.property_columns import AlikeProperties, PropertyColumns, split_key_column
+from store_core.format.columnar.property_columns import (
+    AlikeProperties,
+    PropertyColumns,
+    split_key_column,
+    without_names,
+)
 from store_core.format.properties import PropertyParser, decode_text, first_property, parse_properties, split_keys
 from tests import strategies
 
@@ -137,3 +142,18 @@ def test_keys_of_many_rows_split_as_those_of_each(rows: list[str | None]) -> Non
     found.validate(full=True)
 
     assert found.to_pylist() == expected
+
+
+NAMES = st.sampled_from(["KEYS", "TAGS", "DELAY", "é"])
+ROWS = st.lists(st.none() | st.dictionaries(NAMES, st.text(max_size=3)), max_size=6)
+
+
+@given(ROWS, st.integers(0, 3), st.lists(NAMES, min_size=1, max_size=2))
+def test_maps_without_names_are_those_with_the_other_names(
+    rows: list[dict[str, str] | None], skipped: int, names: list[str]
+) -> None:
+    pairs = [None if row is None else list(row.items()) for row in rows]
+    maps = pa.array(pairs, pa.map_(pa.string(), pa.string())).slice(min(skipped, len(rows)))
+    expected = [row and [pair for pair in row if pair[0] not in names] for row in pairs[skipped:]]
+
+    assert expected == without_names(maps, names).to_pylist()

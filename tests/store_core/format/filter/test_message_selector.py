@@ -4,15 +4,28 @@
 from __future__ import annotations
 
 import pickle
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import CorruptRecordError, FilterError, MessageSelector
-from store_core.format.filter.message_selector import MessageFilter, TagSubscription
+from store_core.format.filter.message_selector import (
+    MessageFilter,
+    TagSubscription,
+    _checked_span,
+    _plain_span,
+    record_properties,
+)
 from store_core.format.java import hash_code
+from store_core.format.properties import PropertyParser, decode_text, parse_properties
+from store_core.format.record.scan import check_record
+from tests import strategies
 from tests.builders import BODY_AT, Record
+
+if TYPE_CHECKING:
+    from tests.strategies import Log
 
 CLASH = ("Aa", "BB")
 """Two texts with the same hash."""
@@ -140,3 +153,38 @@ def test_selectors_are_filters_and_pickle(selector: MessageSelector) -> None:
 def test_bytes_that_are_no_record_are_an_error(size: int) -> None:
     with pytest.raises(CorruptRecordError):
         MessageSelector.by_sql("a > 5").is_matched_by_commit_log(record(a="6")[:size])
+
+
+parsers = st.sampled_from(PropertyParser)
+
+
+def by_check(data: memoryview, parser: PropertyParser) -> dict[str, str] | None:
+    spans = check_record(data, 0, None).spans
+    if spans is None:
+        return None
+    return parse_properties(decode_text(bytes(data[spans.properties_start : spans.properties_stop])), parser)
+
+
+def found(data: memoryview, parser: PropertyParser) -> dict[str, str] | None:
+    try:
+        return record_properties(data, parser)
+    except CorruptRecordError:
+        return None
+
+
+@given(strategies.logs(faults=False, max_size=4), parsers)
+def test_the_properties_of_sound_records_are_those_of_the_definition(log: Log, parser: PropertyParser) -> None:
+    for start in log.starts:
+        record = memoryview(log.data)[start:]
+
+        assert by_check(record, parser) == record_properties(record, parser)
+
+
+@given(strategies.mutated(strategies.logs(max_size=3)), parsers)
+def test_broken_records_are_told_apart_as_the_definition_does(log: Log, parser: PropertyParser) -> None:
+    for start in log.starts:
+        record = memoryview(log.data)[start:]
+        span = _plain_span(record)
+
+        assert by_check(record, parser) == found(record, parser)
+        assert span is None or span == _checked_span(record)
