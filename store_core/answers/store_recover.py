@@ -96,7 +96,8 @@ class Recover(Answer["RecoverReport"]):
         path = os.fspath(path)
         root = configured_root(path, config)
         check_is_store(path_of(root), config, OsFileSystem())
-        releases = RELEASES if _ALL in self.release else cast("tuple[Release, ...]", self.release)
+        named = self.release
+        releases = RELEASES if _ALL in named else cast("tuple[Release, ...]", named)
         runs = engine.run(_DryRuns(path, config, releases))
         return _report(root, runs, None if self.messages else MOST_MESSAGES)
 
