@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds commit logs with plain `struct`, only from the format's description: an independent check of our layout.
+"""Builds commit logs, timers and databases with plain `struct`, only from the format's description.
 
-Nothing here imports `store_core`, and nothing here is clever: a record is the concatenation of its fields.
+An independent check of our layout: nothing here imports `store_core`, and nothing here is clever. A record is the
+concatenation of its fields.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 MAGIC_V1 = 0xDAA320A7
@@ -242,3 +243,70 @@ class LogBuilder:
         for name, data in files.items():
             (directory / name).write_bytes(data)
         return root
+
+
+TIMER_UNIT_SIZE = 52
+TIMER_SLOTS = 1_209_600
+_UNITS_IN_FILE = 78
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A timer that is due at a second."""
+
+    due: int
+    write: int
+    physical_offset: int = 0
+    store_size: int = 100
+    magic: int = 1
+
+
+def _place(number: int) -> int:
+    files, unit = divmod(number, _UNITS_IN_FILE)
+    return files * (_UNITS_IN_FILE * TIMER_UNIT_SIZE + 40) + unit * TIMER_UNIT_SIZE
+
+
+def write_timers(root: Path, timers: Sequence[Timer], read_until: int) -> None:
+    """Write ``timerlog/``, ``timerwheel`` and ``config/timercheck``; times in seconds."""
+    slots: dict[int, tuple[int, int, int]] = {}
+    log = bytearray()
+    for number, timer in enumerate(timers):
+        at = _place(number)
+        if at > len(log):
+            log += struct.pack(">iqI", 40, 0, 0xCBD43194).ljust(40, b"\0")
+        first, last, count = slots.get(timer.due, (at, -1, 0))
+        log += struct.pack(
+            ">iqiqiqiiq", TIMER_UNIT_SIZE, last, timer.magic, timer.write * 1000, (timer.due - timer.write) * 1000,
+            timer.physical_offset, timer.store_size, 0, 0,
+        )  # fmt: skip
+        slots[timer.due] = first, at, count + (-1 if timer.magic & 4 else 1)
+    size = _UNITS_IN_FILE * TIMER_UNIT_SIZE + 40
+    (root / "timerlog").mkdir(parents=True)
+    for begin in range(0, max(len(log), 1), size):
+        (root / "timerlog" / f"{begin:020d}").write_bytes(bytes(log[begin : begin + size]).ljust(size, b"\0"))
+    with (root / "timerwheel").open("wb") as wheel:
+        wheel.truncate(TIMER_SLOTS * 32)
+        for due, slot in slots.items():
+            wheel.seek(due % TIMER_SLOTS * 32)
+            wheel.write(struct.pack(">qqqii", due, *slot, 0))
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "timercheck").write_bytes(struct.pack(">q", read_until * 1000).ljust(4096, b"\0"))
+
+
+_HOUR = 3_600_000
+
+
+def stored_index_key(text: str, stored: int, physical_offset: int) -> tuple[bytes, bytes]:
+    """Return an entry of the index; the text is as ``@topic@K@key@UNIQ_KEY@``."""
+    key = struct.pack(">q", stored // _HOUR * _HOUR) + text.encode() + struct.pack(">q", physical_offset)
+    return key, struct.pack(">q", stored)
+
+
+def stored_timer(due: int, unique_key: str, physical_offset: int, store_size: int = 100) -> tuple[bytes, bytes]:
+    """Return a pending timer."""
+    return struct.pack(">q", due) + unique_key.encode(), struct.pack(">iq", store_size, physical_offset)
+
+
+def stored_half(physical_offset: int, topic: str, transaction: str, check_times: int = 0) -> tuple[bytes, bytes]:
+    """Return a half message of 200 bytes that is still open."""
+    return struct.pack(">q", physical_offset) + f"@{topic}@{transaction}".encode(), struct.pack(">ii", check_times, 200)

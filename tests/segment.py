@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment in memory, with methods to break it and to read it record by record and in lockstep."""
+"""One segment in memory: methods to break it and to read it, and one of which there is only what was loaded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import numpy as np
 
 from store_core.format.columnar.lockstep import scan
 from store_core.format.record.decode import decode_message
-from store_core.format.record.scan import check_record, follow_chain
+from store_core.format.record.scan import Framing, check_record, follow_chain
+from store_core.format.segment_view import SegmentView
 from tests.builders import Record
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from store_core.format.record.scan import RecordCheck, Scan, StopReason
 
-__all__ = ["Segment", "assert_same_scan"]
+__all__ = ["LoadedPages", "Segment", "assert_same_scan", "paged"]
 
 
 class Segment:
@@ -80,3 +83,32 @@ def assert_same_scan(expected: Scan, actual: Scan) -> None:
         actual.stop,
         actual.reason,
     )
+
+
+class LoadedPages:
+    """The pages of some bytes."""
+
+    step = 300
+
+    def __init__(self, data: bytes) -> None:
+        self._data = np.frombuffer(data, np.uint8)
+        self.raw = np.zeros(len(data), np.uint8)
+
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return a copy, so that what is used after the next call does not show here, but elsewhere."""
+        return self._data[begin:end].copy()
+
+    def load(self, begin: int, end: int) -> None:
+        """Copy the bytes of a range to their place."""
+        part = slice(max(begin, 0), max(end, 0))
+        self.raw[part] = self._data[part]
+
+    def drop(self, end: int) -> None:
+        """Make the bytes before a position zeros."""
+        self.raw[: max(end, 0)] = 0
+
+
+def paged(data: bytes, start_offset: int, framing: Framing = Framing.RECORDS) -> SegmentView:
+    """Return a segment of which nothing is loaded."""
+    pages = LoadedPages(data)
+    return SegmentView(pages.raw, start_offset, framing=framing, pages=pages)

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the many Java and Python processes that tests start, each for seconds only."""
+"""The many Java and Python processes that tests start, each for seconds only, and their environment."""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["JVM_OPTIONS", "clean_environment", "prepare_environment", "quick_starts"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["JVM_OPTIONS", "clean_environment", "prepare_environment", "quick_starts", "run_python"]
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The compiler that optimizes is most of the time of a JVM that lives for seconds, and saves nothing within them."""
@@ -30,3 +35,18 @@ def clean_environment() -> dict[str, str]:
     """Return the environment without what Python and Spark read in it, but with `quick_starts`."""
     others = (each for each in os.environ.items() if not each[0].startswith(("PYTHON", "SPARK", "PYSPARK")))
     return dict(others) | quick_starts()
+
+
+def run_python(code: str, directory: Path, **environment: str) -> str:
+    """Run code in a fresh interpreter, away from the source tree; return what it prints."""
+    done = subprocess.run(  # noqa: S603 -- our own code
+        [sys.executable, "-c", code],
+        cwd=directory,
+        env={**clean_environment(), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from tests.timers import Timer, write_timers
+from tests.builders import Timer, write_timers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,7 +30,7 @@ from store_core.errors import (
 )
 from tests.builders import LogBuilder
 from tests.connector.called import append, rebuild_consume_queue, rebuild_index
-from tests.fresh_python import run_python
+from tests.short_lived import run_python
 
 
 def test_the_demo_lists_all_exit_codes_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.format.columns import COLUMNS
-from tests.golden_rows import table_rows
+from tests.golden_stores import table_rows
 
 if TYPE_CHECKING:
     from tests.connector.stores import Reader

@@ -10,8 +10,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.format.columns import COLUMNS
-from tests.golden_rows import table_rows
-from tests.golden_stores import stores_of_kind, unpack
+from tests.golden_stores import stores_of_kind, table_rows, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ import pytest
 
 from store_core import read_view
 from store_core.format.columns import COLUMNS
-from tests.golden_rows import table_rows
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import newer_store, table_rows, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path

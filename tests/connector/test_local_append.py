@@ -19,7 +19,7 @@ from store_core.command.exit_code import INTERRUPTED
 from tests.builders import LogBuilder
 from tests.connector.called import append
 from tests.connector.written import SMALL, rows_of
-from tests.fresh_python import run_python
+from tests.short_lived import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable

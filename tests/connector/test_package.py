@@ -16,7 +16,7 @@ import pyspark_commitlog
 import store_core
 from pyspark_commitlog.sample import orders_store
 from store_core.command.exit_code import ExitCode
-from tests.fresh_python import run_python
+from tests.short_lived import run_python
 
 ROOT = Path(__file__).parents[2]
 

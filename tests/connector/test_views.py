@@ -13,8 +13,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark_commitlog import CommitLogDataSource
 from store_core import InvalidOptionError, StoreError, read_view
 from store_core.views.view_columns import VIEWS
+from tests.builders import stored_timer
 from tests.store_core.files.rocksdbs import make_rocksdb
-from tests.stored_entries import timer
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ QUESTIONS = {
 @pytest.fixture(scope="module")
 def viewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
-    make_rocksdb(root / "rocksdbstore", {"timer": dict([timer(5_000, "A", 0), timer(6_000, "B", 100)])})
+    make_rocksdb(root / "rocksdbstore", {"timer": dict([stored_timer(5_000, "A", 0), stored_timer(6_000, "B", 100)])})
     return root
 
 

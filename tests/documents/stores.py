@@ -14,12 +14,10 @@ import pyarrow.parquet as pq
 
 from store_core import DefaultMessageStore
 from store_core.queue.rocksdb.store_entry import STORE_DATABASE
-from tests.builders import SIZE_AT, LogBuilder, Record
+from tests.builders import SIZE_AT, TIMER_SLOTS, LogBuilder, Record, Timer, stored_half, write_timers
 from tests.dledger_logs import DLedgerLog
 from tests.documents.shop_store import write_shop
 from tests.store_core.files.rocksdbs import make_rocksdb
-from tests.stored_entries import half
-from tests.timers import SLOTS, Timer, write_timers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,10 +67,10 @@ def _write_timers(root: Path) -> None:
     begin = _BEGIN_MS // 1000
     write_timers(root, [Timer(begin + 10 * number, begin - 30) for number in range(20)], begin + 30)
     ids = [f"0A010203000018B4AAC2{number:012X}" for number in (7, 8)]
-    halves = [half(4096, "payments", ids[0], 3), half(4352, "orders", ids[1])]
+    halves = [stored_half(4096, "payments", ids[0], 3), stored_half(4352, "orders", ids[1])]
     make_rocksdb(root / STORE_DATABASE, {"trans": dict(halves)})
     with (root / "timerwheel").open("r+b") as wheel:
-        wheel.seek((begin + 100) % SLOTS * 32 + 24)
+        wheel.seek((begin + 100) % TIMER_SLOTS * 32 + 24)
         wheel.write(struct.pack(">i", 9))
 
 

@@ -28,7 +28,7 @@ from tests.dledger_logs import DLedgerLog
 from tests.fuzz.mutation import mutate_bytes, mutate_text, telling_number
 from tests.fuzz.seeds import small_log
 from tests.fuzz.target import Finding, Target, expect, refused
-from tests.golden_rows import message_rows, table_rows
+from tests.golden_stores import message_rows, table_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

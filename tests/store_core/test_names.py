@@ -10,7 +10,7 @@ import pytest
 
 import store_core
 from tests.builders import LogBuilder
-from tests.fresh_python import run_python
+from tests.short_lived import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.program import _BY_NAME, program
 from store_core.store.read import read_messages as reading
 from store_core.store.read.option_table import READ_OPTIONS
-from tests.fresh_python import run_python
+from tests.short_lived import run_python
 from tests.store_core.command.calls import call
 
 COMMANDS = sorted(program.list_commands(click.Context(program)))

@@ -16,9 +16,9 @@ from store_core import SegmentLayoutError, StoreError, UnsupportedStoreError, re
 from store_core.files.local_listing import refuse_other_file
 from store_core.format.layout import CONSUME_QUEUE_UNIT, unit_dtype
 from store_core.snapshot.log import Log
+from tests.builders import Timer, write_timers
 from tests.golden_stores import UnpackedStore
 from tests.stores_in_memory import in_memory
-from tests.timers import Timer, write_timers
 
 Golden = Callable[[str], UnpackedStore]
 REFUSED = (SegmentLayoutError, UnsupportedStoreError)

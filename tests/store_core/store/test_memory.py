@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.store.memory import keep_freed_memory
-from tests.fresh_python import run_python
+from tests.short_lived import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError, read_messages
 from store_core.format.columns import COLUMNS
-from tests.golden_rows import table_rows
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import newer_store, table_rows, unpack
 from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from store_core import read_view
 from store_core.errors import CorruptDatabaseError, StoreNotFoundError
 from store_core.queue.rocksdb.store_entry import FAMILIES
+from tests.builders import stored_half, stored_index_key, stored_timer
 from tests.golden_stores import stores_of_kind, unpack
 from tests.store_core.files.rocksdbs import make_rocksdb
-from tests.stored_entries import half, index_key, timer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,9 +74,11 @@ def test_each_kind_has_what_its_entry_says(tmp_path: Path) -> None:
     root = written(
         tmp_path,
         {
-            "default": dict([index_key("@t@K@a@b@ID@", 5_000_000, 77), index_key("@t@U@ID@", 5_000_001, 78)]),
-            "timer": dict([timer(9_000, "T1", 5)]) | {b"timeline_checkpoint": bytes(8)},
-            "trans": dict([half(6, "t", "a@b", 2)]) | {b"lastOffsetPy": bytes(8)},
+            "default": dict(
+                [stored_index_key("@t@K@a@b@ID@", 5_000_000, 77), stored_index_key("@t@U@ID@", 5_000_001, 78)]
+            ),
+            "timer": dict([stored_timer(9_000, "T1", 5)]) | {b"timeline_checkpoint": bytes(8)},
+            "trans": dict([stored_half(6, "t", "a@b", 2)]) | {b"lastOffsetPy": bytes(8)},
         },
     )
     names = ["kind", "topic", "key_type", "key", "unique_key", "physical_offset", "store_size", "check_times"]
@@ -94,7 +96,7 @@ def test_each_kind_has_what_its_entry_says(tmp_path: Path) -> None:
 
 
 def test_what_is_no_entry_is_named_or_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    root = written(tmp_path, {"trans": {b"something": b"else"} | dict([half(6, "t", "x")])})
+    root = written(tmp_path, {"trans": {b"something": b"else"} | dict([stored_half(6, "t", "x")])})
 
     with pytest.raises(CorruptDatabaseError, match="column family 'trans' that is none of RocketMQ's"):
         rows(root)
@@ -119,7 +121,7 @@ def test_any_bytes_are_an_entry_or_none(family: str, key: bytes, value: bytes) -
 
 @given(st.text(st.characters(exclude_characters="@", codec="utf-8")), st.text(), st.integers(0, 2**62))
 def test_an_index_entry_says_what_it_was_made_of(unique_key: str, key: str, offset: int) -> None:
-    entry = FAMILIES["default"](*index_key(f"@topic@T@{key}@{unique_key}@", 4_000_000, offset))
+    entry = FAMILIES["default"](*stored_index_key(f"@topic@T@{key}@{unique_key}@", 4_000_000, offset))
 
     assert entry is not None
     assert ("topic", "TAGS", key, unique_key, offset, 4_000_000) == (

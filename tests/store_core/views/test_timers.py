@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from store_core import read_messages, read_view
 from store_core.errors import CorruptRecordError, StoreError, StoreNotFoundError, UnsafeSizeError
 from tests.budgets import budget
-from tests.builders import LogBuilder
+from tests.builders import TIMER_SLOTS, TIMER_UNIT_SIZE, LogBuilder, Timer, write_timers
 from tests.golden_stores import stores_of_kind, unpack
-from tests.timers import SLOTS, UNIT_SIZE, Timer, write_timers
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,7 +30,7 @@ SOME = [
     Timer(1060, 900),
     Timer(1000, 901),
     Timer(1060, 902, magic=5),
-    Timer(1000 + SLOTS, 903, magic=3),
+    Timer(1000 + TIMER_SLOTS, 903, magic=3),
 ]
 
 
@@ -128,7 +127,7 @@ def test_what_is_pending_and_what_cancels_is_marked(tmp_path: Path) -> None:
         (1_060_000, True, False, False),
         (1_000_000, False, False, False),
         (1_060_000, True, False, True),
-        ((1000 + SLOTS) * 1000, True, True, False),
+        ((1000 + TIMER_SLOTS) * 1000, True, True, False),
     ] == [(in_ms(row[0]), *row[1:]) for row in rows(tmp_path, "timerlog", *columns)]
 
 
@@ -197,11 +196,11 @@ def test_a_slot_that_disagrees_with_the_log_is_named(tmp_path: Path, at: int, va
 
 
 def test_a_chain_that_leads_to_itself_or_forward_is_broken(tmp_path: Path) -> None:
-    for number, previous in enumerate((3 * UNIT_SIZE, 4 * UNIT_SIZE, 7, 1 << 62)):
+    for number, previous in enumerate((3 * TIMER_UNIT_SIZE, 4 * TIMER_UNIT_SIZE, 7, 1 << 62)):
         root = tmp_path / str(number)
         write_timers(root, SOME, 0)
         with (root / "timerlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(3 * UNIT_SIZE + 4)
+            file.seek(3 * TIMER_UNIT_SIZE + 4)
             file.write(struct.pack(">q", previous))
 
         assert (1060, "broken") in rows(root, "timerwheel", "slot", "state")
@@ -210,10 +209,10 @@ def test_a_chain_that_leads_to_itself_or_forward_is_broken(tmp_path: Path) -> No
 def test_units_that_are_none_are_an_error_or_end_their_file(tmp_path: Path) -> None:
     write_timers(tmp_path, SOME, 0)
     with (tmp_path / "timerlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(3 * UNIT_SIZE)
+        file.seek(3 * TIMER_UNIT_SIZE)
         file.write(struct.pack(">i", 51))
 
-    with pytest.raises(CorruptRecordError, match=f"offset {3 * UNIT_SIZE} of .*timerlog"):
+    with pytest.raises(CorruptRecordError, match=f"offset {3 * TIMER_UNIT_SIZE} of .*timerlog"):
         rows(tmp_path, "timerlog", "position")
     assert 3 == len(rows(tmp_path, "timerlog", "position", fail_on_data_loss=False))
 

@@ -14,9 +14,9 @@ from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
 from store_core.views.view_names import VIEW_NAMES
+from tests.builders import stored_timer
 from tests.store_core.files.rocksdbs import make_rocksdb
 from tests.store_core.views.asking import refusal, rows
-from tests.stored_entries import timer
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test_the_names_of_the_views_are_those_of_their_table() -> None:
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide the store with a RocksDB, which only one of the views reads."""
     root = make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
-    make_rocksdb(root / STORE_DATABASE, {"timer": dict([timer(5_000, "A", 0), timer(6_000, "B", 100)])})
+    make_rocksdb(root / STORE_DATABASE, {"timer": dict([stored_timer(5_000, "A", 0), stored_timer(6_000, "B", 100)])})
     return root
 
 

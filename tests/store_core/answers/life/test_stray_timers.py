@@ -10,9 +10,8 @@ import pytest
 from store_core.answers import check, delays
 from store_core.answers.life.stray_timers import stray_timers
 from store_core.snapshot.log import Log
-from tests.builders import LogBuilder
+from tests.builders import LogBuilder, Timer, write_timers
 from tests.golden_stores import GoldenStore, stores_of_kind, unpack
-from tests.timers import Timer, write_timers
 
 if TYPE_CHECKING:
     from pathlib import Path

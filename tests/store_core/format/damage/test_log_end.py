@@ -12,7 +12,7 @@ from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.record.scan import StopReason
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
-from tests.paged import paged
+from tests.segment import paged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

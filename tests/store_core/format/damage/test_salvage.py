@@ -35,8 +35,7 @@ from tests.builders import (
     Record,
 )
 from tests.dledger_logs import DLedgerLog
-from tests.paged import paged
-from tests.segment import Segment
+from tests.segment import Segment, paged
 from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:

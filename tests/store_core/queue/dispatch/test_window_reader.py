@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store_core.format.columnar import chain
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
-from tests.paged import paged
+from tests.segment import paged
 from tests.store_core.queue.dispatch_logs import dispatch_logs, readings
 from tests.strategies import Log, layouts, mutated
 
