@@ -34,8 +34,9 @@ JOBS: Final = {
 REQUIREMENTS: Final = frozenset({"numpy", "pyarrow"})
 # Extra -> the packages that an environment borrows for it; none stands for all.
 BORROWED: Final = {"": ("numpy", "pyarrow"), "[cli]": ("numpy", "pyarrow", "click"), "[spark]": ()}
-# Files that are not modules: the type markers, the sample store, and the settings that silence Spark's log.
-DATA: Final = frozenset({"py.typed", "orders.tar.xz", "quiet-log4j2.properties"})
+# Files that are not modules: the type markers, the template of pages, the sample store, and the settings that silence
+# Spark's log.
+DATA: Final = frozenset({"py.typed", "page.html", "orders.tar.xz", "quiet-log4j2.properties"})
 STORE: Final = ROOT / "tests" / "golden" / "rocketmq-4.9.7" / "lmq.tar.xz"
 
 

@@ -1,48 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of the README, docs/images/*.png, for light and dark pages, from the sample store."""
+"""Draws the pictures of the README, docs/images/*.png, for light and dark pages, from the sample store, by Chromium."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from matplotlib.text import Text
 
 from pyspark_commitlog import plots
 from pyspark_commitlog.sample import orders_store
 from store_core import read_messages
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from store_core.answers.plots import Plots
 
 IMAGES: Final = Path(__file__).resolve().parent.parent / "docs" / "images"
-COLUMNS: Final = ("topic", "store_timestamp", "store_size", "segment")
-INKS: Final = {"light": "#24292f", "dark": "#d0d7de"}
-DPI: Final = 160
+COLUMNS: Final = ("topic", "store_timestamp", "store_size")
+SIZE: Final = "1000,690"
+CHROMIUM: Final = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={SIZE}")
 
 
-def draw(figure: Figure, name: str) -> list[Path]:
-    """Save a plot in the text colours for light and dark pages; return the files."""
-    made = []
-    figure.set_facecolor("none")
-    for paper, ink in INKS.items():
-        for text in figure.findobj(Text):
-            text.set_color(ink)
-        figure.canvas.draw()
-        made.append(IMAGES / f"{name}-{paper}.png")
-        figure.savefig(made[-1], dpi=DPI, metadata={"Software": None})
-    return made
+def draw(made: Plots, name: str) -> list[Path]:
+    """Save plots in the colours of light and dark pages, on nothing; return the files."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise FileNotFoundError("neither chromium nor google-chrome is on PATH: one of them draws the pictures")
+    found = []
+    for theme in ("light", "dark"):
+        found.append(IMAGES / f"{name}-{theme}.png")
+        with tempfile.TemporaryDirectory() as directory:
+            page = Path(directory) / "page.html"
+            page.write_text(f'<meta charset="utf-8"><body data-theme="{theme}">{made._repr_html_()}', encoding="utf-8")
+            where = (f"--screenshot={found[-1]}", "--default-background-color=00000000", page.as_uri())
+            subprocess.run([browser, *CHROMIUM, *where], check=True, capture_output=True)
+    return found
 
 
 def main() -> int:
     """Draw all pictures; return the exit code."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     messages = read_messages(orders_store(), columns=COLUMNS).read_all()
-    for path in [
-        *draw(plots.message_rates(messages), "message-rates"),
-        *draw(plots.segment_map(messages), "segment-map"),
-    ]:
+    for path in draw(plots.message_rates(messages), "message-rates"):
         print(f"{path.relative_to(IMAGES.parents[1])}: {path.stat().st_size:,} bytes")
     return 0
 

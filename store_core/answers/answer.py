@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -296,14 +297,30 @@ class Answer(ABC, Generic[AnyReport]):
         StoreError
             If there is nothing to read, or an option is invalid.
         """
+        from store_core.answers.report import Origin
         from store_core.snapshot.store import Store
 
         paths = Store(store, config=config).paths
         asked = _at_times_of(self.told(config), paths)
         if isinstance(engine, AbstractContextManager):  # it ends what it has started
             with engine as running:
-                return asked.on(running, paths)
-        return asked.on(engine or InProcess(), paths)
+                report = asked.on(running, paths)
+        else:
+            report = asked.on(engine or InProcess(), paths)
+        is_command = hasattr(self, "NAME")  # others are parts of one
+        return replace(report, origin=Origin(self.command_line(store, config), paths)) if is_command else report
+
+    def command_line(self, store: StorePaths, config: str | os.PathLike[str] | None = None) -> str:
+        """Return the command that asks the same."""
+        words = ["commitlog", self.NAME, *map(str, [store] if isinstance(store, str | os.PathLike) else store)]
+        for option in options_of(type(self)):
+            value = getattr(self, option.name)
+            if option.kind is Kind.FROM_CONFIG or value == option.default:
+                continue
+            values = value if option.is_repeated else [getattr(value, "value", value)]
+            for each in values:
+                words += [option.flag] * bool(option.flag) + [str(each)] * (option.kind is not Kind.FLAG)
+        return shlex.join([*words, *(["--config", os.fspath(config)] if config is not None else [])])
 
     def told(self, config: str | os.PathLike[str] | None) -> Self:
         """Return the answer with the broker's configuration, as far as that is given and counts."""

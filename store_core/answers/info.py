@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from store_core.answers.answer import Answer
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.shown_text import escape_text
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import kind_of_topic
 from store_core.errors import StoreError
@@ -39,7 +38,6 @@ from store_core.snapshot.store import Store, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import tzinfo
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
@@ -421,8 +419,8 @@ _TABLES: Final = (
         "next",
         "What to ask next",
         (
-            ReportColumn("command", _TEXT, "what to type"),
-            ReportColumn("tells", _TEXT, "what it tells"),
+            ReportColumn("command", _TEXT, "what to type", in_text=False),
+            ReportColumn("tells", _TEXT, "what it tells", in_text=False),
         ),
     ),
 )
@@ -432,6 +430,7 @@ class InfoReport(Report[InfoFacts]):
     """What a store is."""
 
     SCHEMA: ClassVar = ReportSchema.of("info", 1, InfoFacts, *_TABLES)
+    IS_JUDGEMENT: ClassVar = False
 
     @property
     def verdict(self) -> Verdict:
@@ -457,12 +456,7 @@ class InfoReport(Report[InfoFacts]):
             yield f"missing: {', '.join(found.missing)}"
         yield from found.notes
 
-    def _in_text(self, table: ReportTable) -> pa.Table:
-        """Return nothing of what to ask next: commands are not cut to the width of a terminal."""
-        shown = super()._in_text(table)
-        return shown.slice(0, 0) if table.name == "next" else shown
-
-    def to_text(self, width: int | None = 80, zone: tzinfo | None = None) -> str:
-        """Return the report for a terminal, see `Report.to_text`; it ends with what to ask next."""
-        commands = (f"  {row['command']}  # {row['tells']}" for row in self.tables["next"].to_pylist())
-        return "\n".join([super().to_text(width, zone), "", "Next:", *map(escape_text, commands)])
+    @property
+    def next(self) -> Sequence[tuple[str, str]]:
+        """The rows of the table that programs get."""
+        return [(row["command"], row["tells"]) for row in self.tables["next"].to_pylist()]

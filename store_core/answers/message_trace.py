@@ -458,6 +458,7 @@ class TraceReport(Report[TraceFacts]):
     """What happened to a message."""
 
     SCHEMA: ClassVar = ReportSchema.of("trace", 1, TraceFacts, *_REPORT_TABLES)
+    IS_JUDGEMENT: ClassVar = False
 
     @property
     def verdict(self) -> Verdict:

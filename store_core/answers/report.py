@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from store_core import __version__
-from store_core.answers.plots import ROOT_CLASS, STYLE, Markup, Tone, element, joined, plot_markup, shown
+from store_core.answers.plots import Tone
 from store_core.answers.shown_text import BytesStyle
-from store_core.answers.text_table import MOST_ROWS, cell_of, filled_columns, in_zone, report_text, rows_of, zoned
+from store_core.answers.text_table import (
+    MOST_ROWS,
+    cell_of,
+    filled_columns,
+    in_zone,
+    report_text,
+    rows_of,
+    zoned,
+)
 from store_core.answers.verdict import Verdict
+from store_core.format.times import iso_time
+from store_core.format.words import age_words, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +31,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from store_core.answers.plots import Plot
+    from store_core.files.store_path import StorePaths
 
-__all__ = ["Fact", "Report", "ReportColumn", "ReportSchema", "ReportTable", "fact", "json_value"]
+__all__ = ["Fact", "Origin", "Report", "ReportColumn", "ReportSchema", "ReportTable", "fact", "json_value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,7 @@ class ReportColumn:
     type: pa.DataType
     doc: str  # its content, in one line
     in_text: bool = True  # whether the text for a terminal shows it
+    is_age: bool = False  # whether it is a duration in ms, which people are shown as `256d 13h`
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,11 @@ class ReportTable:
     columns: tuple[ReportColumn, ...]
 
     @property
+    def is_shown(self) -> bool:
+        """Whether people see it: one without a column for them is for programs."""
+        return any(column.in_text for column in self.columns)
+
+    @property
     def schema(self) -> pa.Schema:
         """The Arrow schema; every column can be null."""
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
@@ -65,6 +81,15 @@ class ReportTable:
     def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         """Return the table with these rows; what a row does not have is null."""
         return pa.Table.from_pylist([dict(row) for row in rows], self.schema)
+
+    def for_people(self, rows: pa.Table) -> pa.Table:
+        """Return rows with ages in words."""
+        for column in self.columns:
+            if column.is_age and column.name in rows.column_names:
+                ages = [None if each is None else age_words(each) for each in rows[column.name].to_pylist()]
+                place, name = rows.column_names.index(column.name), column.name.removesuffix("_ms")
+                rows = rows.set_column(place, name, pa.array(ages, pa.string()))
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +126,37 @@ class ReportSchema:
         return [*lines, ""]
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a report comes from: the command line that makes it, and the store that was asked about."""
+
+    command: str
+    store: StorePaths
+
+    def last_message(self) -> str:
+        """Return the store time of the log's last message, in words."""
+        from store_core.errors import StoreError
+        from store_core.store.read.relative_time import last_store_time
+
+        try:
+            found = last_store_time(self.store)
+        except StoreError:  # which the report has told
+            return "not known"
+        return "none" if found is None else iso_time(found)
+
+
 Facts = TypeVar("Facts")
+
+_BADGES: Final = {
+    Verdict.CLEAN: ("nothing is wrong", Tone.GOOD),
+    Verdict.FINDINGS: ("needs attention", Tone.WARNING),
+    Verdict.DAMAGED: ("the log is damaged", Tone.BAD),
+    Verdict.REFUSED: ("refused: nothing is done", Tone.BAD),
+}
+_NEUTRAL: Final = ("for information", Tone.PLAIN)
+
+_MOST_ROWS_OF_PAGE: Final = 1000
+_MOST_ROWS_OF_PART: Final = 20
 
 
 @dataclass(frozen=True)
@@ -112,16 +167,22 @@ class Report(ABC, Generic[Facts]):
     ----------
     SCHEMA : ReportSchema
         Names every fact and table.
+    IS_JUDGEMENT : bool
+        Whether a clean verdict says that something is as it should be, rather than that nothing was in the way.
     found : frozen dataclass
         Has each fact of the schema, as a field or a property.
     tables : mapping of str to pyarrow.Table
         The tables of the schema.
+    origin : Origin, optional
+        Where it comes from, for its page.
     """
 
     SCHEMA: ClassVar[ReportSchema]
+    IS_JUDGEMENT: ClassVar[bool] = True
 
     found: Facts
     tables: Mapping[str, pa.Table]
+    origin: Origin | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @classmethod
     def of(cls, found: Facts, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Self:
@@ -143,13 +204,18 @@ class Report(ABC, Generic[Facts]):
         """What a person would look at rather than read."""
         return ()
 
+    @property
+    def next(self) -> Sequence[tuple[str, str]]:
+        """Command lines for what to do or to ask next, and what each is for."""
+        return ()
+
     @abstractmethod
     def _lines(self) -> Iterator[str]:
-        """Yield the result in words, a sentence a line, without escapes."""
+        """Yield the result in words, a sentence a line, without escapes; the first is the verdict."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The result in words, a sentence a line, without escapes."""
+        """The result in words, a sentence a line, without escapes; the first is the verdict."""
         return tuple(self._lines())
 
     @property
@@ -185,27 +251,76 @@ class Report(ABC, Generic[Facts]):
             (table.doc, zoned(self._in_text(table), zone), self.tables[table.name].num_rows)
             for table in self.SCHEMA.tables
         ]
-        return report_text((in_zone(line, zone) for line in self.lines), shown, width)
+        return report_text((in_zone(line, zone) for line in self.lines), shown, self.next, width)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return what the text for a terminal shows of a table; nothing if that has no rows."""
-        return self._shown_columns(table).slice(0, MOST_ROWS)
+        return table.for_people(self._shown_columns(table).slice(0, MOST_ROWS))
 
     def _shown_columns(self, table: ReportTable) -> pa.Table:
         """Return a table with the columns that the text shows."""
         return self.tables[table.name].select([each.name for each in table.columns if each.in_text])
 
-    def to_html(self) -> str:
-        """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere."""
-        return report_page(self._content())
+    def to_html(self, made: int | None = None) -> str:
+        """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere.
+
+        Parameters
+        ----------
+        made : int, optional
+            What time it is, in ms since 1970; the page then says when it was made, and the store's last message.
+
+        Raises
+        ------
+        UnsupportedStoreError
+            If jinja2 is not installed.
+        """
+        from store_core.answers.page import page
+
+        origin = []
+        if made is not None:
+            origin.append(("made", iso_time(made)))
+        if self.origin is not None:
+            origin += [("by", self.origin.command), ("last message stored", self.origin.last_message())]
+        return page(f"{self.SCHEMA.answer}: {self.subject}", **self._content(origin, _MOST_ROWS_OF_PAGE))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return report_part(self._content())
+        from store_core.answers.page import part
 
-    def _content(self) -> PageContent:
-        lines = tuple(self.lines)
-        return PageContent(self.SCHEMA, self.subject, self.verdict, lines, self.plots, self.tables)
+        return part(**self._content([], _MOST_ROWS_OF_PART))
+
+    def _content(self, origin: Sequence[tuple[str, str]], most: int) -> dict[str, object]:
+        """Return what the template of pages gets."""
+        is_neutral = self.verdict is Verdict.CLEAN and not self.IS_JUDGEMENT
+        words, tone = _NEUTRAL if is_neutral else _BADGES[self.verdict]
+        report = {
+            "answer": self.SCHEMA.answer,
+            "schema": self.SCHEMA.name,
+            "subject": self.subject,
+            "verdict": words,
+            "tone": tone,
+            "lines": self.lines,
+            "origin": origin,
+            "next": self.next,
+        }
+        tables = (_page_table(table, self.tables[table.name], most) for table in self.SCHEMA.tables if table.is_shown)
+        return {"report": report, "plots": self.plots, "tables": [each for each in tables if each["rows"]]}
+
+
+def _page_table(table: ReportTable, rows: pa.Table, most: int) -> dict[str, Any]:
+    """Return what the template of pages gets of a table."""
+    shown = filled_columns(table.for_people(rows.slice(0, most)))
+    return {
+        "title": table.doc,
+        "count": counted(rows.num_rows, "row"),
+        "columns": [
+            (each.name, pa.types.is_integer(each.type) or pa.types.is_floating(each.type)) for each in shown.schema
+        ],
+        "rows": [
+            [cell_of(value, BytesStyle.HEX) for value in row] for batch in shown.to_batches() for row in rows_of(batch)
+        ],
+        "more": f"and {rows.num_rows - most:,} more, which the JSON has" if rows.num_rows > most else "",
+    }
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -217,105 +332,3 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
 def json_value(value: object) -> object:
     """Return a value of a table as one for JSON."""
     return value.hex() if isinstance(value, bytes) else value
-
-
-_MOST_ROWS: Final = 1000
-_MOST_ROWS_OF_PART: Final = 20
-_OPEN_ROWS: Final = 20
-"""A longer table is folded."""
-
-_SHORT: Final = 24
-_LONG: Final = 40
-"""Characters up to which a value stays on one line, and from which its column is wide."""
-
-_TONES: Final = {
-    Verdict.CLEAN: Tone.GOOD,
-    Verdict.FINDINGS: Tone.WARNING,
-    Verdict.DAMAGED: Tone.BAD,
-    Verdict.REFUSED: Tone.BAD,
-}
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-"""A browser loads and runs nothing for this page, whatever a store's text may say."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageContent:
-    """What a page shows of a report, as of `store_core.answers.report.Report`."""
-
-    schema: ReportSchema
-    subject: str
-    verdict: Verdict
-    lines: Sequence[str]
-    plots: Sequence[Plot]
-    tables: Mapping[str, pa.Table]
-
-
-def report_page(report: PageContent) -> str:
-    """Return a report as one HTML file."""
-    title = f"{report.schema.answer}: {report.subject}"
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
-        element("title", shown(title)),
-        element("style", Markup(_PAGE_STYLE + STYLE)),
-    )
-    body = element("body", element("main", *_content(report, _MOST_ROWS), class_=ROOT_CLASS))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
-
-
-_PAGE_STYLE: Final = (
-    "body {margin:0;background:#ffffff}\n@media (prefers-color-scheme:dark) {body {background:#14181e}}\n"
-)
-
-
-def report_part(report: PageContent) -> str:
-    """Return a report as a part of a page, as notebooks show it; tables are cut."""
-    content = _content(report, _MOST_ROWS_OF_PART)
-    return element("div", element("style", Markup(STYLE)), *content, class_=ROOT_CLASS)
-
-
-def _content(report: PageContent, most: int) -> Iterator[Markup]:
-    yield element(
-        "header",
-        element("p", shown(report.schema.answer), class_="kind"),
-        element("h1", shown(report.subject)),
-        element("span", shown(report.verdict.value), class_=f"verdict {_TONES[report.verdict]}"),
-    )
-    lines = [line for line in report.lines if line != report.subject]
-    yield element("ul", *(element("li", shown(line)) for line in lines), class_="words")
-    yield from map(plot_markup, report.plots)
-    for table in report.schema.tables:
-        if report.tables[table.name].num_rows:
-            yield _section(table, report.tables[table.name], most)
-    yield element("footer", shown(f"{report.schema.name}, by pyspark-commitlog {__version__}"))
-
-
-def _section(about: ReportTable, rows: pa.Table, most: int) -> Markup:
-    count = f" {rows.num_rows:,} row{'s' if rows.num_rows > 1 else ''}"
-    summary = element("summary", shown(about.doc), element("small", shown(count)))
-    parts = [summary, element("div", _table(filled_columns(rows.slice(0, most))), class_="scroll")]
-    if rows.num_rows > most:
-        parts.append(element("p", shown(f"and {rows.num_rows - most:,} more, which the JSON has"), class_="more"))
-    is_open = {"open": ""} if min(rows.num_rows, most) <= _OPEN_ROWS else {}
-    return element("details", *parts, **is_open)
-
-
-def _table(rows: pa.Table) -> Markup:
-    is_number = [pa.types.is_integer(kind) for kind in rows.schema.types]
-    names = zip(rows.column_names, is_number, strict=True)
-    head = element("tr", *(element("th", shown(name), class_="number" if right else "text") for name, right in names))
-    lines = [_row(row, is_number) for batch in rows.to_batches() for row in rows_of(batch)]
-    return element("table", element("thead", head), element("tbody", joined(*lines)))
-
-
-def _row(row: tuple[Any, ...], is_number: list[bool]) -> Markup:
-    cells = ((cell_of(value, BytesStyle.HEX), right) for value, right in zip(row, is_number, strict=True))
-    return element("tr", *(element("td", shown(text), class_=_kind(text, right)) for text, right in cells))
-
-
-def _kind(text: str, is_number: bool) -> str:  # noqa: FBT001 -- what its column is
-    if is_number:
-        return "number"
-    return "short" if len(text) <= _SHORT else "long" if len(text) > _LONG else "text"

@@ -126,6 +126,9 @@ def _character_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
 
 
+_ERASE: Final = "\x1b[2K"
+"""Clears the line of a terminal, however much is on it."""
+
 _shown_lines: list[TerminalLine] = []
 """Those that are on the terminal now: at most one, except in tests."""
 
@@ -141,20 +144,21 @@ class TerminalLine:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._shown = 0
+        self._is_shown = False
 
     def show(self, text: str) -> None:
         """Write a line in place of the last one, cut to the width of the terminal."""
         if self not in _shown_lines:
             _shown_lines.append(self)
+        self._is_shown = True
         self._write(text[: self._columns() - 1])
 
     def close(self) -> None:
         """Clear the line; one that is shown again is as new."""
         if self in _shown_lines:
             _shown_lines.remove(self)
-        if self._shown:
-            self._write("")
+        if self._is_shown:
+            self._is_shown = False
             self._write("")
 
     def _columns(self) -> int:
@@ -165,6 +169,5 @@ class TerminalLine:
             return shutil.get_terminal_size().columns
 
     def _write(self, text: str) -> None:
-        self._stream.write(f"\r{text}{' ' * (self._shown - len(text))}" if text or self._shown else "\r")
+        self._stream.write(f"{_ERASE}\r{text}")
         self._stream.flush()
-        self._shown = len(text)

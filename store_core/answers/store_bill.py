@@ -378,6 +378,7 @@ class BillReport(Report[BillFacts]):
     """Who uses the disk."""
 
     SCHEMA: ClassVar = ReportSchema.of("bill", 1, BillFacts, *_REPORT_TABLES)
+    IS_JUDGEMENT: ClassVar = False
 
     @property
     def verdict(self) -> Verdict:

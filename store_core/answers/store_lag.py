@@ -17,7 +17,7 @@ from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.times import iso_time, table_time
-from store_core.format.words import agreeing, counted
+from store_core.format.words import age_words, agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class Lag(Answer["LagReport"]):
         "From when ages are counted.",
         kind=Kind.TIME,
         metavar="TIME",
-        shown_default="the clock; with --as-of that time",
+        shown_default="the clock; of a store that no broker has open, its last message; with --as-of that time",
     )
     time_zone: str | tzinfo | None = opt(
         None, "The zone of times without one, and of those in the text, such as +08:00.", metavar="ZONE"
@@ -76,14 +76,29 @@ class Lag(Answer["LagReport"]):
 
         job = LagJob(store, self.group, self.topic, self.as_of, self.limit if self.messages else 0)
         found = engine.run(job)
-        now = SystemClock().now_ms() if self.now is None and self.as_of is None else self.now
-        return _report(job, found, self.as_of, self.as_of if now is None else now)
+        given = self.as_of if self.now is None else self.now
+        now, notes = _present(store) if given is None else (given, ())
+        return _report(job, found, self.as_of, now, notes)
 
 
 lag = function_of(Lag)
 
 
-def _report(job: LagJob, found: FoundLag, as_of: int | None, now: int | None) -> LagReport:
+def _present(store: StorePaths) -> tuple[int | None, tuple[str, ...]]:
+    """Return from when ages are counted, and a note: the clock, or the last message of a copy."""
+    from store_core.snapshot.store import Store
+    from store_core.store.read.relative_time import last_store_time
+
+    with Store.open(store) as opened:
+        if opened.is_live:
+            return SystemClock().now_ms(), ()
+    last = last_store_time(store)
+    if last is None:
+        return None, ()
+    return last, (f"ages count from the store's last message, of {iso_time(last)}: no broker has the store open",)
+
+
+def _report(job: LagJob, found: FoundLag, as_of: int | None, now: int | None, notes: tuple[str, ...]) -> LagReport:
     dead: defaultdict[str, int] = defaultdict(int)
     for topic, count in found.dead_letters:
         dead[topic.removeprefix("%DLQ%")] += count
@@ -111,7 +126,7 @@ def _report(job: LagJob, found: FoundLag, as_of: int | None, now: int | None) ->
         newer_messages=sum(row.newer for row in found.rows),
         **{state: states.count(state) for state in (*_WRONG_STATES, "no_offset")},
         missing_bytes=job.missing_bytes,
-        notes=(*job.groups.notes, *_notes({row.asked.kind.name for row in found.rows}, unknown)),
+        notes=(*notes, *job.groups.notes, *_notes({row.asked.kind.name for row in found.rows}, unknown)),
     )
     return LagReport.of(facts, tables)
 
@@ -153,7 +168,7 @@ _OLDEST: Final = (
         "store time of the first of them; null without one, and if the log does not have its record",
         in_text=False,
     ),
-    ReportColumn("age_ms", pa.int64(), "ms from then to `now`; negative if it was stored later"),
+    ReportColumn("age_ms", pa.int64(), "ms from then to `now`; negative if it was stored later", is_age=True),
 )
 
 _TABLES: Final = (
@@ -273,6 +288,7 @@ class LagReport(Report[LagFacts]):
     """How far groups are behind."""
 
     SCHEMA: ClassVar = ReportSchema.of("lag", 1, LagFacts, *_TABLES)
+    IS_JUDGEMENT: ClassVar = False
 
     @property
     def verdict(self) -> Verdict:
@@ -289,13 +305,13 @@ class LagReport(Report[LagFacts]):
         ]
         aged = [row for row in rows if (row["age_ms"] or 0) > 0]
         if aged:
-            plots.append(_bars("Age of the oldest of them", aged, "age_ms", lambda row: shown_age(row["age_ms"])))
+            plots.append(_bars("Age of the oldest of them", aged, "age_ms", lambda row: age_words(row["age_ms"])))
         return tuple(plot for plot in plots if plot.bars)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         if table.name == "messages":  # as many as were asked for
             return with_message_column(self._shown_columns(table))
-        return _with_ages(super()._in_text(table))
+        return super()._in_text(table)
 
     def _lines(self) -> Iterator[str]:
         names = ("consumer_group", "topic", "queue_id", "messages")
@@ -312,32 +328,6 @@ def _bars(title: str, rows: list[dict[str, Any]], value: str, label: Any) -> Bar
     )
     more = counted(len(rows) - _MOST_BARS, "more group") if len(rows) > _MOST_BARS else ""
     return Bars(title, bars, more)
-
-
-def _with_ages(table: pa.Table) -> pa.Table:
-    """Return a table with ages in words."""
-    ages = [None if each is None else shown_age(each) for each in table["age_ms"].to_pylist()]
-    return table.set_column(table.column_names.index("age_ms"), "age", pa.array(ages, pa.string()))
-
-
-_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
-
-
-def shown_age(milliseconds: int) -> str:
-    """Return a duration in its two largest units.
-
-    Examples
-    --------
-    >>> shown_age(97_200_000), shown_age(61_500), shown_age(999)
-    ('1d 3h', '1m 1s', '0s')
-    """
-    left = max(milliseconds, 0)
-    counts: list[str] = []
-    for size, name in _UNITS:
-        count, left = divmod(left, size)
-        if count or counts:
-            counts.append(f"{count}{name}")
-    return " ".join(counts[:2]) or "0s"
 
 
 def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:

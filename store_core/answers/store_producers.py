@@ -426,6 +426,7 @@ class ProducersReport(Report[ProducersFacts]):
     """The report about producers, as `PRODUCERS_SCHEMA` explains it."""
 
     SCHEMA: ClassVar = ReportSchema.of("producers", 1, ProducersFacts, *_REPORT_TABLES)
+    IS_JUDGEMENT: ClassVar = False
 
     @property
     def verdict(self) -> Verdict:

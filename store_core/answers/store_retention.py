@@ -452,6 +452,7 @@ class RetentionReport(Report[RetentionFacts]):
     """What a broker will delete."""
 
     SCHEMA: ClassVar = ReportSchema.of("retention", 1, RetentionFacts, *_REPORT_TABLES)
+    IS_JUDGEMENT: ClassVar = False
 
     @property
     def verdict(self) -> Verdict:

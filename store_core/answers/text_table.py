@@ -7,6 +7,7 @@ import io
 import re
 import textwrap
 from datetime import datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, TextIO, TypeAlias, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "cell_of",
     "filled_columns",
     "in_zone",
+    "is_number",
     "message_name",
     "report_text",
     "rows_of",
@@ -132,15 +134,14 @@ def with_message_column(table: pa.Table) -> pa.Table:
 _GAP: Final = "  "
 _CUT: Final = "…"
 _NARROWEST: Final = 6
-"""Columns of a terminal that a column of free text keeps at least, when a table is too wide."""
+_NARROWEST_WORDS: Final = 24
+"""Columns of a terminal that contents, and words, keep at least when a table is too wide."""
 
-_FREE_TEXT: Final = frozenset(
-    {"body", "properties", "properties_string", "_corrupt_record"}
-    | {"expected", "found", "meaning", "note", "reason", "refusal", "what", "why"}
-)
-"""Columns that may be cut: all others are numbers, times, or tell rows apart."""
+_CONTENTS: Final = frozenset({"body", "properties", "properties_string", "_corrupt_record"})
+"""Columns that are cut where there is no room for them: messages have more of it than any terminal."""
 
-_NUMBER_BEGUN: Final = re.compile(r"\d[\d.,:TZ+-]*$")
+_WORDS: Final = frozenset({"expected", "found", "meaning", "note", "reason", "refusal", "what", "why"})
+"""Columns that take several lines. All others are numbers, times, or tell rows apart: they stay whole on one line."""
 
 _MOST_OF_A_CELL: Final = 1000
 """Characters of a value that a table looks at; it shows fewer, whatever the terminal."""
@@ -152,8 +153,8 @@ _PLAIN: Final = "\x1b[0m"
 class TableWriter:
     """Writes a table whose columns are as wide as the first rows need.
 
-    If it is too wide for the terminal, names stand on several lines and free text is cut; numbers, times and what tells
-    rows apart are always whole. If that is not enough, each row is a list of its fields.
+    If it is too wide for the terminal, names and words stand on several lines and contents are cut; numbers, times and
+    what tells rows apart are always whole. If that is not enough, each row is a list of its fields.
 
     * `width`: Columns of the terminal; None if rows are not to be cut, as in a pipe.
     * `is_coloured`: Whether the names are bold.
@@ -169,22 +170,23 @@ class TableWriter:
         is_coloured: bool = False,
     ) -> None:
         self._names: list[str] = schema.names
-        self._is_number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in schema.types]
-        self._is_free = [name in _FREE_TEXT for name in schema.names]
+        self._is_number = list(map(is_number, schema.types))
+        self._fits = [_cut if name in _CONTENTS else _in_lines if name in _WORDS else None for name in schema.names]
         self._stream = stream
         self._style = style
         self._width = width
         self._is_coloured = is_coloured
         self._widths: list[int] = []
         self._is_stacked = False
-        self._stacked_rows = 0
+        self._has_rows = False
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch; before the first, the line of names."""
         for piece in slices_of(batch):
             rows = [[cell_of(value, self._style) for value in row] for row in rows_of(piece)]
             self._begin(rows)
-            self._stream.write("".join(map(self._fields if self._is_stacked else self._line, rows)))
+            for row in rows:
+                self._stream.write(self._fields(row) if self._is_stacked else self._row(row))
             self._stream.flush()
 
     def close(self) -> None:
@@ -196,59 +198,59 @@ class TableWriter:
         if self._widths:
             return
         heads = [[name] for name in self._names]
-        self._widths = self._needed(heads, rows)
+        self._widths = _needed(heads, rows)
         if self._excess() > 0:
             heads = [name.replace("_", "_\n").split("\n") for name in self._names]
-            self._widths = self._needed(heads, rows)
-            self._narrow([max(_NARROWEST, *map(text_width, head)) for head in heads])
+            self._widths = _needed(heads, rows)
+            self._narrow([max(map(text_width, head)) for head in heads])
             self._is_stacked = self._excess() > 0
         if not self._is_stacked:
             tallest = max(map(len, heads))
-            lines = zip(*([""] * (tallest - len(head)) + head for head in heads), strict=True)
-            self._stream.write("".join(self._bold(self._line(line)) for line in lines))
-
-    def _needed(self, heads: list[list[str]], rows: list[list[str]]) -> list[int]:
-        return [
-            max(map(text_width, [*head, *column])) for head, column in zip(heads, _columns_of(rows, heads), strict=True)
-        ]
+            lines = self._lines([[""] * (tallest - len(head)) + head for head in heads])
+            self._stream.write("".join(f"{_bold(line, self._is_coloured)}\n" for line in lines))
 
     def _excess(self) -> int:
         """Return by how many columns of the terminal the table is too wide."""
         return 0 if self._width is None else sum(self._widths) + len(_GAP) * (len(self._widths) - 1) - self._width
 
-    def _narrow(self, least: list[int]) -> None:
-        """Narrow the widest columns of free text until the table fits, or until they are as narrow as they may be."""
+    def _narrow(self, heads: list[int]) -> None:
+        """Narrow the widest columns that may be until the table fits, or until they are as narrow as they may be."""
+        least = {
+            at: max(heads[at], _NARROWEST if fit is _cut else _NARROWEST_WORDS)
+            for at, fit in enumerate(self._fits)
+            if fit is not None
+        }
         while self._excess() > 0:
-            texts = [at for at, is_free in enumerate(self._is_free) if is_free and self._widths[at] > least[at]]
-            if not texts:
+            wide = [at for at in least if self._widths[at] > least[at]]
+            if not wide:
                 break
-            self._widths[max(texts, key=self._widths.__getitem__)] -= 1
+            self._widths[max(wide, key=self._widths.__getitem__)] -= 1
 
-    def _bold(self, line: str) -> str:
-        return f"{_BOLD}{line.rstrip()}{_PLAIN}\n" if self._is_coloured else line
+    def _row(self, row: Sequence[str]) -> str:
+        cells = [
+            [text] if fit is None or self._width is None else fit(text, width)
+            for text, fit, width in zip(row, self._fits, self._widths, strict=True)
+        ]
+        return "".join(f"{line}\n" for line in self._lines(cells))
 
-    def _line(self, row: Sequence[str]) -> str:
-        return _GAP.join(map(self._cell, row, self._widths, self._is_number, self._is_free)).rstrip() + "\n"
-
-    def _cell(self, text: str, width: int, is_number: bool, is_free: bool) -> str:  # noqa: FBT001 -- called by `map`
-        if self._width is not None and is_free:
-            text = _cut(text, width)
-        blanks = " " * (width - text_width(text))
-        return blanks + text if is_number else text + blanks
+    def _lines(self, cells: Sequence[list[str]]) -> Iterator[str]:
+        """Yield the lines of a row of which each cell is some lines."""
+        for line in zip_longest(*cells, fillvalue=""):
+            yield _GAP.join(map(_aligned, line, self._widths, self._is_number)).rstrip()
 
     def _fields(self, row: Sequence[str]) -> str:
         """Return a row as a list of its fields; a value that does not fit beside its name stands below it."""
         width = self._width or 0
         before = max(map(text_width, self._names)) + len(_GAP)
-        lines = [""] if self._stacked_rows else []
-        self._stacked_rows += 1
-        for name, text, is_free in zip(self._names, row, self._is_free, strict=True):
-            shown = _cut(text, max(width - before, _NARROWEST)) if is_free else text
-            is_below = shown and before + text_width(shown) > width
-            lines.append(
-                self._bold(name).rstrip("\n") + (f"\n{_GAP}" if is_below else " " * (before - text_width(name))) + shown
-            )
-        return "".join(f"{line.rstrip()}\n" for line in lines)
+        lines = [""] if self._has_rows else []
+        self._has_rows = True
+        for name, text, fit in zip(self._names, row, self._fits, strict=True):
+            shown = [text] if fit is None else fit(text, max(width - before, _NARROWEST))
+            if fit is None and text and before + text_width(text) > width:
+                lines += [_bold(name, self._is_coloured), _GAP + text]
+            else:
+                lines += _field(name, shown, before, is_coloured=self._is_coloured)
+        return "".join(f"{line}\n" for line in lines)
 
 
 class FieldsWriter:
@@ -258,7 +260,7 @@ class FieldsWriter:
         self, schema: pa.Schema, stream: TextIO, style: BytesStyle = BytesStyle.AUTO, *, is_coloured: bool = False
     ) -> None:
         self._names: list[str] = schema.names
-        self._width = max(map(text_width, schema.names))
+        self._before = max(map(text_width, schema.names)) + len(_GAP)
         self._stream = stream
         self._style = style
         self._is_coloured = is_coloured
@@ -268,29 +270,52 @@ class FieldsWriter:
         """Write the rows of a batch."""
         for piece in slices_of(batch):
             for row in rows_of(piece):
-                self._stream.write(("" if self._is_first else "\n") + self._fields(row))
+                fields = zip(self._names, map(self._shown, row), strict=True)
+                lines = [
+                    line
+                    for name, shown in fields
+                    for line in _field(name, shown, self._before, is_coloured=self._is_coloured)
+                ]
+                self._stream.write(("" if self._is_first else "\n") + "".join(f"{line}\n" for line in lines))
                 self._is_first = False
             self._stream.flush()
 
     def close(self) -> None:
         """Do nothing: the last field is an end."""
 
-    def _fields(self, row: tuple[Value, ...]) -> str:
-        return "".join(
-            line for name, value in zip(self._names, row, strict=True) for line in self._lines_of(name, value)
-        )
-
-    def _lines_of(self, name: str, value: Value) -> list[str]:
-        """Return the lines of a field; each property has a line of its own."""
+    def _shown(self, value: Value) -> list[str]:
+        """Return the lines of a value; each property has a line of its own."""
         if isinstance(value, dict) and value:
-            shown = [f"{escape_text(str(key))}={escape_text(str(each))}" for key, each in value.items()]
-        else:
-            shown = [cell_of(value, self._style, most=None)]
-            if isinstance(value, bytes):
-                shown.append(f"({len(value)} bytes)")
-        first = name.ljust(self._width)
-        heads = [f"{_BOLD}{first}{_PLAIN}" if self._is_coloured else first] + [" " * self._width] * (len(shown) - 1)
-        return [f"{head}{_GAP}{text}".rstrip() + "\n" for head, text in zip(heads, shown, strict=True)]
+            return [f"{escape_text(str(key))}={escape_text(str(each))}" for key, each in value.items()]
+        shown = [cell_of(value, self._style, most=None)]
+        return [*shown, f"({len(value)} bytes)"] if isinstance(value, bytes) else shown
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type stand right."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _needed(heads: list[list[str]], rows: list[list[str]]) -> list[int]:
+    """Return the columns of a terminal that names and values need."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(heads)
+    return [max(map(text_width, [*head, *column])) for head, column in zip(heads, columns, strict=True)]
+
+
+def _aligned(text: str, width: int, is_number: bool) -> str:  # noqa: FBT001 -- called by `map`
+    blanks = " " * (width - text_width(text))
+    return blanks + text if is_number else text + blanks
+
+
+def _field(name: str, shown: Sequence[str], before: int, *, is_coloured: bool) -> Iterator[str]:
+    """Yield the lines of a field: its name, then its value, which begins at a column."""
+    blanks = " " * (before - text_width(name))
+    for at, text in enumerate(shown):
+        yield ((_bold(name, is_coloured) + blanks if at == 0 else " " * before) + text).rstrip()
+
+
+def _bold(text: str, is_coloured: bool) -> str:  # noqa: FBT001 -- what the terminal is
+    return f"{_BOLD}{text}{_PLAIN}" if is_coloured else text
 
 
 def cell_of(value: Value, style: BytesStyle, most: int | None = _MOST_OF_A_CELL) -> str:
@@ -322,23 +347,33 @@ def _beginning(data: bytes, most: int) -> bytes:
     return data[:end]
 
 
-def _columns_of(rows: list[list[str]], heads: list[list[str]]) -> list[tuple[str, ...]]:
-    """Return the cells of each column."""
-    return [*zip(*rows, strict=True)] if rows else [()] * len(heads)
-
-
-def _cut(text: str, width: int) -> str:
-    """Cut a text to the columns of a terminal; a number is left out rather than cut."""
-    if text_width(text) <= width:
-        return text
-    used, end = text_width(_CUT), 0
-    for character in text:
+def _fitting(text: str, width: int) -> int:
+    """Return how many characters of a text fit into columns of a terminal."""
+    used = 0
+    for end, character in enumerate(text):
         used += text_width(character)
         if used > width:
-            break
-        end += 1
-    kept = text[:end]
-    return (kept if text[end : end + 1].isspace() else _NUMBER_BEGUN.sub("", kept)) + _CUT
+            return end
+    return len(text)
+
+
+def _cut(text: str, width: int) -> list[str]:
+    """Cut a text to the columns of a terminal."""
+    return [text if text_width(text) <= width else text[: _fitting(text, width - text_width(_CUT))] + _CUT]
+
+
+def _in_lines(text: str, width: int) -> list[str]:
+    """Break a text between its words; a word that is longer than a line is broken, too."""
+    lines = [""]
+    for word in text.split(" "):
+        if not lines[-1] or text_width(lines[-1]) + 1 + text_width(word) <= width:
+            lines[-1] += f" {word}" if lines[-1] else word
+        else:
+            lines.append(word)
+        while text_width(lines[-1]) > width and len(lines[-1]) > 1:
+            end = max(_fitting(lines[-1], width), 1)
+            lines[-1:] = [lines[-1][:end], lines[-1][end:]]
+    return lines
 
 
 MOST_ROWS: Final = 20
@@ -349,17 +384,24 @@ _USUAL_WIDTH: Final = 80
 """Columns at which sentences are wrapped that go to no terminal."""
 
 
-def report_text(lines: Iterable[str], tables: Iterable[tuple[str, pa.Table, int]], width: int | None) -> str:
-    """Return lines, then tables.
+def report_text(
+    lines: Iterable[str],
+    tables: Iterable[tuple[str, pa.Table, int]],
+    commands: Iterable[tuple[str, str]],
+    width: int | None,
+) -> str:
+    """Return lines, then tables, then what to do next.
 
-    * `tables`: Heading, rows to show, and how many there are in all. One without rows is left out.
+    * `tables`: heading, rows to show, and how many there are in all. One without rows is left out.
+    * `commands`: command lines, which stay on a line, and what each is for.
     * `width`: Columns of the terminal, see `TableWriter`; None if tables are not to be cut, as in a pipe.
     """
     parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
     for heading, table, count in tables:
-        if table.num_rows:
+        if table.num_rows and table.num_columns:
             parts += ["", f"{heading}:", *_table_lines(table, count, width)]
-    return "\n".join(parts)
+    next_lines = [f"{_INDENT}{escape_text(command)}" + (f"  # {tells}" if tells else "") for command, tells in commands]
+    return "\n".join([*parts, *(["", "Next:", *next_lines] if next_lines else [])])
 
 
 def filled_columns(table: pa.Table) -> pa.Table:

@@ -61,7 +61,7 @@ class ReportOutput:
         else:
             click.echo(report.to_text(Console.of(context).table_width, self.zone))
         if self.html is not None:
-            write_new(self.html, report.to_html())
+            write_new(self.html, report.to_html(Console.of(context).clock.now_ms()))
         return ExitCode.of(report.verdict)
 
 

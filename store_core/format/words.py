@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["agreeing", "counted", "did_you_mean", "hint_of", "known_names", "without_controls"]
+__all__ = ["age_words", "agreeing", "counted", "did_you_mean", "hint_of", "known_names", "without_controls"]
 
 
 def counted(count: int, what: str) -> str:
@@ -32,6 +32,26 @@ def agreeing(count: int, one: str, many: str) -> str:
     ('is', 'are')
     """
     return one if count == 1 else many
+
+
+_UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
+
+
+def age_words(milliseconds: int) -> str:
+    """Return a duration in its two largest units.
+
+    Examples
+    --------
+    >>> age_words(97_200_000), age_words(61_500), age_words(999)
+    ('1d 3h', '1m 1s', '0s')
+    """
+    left = max(milliseconds, 0)
+    counts: list[str] = []
+    for size, name in _UNITS:
+        count, left = divmod(left, size)
+        if count or counts:
+            counts.append(f"{count}{name}")
+    return " ".join(counts[:2]) or "0s"
 
 
 _MOST_SHOWN: Final = 5

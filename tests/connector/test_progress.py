@@ -84,7 +84,10 @@ class Terminal(io.StringIO):
         """The final content of the current line."""
         line: list[str] = []
         column = 0
-        for character in self.getvalue():
+        for character in self.getvalue().replace("\x1b[2K", "\0"):
+            if character == "\0":  # the line is erased
+                line.clear()
+                continue
             if character == "\r":
                 column = 0
                 continue

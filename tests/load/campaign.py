@@ -23,6 +23,7 @@ from store_core.answers import check
 from store_core.answers.verdict import Verdict
 from store_core.format.message import PutMessageStatus
 from tests.load.usage import Usage, growth
+from tools.svg import Drawing
 
 __all__ = ["Load", "peaks", "run_load"]
 
@@ -148,24 +149,27 @@ def peaks(samples: list[Usage]) -> list[Usage]:
     return [Usage(*map(max, zip(*part, strict=True))) for part in parts]
 
 
+_PANEL: Final = 150
+_WIDTH: Final = 700
+_LEFT: Final = 90
+
+
 def draw(samples: list[Usage], seconds: float, path: Path) -> None:
-    """Draw what the process held."""
-    import matplotlib as mpl  # noqa: PLC0415 -- only for the plot
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "load"
-    from matplotlib import pyplot as plt  # noqa: PLC0415 -- as above
-
-    at = [seconds * (number + 1) / len(samples) for number in range(len(samples))]
-    figure, axes = plt.subplots(3, 1, sharex=True, figsize=(7, 5), layout="constrained")
-    memory = [each.memory / (1 << 20) for each in samples]
-    columns = (("memory, MiB", memory), ("handles", [each.handles for each in samples]))
-    for axis, (name, values) in zip(axes, (*columns, ("mappings", [each.mappings for each in samples])), strict=True):
-        axis.plot(at, values)
-        axis.set_ylabel(name)
-        axis.set_ylim(0)
-    axes[-1].set_xlabel("seconds")
-    figure.savefig(path, metadata={"Date": None})
+    """Draw what the process held: memory, handles and mappings over the seconds, each from 0 to the most."""
+    drawing = Drawing(
+        "load",
+        "What the process held",
+        "Three lines over time: memory, handles, mappings.",
+        (_WIDTH, 3 * _PANEL + 30),
+    )
+    shown = samples[:: max(len(samples) // 60, 1)]
+    columns = (("MiB of memory", [each.memory >> 20 for each in shown]), ("handles", [each.handles for each in shown]))
+    for row, (name, values) in enumerate((*columns, ("mappings", [each.mappings for each in shown]))):
+        bottom, most = (row + 1) * _PANEL, max(values) or 1
+        height, step = _PANEL - 40, (_WIDTH - _LEFT - 20) / max(len(values) - 1, 1)
+        drawing.rule((_LEFT, bottom), (_WIDTH - 20, bottom)).text((0, bottom - height), f"{most:,} {name}", size=12)
+        drawing.line([(round(_LEFT + at * step), bottom - value * height // most) for at, value in enumerate(values)])
+    path.write_text(drawing.text((_LEFT, 3 * _PANEL + 20), f"{seconds:g} seconds", size=12).svg(), encoding="utf-8")
 
 
 if __name__ == "__main__":

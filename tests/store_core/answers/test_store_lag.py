@@ -17,6 +17,7 @@ from store_core.answers.lag_queues import GroupKind
 from store_core.answers.verdict import Verdict
 from store_core.files import segment_source
 from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
 from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.store_core.files.store_kinds import every_file
@@ -280,7 +281,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_of_the_log_only_first_messages_not_consumed_and_last_ones_are_read(pristine: Path, opened: list[str]) -> None:
-    report = lag(pristine)
+    report = lag(pristine, now=1)
     first = sum(row["oldest_store_timestamp"] is not None for row in rows(report))
     last = len({(row["topic"], row["queue_id"]) for row in rows(report) if row["max_offset"]})
 
@@ -288,10 +289,24 @@ def test_of_the_log_only_first_messages_not_consumed_and_last_ones_are_read(pris
     assert first + last == len(opened)
 
 
+def test_ages_of_a_copy_count_from_its_last_message_and_those_of_a_live_store_from_the_clock(store: Path) -> None:
+    of_copy = lag(store)
+    with StoreLock(store, OsFileSystem()):
+        of_live = lag(store)
+
+    assert [
+        note
+        for note in of_copy.found.notes
+        if note.startswith(f"ages count from the store's last message, of {of_copy.found.now}:")
+    ]
+    assert str(of_live.found.now) > str(of_copy.found.now)
+    assert not [note for note in of_live.found.notes if "ages count" in note]
+
+
 def test_a_last_message_is_not_read_if_a_newer_one_was(store: Path, opened: list[str]) -> None:
     shutil.copytree(store / "consumequeue" / "payments" / "0", store / "consumequeue" / "newest" / "0")
     commit(store, {"newest@a": {0: 30}, "orders@a": {0: 30, 1: 30}})
-    lag(store)
+    lag(store, now=1)
 
     assert [str(max((store / "commitlog").iterdir(), key=lambda path: path.name))] == opened
 

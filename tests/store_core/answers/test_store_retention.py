@@ -131,7 +131,7 @@ def test_the_disk_is_drawn_day_by_day(store: Path) -> None:
     (bars,) = report.plots
 
     assert 70 == len(rows(report, "days"))
-    assert "10 more days" == bars.more  # type: ignore[union-attr]
+    assert "10 more days" == bars.more
     assert report.found.kept_hours is not None
     assert 72 <= report.found.kept_hours <= 72 + 24 + 24 * 2 * SEGMENT_SIZE / 20_000
     assert "The disk at the end of each day" in report.to_html()

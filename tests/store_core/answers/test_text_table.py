@@ -125,10 +125,14 @@ def test_too_long_names_stand_on_several_lines() -> None:
     assert ["          max_", "queue_  queue_", "    id  offset", "     7      12"] == table_of(batch, 15)
 
 
-def test_a_number_in_free_text_is_left_out_rather_than_cut() -> None:
-    batch = batch_of(why=pa.array(["expected 21,430 bytes", "expected 21 of them"]))
+def test_words_stand_on_several_lines() -> None:
+    batch = batch_of(at=pa.array([7, 8]), why=pa.array(["expected 21,430 bytes, found 21 of them", "sound"]))
 
-    assert ["why", "expected …", "expected 21…"] == table_of(batch, 12)
+    assert ["at  why", " 7  expected 21,430 bytes,", "    found 21 of them", " 8  sound"] == table_of(batch, 30)
+
+
+def test_a_long_word_is_broken_and_nothing_of_it_is_lost() -> None:
+    assert ["why", "a", "n" * 24, "n" * 6] == table_of(batch_of(why=pa.array(["a " + "n" * 30])), 24)
 
 
 def test_rows_that_do_not_fit_are_lists_of_their_fields() -> None:
@@ -138,7 +142,9 @@ def test_rows_that_do_not_fit_are_lists_of_their_fields() -> None:
     assert [
         "topic     a-topic",
         "messages  2143",
-        "why       some words…",
+        "why       some words",
+        "          that are",
+        "          long",
         "",
         "topic",
         "  another-topic-with-a-name",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INTERRUPTED = 130
+ERASE = "\x1b[2K"
 MAIN = "import sys; from store_core.command.main import main; sys.exit(main())"
 
 
@@ -61,7 +62,7 @@ def test_a_line_says_what_is_done_and_what_is_left_and_disappears() -> None:
         for step, done in ((Step.RUN, 1), (Step.RUN, 2), (Step.GATHER, 1), (Step.GATHER, 2)):
             clock.advance(3)
             progress(PartsDone(step, done, 2))
-            shown.append(terminal.getvalue().rpartition("\r")[2].rstrip())
+            shown.append(terminal.getvalue().rpartition("\r")[2])
 
     assert [
         "check: reading, 1 of 2 parts, 3 s left",
@@ -70,7 +71,7 @@ def test_a_line_says_what_is_done_and_what_is_left_and_disappears() -> None:
         "check: comparing, 2 of 2 parts",
     ] == shown
     assert not terminal.getvalue().rpartition("\r")[2]
-    assert not terminal.getvalue().split("\r")[-2].strip()
+    assert terminal.getvalue().split("\r")[-2].endswith(ERASE)
 
 
 def test_a_report_does_not_depend_on_the_terminal(store: Path) -> None:
@@ -81,12 +82,12 @@ def test_a_report_does_not_depend_on_the_terminal(store: Path) -> None:
 
 
 def lines_seen(written: str) -> list[str]:
-    """Return what a terminal shows after these characters: a carriage return goes to the begin of the line."""
+    """Return what a terminal shows after characters: the line is erased, and a carriage return goes to its begin."""
     lines = []
     for line in written.replace("\r\n", "\n").split("\n"):
         shown = ""
         for text in line.split("\r"):
-            shown = text + shown[len(text) :]
+            shown = "" if text.endswith(ERASE) else text + shown[len(text) :]
         lines.append(shown.rstrip())
     return lines
 

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plots for operators, the same as those of reports: drawn by jinja2, which the extra ``plots`` installs.
+
+Each function returns `store_core.answers.plots.Plots`, which a notebook shows as the value of a cell, in the colours of
+a light or a dark page; ``Path("rates.html").write_text(plots.message_rates(log).to_html())`` saves it.
+
+    log = spark.read.format("commitlog").option("columns", "topic,store_timestamp,store_size").load(store)
+    plots.message_rates(log)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pyspark_commitlog.plot_data import rates, segment_bytes, store_latencies
+from pyspark_commitlog.stream.reader import bytes_behind
+from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Line, Plots, Series, Tone
+from store_core.errors import InvalidOptionError, StoreNotFoundError
+from store_core.format.times import iso_time
+from store_core.format.words import counted
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Iterable, Mapping
+
+    import numpy.typing as npt
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+    from pyspark_commitlog.plot_data import Messages, Rates
+
+__all__ = ["bars", "message_rates", "queue_depth", "segment_map", "store_latency", "stream_progress"]
+
+_MOST_ROWS: Final = 20
+_WHOLE: Final = 100
+_MINUTE: Final = 60
+
+
+def message_rates(messages: Messages, bin_seconds: int | None = None) -> Plots:
+    """Draw messages and bytes per minute by topic, over store time.
+
+    Parameters
+    ----------
+    messages : DataFrame, pyarrow.Table or pyarrow.RecordBatchReader
+        With columns `topic`, `store_timestamp` and `store_size`.
+    bin_seconds : int, optional
+        By default such that there are at most 120 bins; a DataFrame is then read twice.
+
+    Returns
+    -------
+    Plots
+
+    Raises
+    ------
+    InvalidOptionError
+        If a column is missing, or there is no message.
+    """
+    found = rates(messages, bin_seconds)
+    return Plots(
+        (
+            _rates("Messages per minute", found, found.messages, lambda total: counted(total, "message")),
+            _rates("Bytes per minute", found, found.sizes, lambda total: si(total, "B")),
+        )
+    )
+
+
+def _rates(title: str, found: Rates, values: npt.NDArray[np.int64], words: Any) -> Series:  # noqa: ANN401 -- of a total
+    lines = [
+        Line(
+            topic,
+            (each * _MINUTE / found.bin_seconds).tolist(),
+            f"{words(int(each.sum()))}, up to {si(_most(found, each))}/min",
+        )
+        for topic, each in _largest(found.topics, values)
+    ]
+    return Series(title, _ends(found.begins, found.bin_seconds), tuple(lines))
+
+
+def _most(found: Rates, values: npt.NDArray[np.int64]) -> float:
+    return float(values.max()) * _MINUTE / found.bin_seconds
+
+
+def _ends(begins: npt.NDArray[np.int64], bin_seconds: int) -> tuple[str, str]:
+    return iso_time(int(begins[0])), iso_time(int(begins[-1]) + 1000 * bin_seconds)
+
+
+def _largest(topics: Sequence[str], values: npt.NDArray[np.int64]) -> Iterable[tuple[str, npt.NDArray[np.int64]]]:
+    """Return the values by topic; of too many topics the smallest are combined."""
+    if len(topics) <= _MOST_ROWS:
+        return zip(topics, values, strict=True)
+    most = _MOST_ROWS - 1
+    return [
+        *zip(topics[:most], values[:most], strict=True),
+        (f"{len(topics) - most} others", values[most:].sum(axis=0)),
+    ]
+
+
+def segment_map(messages: Messages) -> Plots:
+    """Draw the bytes of each topic in each segment of the log: one row per topic, one column per file.
+
+    Parameters
+    ----------
+    messages : DataFrame, pyarrow.Table or pyarrow.RecordBatchReader
+        With columns `topic`, `segment` and `store_size`; with `store_timestamp` the map also shows when the first and
+        the last file begin.
+
+    Returns
+    -------
+    Plots
+
+    Raises
+    ------
+    InvalidOptionError
+        If a column is missing, or there is no message.
+    """
+    found = segment_bytes(messages)
+    times = ["", ""] if found.first_times is None else [f", {iso_time(int(found.first_times[at]))}" for at in (0, -1)]
+    first, last = (f"{binary_bytes(int(found.offsets[at]))}{times[at]}" for at in (0, -1))
+    rows = []
+    for topic, sizes in _largest(found.topics, found.sizes):
+        label = f"{si(int(sizes.sum()), 'B')} in {counted(int((sizes > 0).sum()), 'segment')}"
+        rows.append(HeatRow(topic, tuple(sizes.tolist()), label))
+    ends = (f"from {first}", f"last from {last}")
+    return Plots((HeatMap("Bytes by topic and segment", ends, tuple(rows), tone=Tone.MAIN),))
+
+
+def store_latency(
+    messages: Messages, percentiles: Sequence[float] = (50, 95, 99), bin_seconds: int | None = None
+) -> Plots:
+    """Draw how long messages took from the producer's clock to the log, as percentiles over store time.
+
+    Delayed and retried messages keep the time when they were born: leave out topics with `%` in their names,
+    `SCHEDULE_TOPIC_XXXX`, and the topics that delayed messages are delivered to.
+
+    Parameters
+    ----------
+    messages : DataFrame, pyarrow.Table or pyarrow.RecordBatchReader
+        With columns `born_timestamp` and `store_timestamp`.
+    percentiles : sequence of float
+        In ascending order, from 0 to 100.
+    bin_seconds : int, optional
+        By default such that there are at most 120 bins; a DataFrame is then read twice.
+
+    Returns
+    -------
+    Plots
+        On a scale of logarithms. Negative times, which result from clocks that differ, are drawn as 0.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a column is missing, there is no message, or the percentiles are invalid.
+    """
+    asked = tuple(percentiles)
+    if not asked or asked != tuple(sorted(asked)) or asked[0] < 0 or asked[-1] > _WHOLE:
+        raise InvalidOptionError(f"percentiles are {asked}, expected some from 0 to 100, in ascending order")
+    found = store_latencies(messages, asked, bin_seconds)
+    bins = (found.begins - found.begins[0]) // (1000 * found.bin_seconds)
+    values = np.zeros((len(asked), int(bins[-1]) + 1))
+    values[:, bins] = found.values
+    lines = []
+    for percentile, line, measured in zip(asked, values, found.values, strict=True):
+        label = f"mostly {duration(float(np.median(measured)))}, up to {duration(float(measured.max()))}"
+        lines.append(Line(f"p{percentile:g}", line.tolist(), label))
+    title = f"Time from born to stored, percentiles of each {duration(found.bin_seconds * 1000)}"
+    return Plots((Series(title, _ends(found.begins, found.bin_seconds), tuple(lines), is_log=True),))
+
+
+def queue_depth(store: str | os.PathLike[str]) -> Plots:
+    """Draw how many messages each queue has, and how many of them each consumer group has not consumed.
+
+    Consumer groups are those in ``config/consumerOffset.json``, as of `store_core.answers.lag`; without that file there
+    are none. Nothing is written or locked.
+
+    Parameters
+    ----------
+    store : path
+        The store root.
+
+    Returns
+    -------
+    Plots
+        A bar for each topic; then one for each group, with the age of its oldest message when the store's last message
+        was stored.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the store has no queue.
+    StoreError
+        If the store can't be read.
+    """
+    from store_core.answers.store_lag import lag  # noqa: PLC0415 -- as below
+    from store_core.snapshot.store import Store  # noqa: PLC0415 -- other plots need neither
+
+    depths: dict[str, list[int]] = {}
+    with Store.open(store) as opened:
+        for topic, queue_id in opened.queues.names():
+            bounds = opened.queues[topic, queue_id].bounds
+            depths.setdefault(topic, []).append(bounds.max_offset - bounds.min_offset)
+    if not depths:
+        raise InvalidOptionError(f"there is no consume queue in {store}; commitlog rebuild queues creates them")
+    largest = sorted(depths, key=lambda topic: (-sum(depths[topic]), topic))
+    more = counted(len(largest) - _MOST_ROWS, "more topic") if len(largest) > _MOST_ROWS else ""
+    shown = (
+        Bar(topic, sum(depths[topic]), Tone.MAIN, f"{sum(depths[topic]):,} in {counted(len(depths[topic]), 'queue')}")
+        for topic in largest[:_MOST_ROWS]
+    )
+    queues = Bars("Messages in the queues", tuple(shown), more)
+    try:
+        behind = lag(store, now="-0s").plots
+    except StoreNotFoundError:
+        behind = (Bars("Messages not consumed, by group", (), "no group has committed an offset"),)
+    return Plots((queues, *behind))
+
+
+def stream_progress(progress: Sequence[StreamingQueryProgress | Mapping[str, Any]]) -> Plots:
+    """Draw the rate of a streaming query, and the bytes of the log that it has not read yet, batch by batch.
+
+    Parameters
+    ----------
+    progress : sequence of StreamingQueryProgress or mapping
+        ``query.recentProgress``, or those of several runs one after the other. Triggers without rows are left out.
+
+    Returns
+    -------
+    Plots
+        A column for each batch. PySpark reports where the log ends since 4.2.
+
+    Raises
+    ------
+    InvalidOptionError
+        If no batch has rows.
+    """
+    known = [json.loads(each.json) if hasattr(each, "json") else dict(each) for each in progress]
+    batches = [each for each in known if each["numInputRows"]]
+    if not batches:
+        raise InvalidOptionError(f"expected the progress of a query that has read something: {len(known)} without rows")
+    ends = ("batch 1", str(len(batches)))
+    speeds = [each["processedRowsPerSecond"] for each in batches]
+    distances = [distance for distance in map(bytes_behind, batches) if distance is not None]
+    behind = f"{si(distances[-1], 'B')} at the end" if distances else "not reported by this PySpark"
+    return Plots(
+        (
+            Series("Rows per second", ends, (Line("rate", speeds, f"up to {si(max(speeds))}", Tone.MAIN),)),
+            Series("Bytes behind", ends, (Line("distance", distances, behind, Tone.WARNING),)),
+        )
+    )
+
+
+def bars(
+    values: Mapping[str, float | Sequence[float]], title: str, unit: str = "B/s", *, compared_with: Collection[str] = ()
+) -> Plots:
+    """Draw a bar for each quantity, which was measured once or in several rounds.
+
+    Parameters
+    ----------
+    values : mapping of str to float, or to a sequence of float
+        Quantities by name, drawn in this order. With several rounds the bar shows the median, and the label the range
+        from the smallest to the largest: where two ranges overlap, the difference may be noise.
+    title : str
+    unit : str
+        Unit of the quantities; written with SI prefixes.
+    compared_with : collection of str
+        Names of the quantities that the others are compared with; their bars are grey.
+
+    Returns
+    -------
+    Plots
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no quantity, or one is negative, or `compared_with` has a name that is not in `values`.
+    """
+    rounds = {label: list(value) if isinstance(value, Sequence) else [value] for label, value in values.items()}
+    if not rounds or not all(rounds.values()) or min(map(min, rounds.values())) < 0:
+        raise InvalidOptionError(f"expected quantities that are not negative, and at least one: {dict(values)}")
+    if not rounds.keys() >= set(compared_with):
+        raise InvalidOptionError(f"compared_with: expected names among {[*rounds]}, found {[*compared_with]}")
+    drawn = (
+        Bar(name, median(measured), Tone.PLAIN if name in compared_with else Tone.MAIN, _measured(measured, unit))
+        for name, measured in rounds.items()
+    )
+    return Plots((Bars(title, tuple(drawn)),))
+
+
+def _measured(measured: Sequence[float], unit: str) -> str:
+    text = si(median(measured), unit)
+    return f"{text} ({si(min(measured))} to {si(max(measured))})" if min(measured) < max(measured) else text
+
+
+def si(value: float, unit: str = "") -> str:
+    """Return a number with at most three digits and an SI prefix.
+
+    Examples
+    --------
+    >>> si(1234, "B/s"), si(950_000), si(0), si(7.5)
+    ('1.23 kB/s', '950k', '0', '7.5')
+    """
+    prefixes = ("", "k", "M", "G", "T", "P")
+    place = 0
+    while abs(value) >= 999.5 and place < len(prefixes) - 1:  # noqa: PLR2004 -- what would be written as 1000
+        value /= 1000
+        place += 1
+    return f"{value:.3g}{' ' if unit else ''}{prefixes[place]}{unit}"
+
+
+def binary_bytes(value: int) -> str:
+    """Return an offset or a size in binary units.
+
+    Examples
+    --------
+    >>> binary_bytes(0), binary_bytes(1 << 18), binary_bytes(3 << 29)
+    ('0', '256 KiB', '1.5 GiB')
+    """
+    if value == 0:
+        return "0"
+    place = min((value.bit_length() - 1) // 10, 5)
+    return f"{value / (1 << 10 * place):.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB')[place]}"
+
+
+_DURATIONS: Final = ((2 * 86_400_000, 86_400_000, "days"), (2 * 3_600_000, 3_600_000, "h"), (120_000, 60_000, "min"))
+
+
+def duration(milliseconds: float) -> str:
+    """Return a duration with the unit that fits.
+
+    Examples
+    --------
+    >>> duration(3), duration(1500), duration(250_000), duration(7_200_000), duration(3 * 86_400_000)
+    ('3 ms', '1.5 s', '4 min', '2 h', '3 days')
+    """
+    for least, size, name in _DURATIONS:
+        if milliseconds >= least:
+            return f"{milliseconds / size:.0f} {name}"
+    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"  # noqa: PLR2004 -- a second
