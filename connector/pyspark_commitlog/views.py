@@ -86,8 +86,9 @@ class ViewReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Cut the view into parts of bounded work, one for each task; called once, beside the driver."""
         try:
-            options = resolved(self._read.paths, self._read.options)
-            parts = plan_view(self._read.paths, options)
+            store = self._read.options.read.store_of(self._read.paths)
+            options = resolved(store, self._read.options)
+            parts = plan_view(store, options)
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None

@@ -25,7 +25,6 @@ from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter
 from store_core.snapshot.store import Store
 from store_core.snapshot.units import compare
-from store_core.store.read.queued_log import LogBesideQueues
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -146,9 +145,9 @@ class BrokerGroups(NamedTuple):
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, root: Path) -> BrokerGroups:
+    def of(cls, config: Config) -> BrokerGroups:
         """Read the files of a store's broker."""
-        config = Config(root)
+        root = config.root
         plain, light = config.read(CONSUMER_OFFSETS), config.read(LIGHT_OFFSETS)
         found = [each for each in (plain, light) if each is not None]
         if not found:
@@ -408,10 +407,10 @@ class LagJob:
     ) -> None:
         opened = Store(store)
         self.root = opened.root_for(StoreUse.READ_QUEUES)
-        self.groups = BrokerGroups.of(self.root)
+        self.groups = BrokerGroups.of(opened.config)
         self.segments: tuple[Segment, ...] = opened.log.segments
         self.log_end = None if as_of is None else _log_end_at(store, as_of)
-        self.queues = Queues(self.root, LogBesideQueues(self.root, self.segments))
+        self.queues = opened.queues  # of a store that is written: as of when the offsets were read
         self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
         self._group, self._topic, self._most = group, topic, most_messages
         self._is_past = as_of is not None

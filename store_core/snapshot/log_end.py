@@ -35,6 +35,7 @@ __all__ = [
     "covered_note",
     "end_by_tail",
     "find_end",
+    "quick_end",
     "segment_end",
     "segment_ends",
     "uncommitted_note",
@@ -265,6 +266,13 @@ def _data_end(opened: PagedBytes) -> int:
             high = probe
         probe = max((low + high - _PROBE) // 2, 0)
     return high if high < opened.raw.size else low
+
+
+def quick_end(segments: Sequence[Segment]) -> int:
+    """Return the physical offset at which a log ends, by its last part alone where that is enough."""
+    written = next(filter(has_record, reversed(segments)), None)
+    end = None if written is None else end_by_tail(written, verify_crc=True, open_bytes=open_ahead)
+    return find_end(segments).end_offset if end is None else end.end_offset
 
 
 # ---- what is said of it

@@ -21,7 +21,7 @@ from store_core.files.store_path import located, located_now, log_directories, p
 from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config, read_checkpoint
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import find_end
+from store_core.snapshot.log_end import quick_end
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.timers import Timers
 
@@ -127,8 +127,9 @@ class Store:
         return f"{type(self).__name__}({self.paths!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle where it is and where it ended: what was read is read again when it is needed."""
-        return _restored, (type(self), self.paths, self.__dict__.get("end", _UNKNOWN))
+        """Pickle where it is and, if it was taken, its moment: the rest is read again when it is needed."""
+        moment = ("is_live", "config", "end") if "end" in self.__dict__ else ()
+        return _restored, (type(self), self.paths, {name: getattr(self, name) for name in moment})
 
     def __enter__(self) -> Self:
         return self
@@ -241,22 +242,21 @@ class Store:
 
     @cached_property
     def end(self) -> int | None:
-        """Physical offset at which everything ends that is read of a store that is being written; None if it is not.
-
-        What groups and delay levels have reached is read before, so that no offset is after the end of its queue.
-        """
-        if not self.is_live:
-            return None
-        for kind in (CONSUMER_OFFSETS, LIGHT_OFFSETS, DELAY_OFFSETS):
-            with suppress(StoreError, OSError):  # who asks for them gets the error
-                self.config.read(kind)
-        return find_end(self.log.segments).end_offset
+        """Physical offset at which everything ends that is read of a store that is being written; None if it is not."""
+        return quick_end(self.log.segments) if self.is_live else None
 
     # ---- its parts
 
     @cached_property
     def log(self) -> Log:
-        """The commit log; without any segment if only other parts of the store are there."""
+        """The commit log; without any segment if only other parts of the store are there.
+
+        What groups and delay levels of a store that is being written have reached is read before, so that no offset is
+        after the end of its queue.
+        """
+        for kind in (CONSUMER_OFFSETS, LIGHT_OFFSETS, DELAY_OFFSETS) if self.is_live else ():
+            with suppress(StoreError, OSError):  # who asks for them gets the error
+                self.config.read(kind)
         with suppress(StoreNotFoundError):
             return Log.for_reading(self._log_paths())
         return Log(())
@@ -350,9 +350,9 @@ class Store:
         StoreError
             As of `read_view`.
         """
-        from store_core.views.view import view_at_end  # noqa: PLC0415 -- see the import contract
+        from store_core.views.view import view_of  # noqa: PLC0415 -- see the import contract
 
-        return view_at_end(self, name, columns, options)
+        return view_of(self, name, columns, options)
 
     def sql(self, query: str) -> pa.RecordBatchReader:
         """Ask in SQL, by DuckDB: the tables are ``messages`` and the views.
@@ -383,14 +383,9 @@ class Store:
         return ViewDataset(self.view, view)
 
 
-_UNKNOWN: Final = -1
-"""In place of where a store ended that was not asked for it."""
-
-
-def _restored(kind: type[Store], paths: StorePaths, end: int | None) -> Store:
+def _restored(kind: type[Store], paths: StorePaths, moment: Mapping[str, object]) -> Store:
     store = kind(paths)
-    if end != _UNKNOWN:
-        store.__dict__["end"] = end
+    store.__dict__.update(moment)
     return store
 
 

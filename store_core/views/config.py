@@ -23,10 +23,7 @@ from store_core.snapshot.config import (
     SUBSCRIPTION_GROUPS,
     read_checkpoint,
 )
-from store_core.snapshot.queues import Queues
-from store_core.snapshot.store import Store
 from store_core.snapshot.units import compare
-from store_core.store.read.queued_log import LogBesideQueues
 from store_core.views.queues import topic_filter
 from store_core.views.view import make_batch, read_table, row_batches, timestamps, without_file
 from store_core.views.view_columns import VIEWS
@@ -36,9 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.rocksdb_reader import Entries
-    from store_core.files.store_path import StorePaths
     from store_core.queue.rocksdb.store_entry import StoreEntry
     from store_core.snapshot.config import Committed, ConfigFile, SubscriptionGroupConfig
+    from store_core.snapshot.queues import Queues
+    from store_core.snapshot.store import Store
     from store_core.snapshot.units import QueueBounds, QueueName
     from store_core.views.view import ViewOptions
 
@@ -105,20 +103,19 @@ def _bounds(queues: Queues, name: QueueName, *, fail_on_data_loss: bool) -> Queu
         return None
 
 
-def plan_consumer_offsets(paths: StorePaths, options: ViewOptions) -> list[OffsetsPart]:
+def plan_consumer_offsets(store: Store, options: ViewOptions) -> list[OffsetsPart]:
     """Read the committed offsets; no queue is opened."""
     needs_queues = options.asks_for(*_OF_QUEUES)
-    store = Store(paths)
     root = store.root_for(StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
     wanted = topic_filter(options.read)
-    found = read_table(root, CONSUMER_OFFSETS, options)
+    found = read_table(store, CONSUMER_OFFSETS, options)
     light = root / CONFIG_DIRECTORY / LIGHT_OFFSETS.name
     if light.exists():
         _log.warning("%s is not read: the rows are those of %s", light, CONSUMER_OFFSETS.name)
     if found is None:
         return []
     rows = sorted(row for row in found.value.committed if wanted.takes(row.topic, row.queue_id))
-    queues = Queues(root, LogBesideQueues(root, store.log.segments)) if needs_queues and rows else None
+    queues = store.queues if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(group, queues, found.file) for group in groups]
 
@@ -138,17 +135,17 @@ class RowsPart:
         return row_batches(options, self.rows)
 
 
-def plan_subscription_groups(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+def plan_subscription_groups(store: Store, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/subscriptionGroup.json``. Errors as of `store_core.views.view.read_table`."""
-    found = read_table(Store(paths).root, SUBSCRIPTION_GROUPS, options)
+    found = read_table(store, SUBSCRIPTION_GROUPS, options)
     if found is None:
         return []
     return [_rows_of(found, (_group(group) for _, group in sorted(found.value.items(), key=lambda item: item[0])))]
 
 
-def plan_delay_offsets(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+def plan_delay_offsets(store: Store, options: ViewOptions) -> list[RowsPart]:
     """Read ``config/delayOffset.json``. Errors as of `store_core.views.view.read_table`."""
-    found = read_table(Store(paths).root, DELAY_OFFSETS, options)
+    found = read_table(store, DELAY_OFFSETS, options)
     if found is None:
         return []
     return [_rows_of(found, ({"delay_level": level, "offset": at} for level, at in sorted(found.value.items())))]
@@ -158,9 +155,9 @@ def _rows_of(found: ConfigFile[T], rows: Iterable[Row]) -> RowsPart:
     return RowsPart(tuple(row | {"config_file": found.file} for row in rows))
 
 
-def plan_checkpoint(paths: StorePaths, options: ViewOptions) -> list[RowsPart]:
+def plan_checkpoint(store: Store, options: ViewOptions) -> list[RowsPart]:
     """Read the file ``checkpoint``."""
-    root = Store(paths).root
+    root = store.root
     values = read_checkpoint(root, options.read.release)
     if values is None:
         without_file(_no_checkpoint(root / CHECKPOINT_FILE), options)
@@ -229,12 +226,12 @@ class FamilyPart:
         _log.warning("%s", error)
 
 
-def plan(paths: StorePaths, options: ViewOptions) -> list[FamilyPart]:
+def plan(store: Store, options: ViewOptions) -> list[FamilyPart]:
     """Find the database; it is opened when a part is read.
 
     Raises `StoreNotFoundError`: If there is none, unless `fail_on_data_loss` is off.
     """
-    database = Store(paths).root / STORE_DATABASE
+    database = store.root / STORE_DATABASE
     if not database.is_dir():
         without_file(
             StoreNotFoundError(

@@ -15,7 +15,6 @@ from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index.index_format import INDEX_DTYPE
 from store_core.snapshot.index import Index
-from store_core.snapshot.store import Store
 from store_core.views.view import make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.index import KeyFile
+    from store_core.snapshot.store import Store
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view import ViewOptions
 
@@ -112,13 +111,13 @@ class EntriesPart:
         )
 
 
-def plan(paths: StorePaths, options: ViewOptions) -> list[EntriesPart]:
+def plan(store: Store, options: ViewOptions) -> list[EntriesPart]:
     """Read the headers of the index files, and infer the numbers of slots and entries.
 
     Raises `StoreNotFoundError`: If there is no index, unless `fail_on_data_loss` is off.
     Raises `CorruptRecordError`: If a file is not an index file, unless `fail_on_data_loss` is off; then it is left out.
     """
-    index = Index(Store(paths).root)
+    index = Index(store.root)
     if not index.directory.is_dir():
         without_file(_no_index(index.directory), options)
     with explained_access(index.directory):

@@ -20,14 +20,12 @@ from store_core.files.store_path import log_directories
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import table_time
-from store_core.snapshot.config import TOPICS, Config
+from store_core.snapshot.config import TOPICS
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, OpenUnits, QueueKind, Queues, TopicFilter
-from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
-from store_core.store.read.queued_log import LogBesideQueues
 from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.views.view import make_batch, name_text, row_batches, timestamps, without_file
+from store_core.views.view import config_of, make_batch, name_text, row_batches, timestamps, without_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,9 +34,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.config import TopicConfig
     from store_core.snapshot.queues import UnitFile
+    from store_core.snapshot.store import Store
     from store_core.snapshot.units import Queue, QueueBounds, QueueName, Units
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view import ViewOptions
@@ -166,9 +164,9 @@ def _units_of(origin: QueueSlice, queues: Queues) -> Iterator[Units]:
         opened.close()
 
 
-def plan_units(paths: StorePaths, options: ViewOptions) -> list[UnitsPart]:
+def plan_units(store: Store, options: ViewOptions) -> list[UnitsPart]:
     """List the requested queues, and group their files; only the last file of each queue is opened."""
-    root = Store(paths).root_for(StoreUse.READ_QUEUES)
+    root = store.root_for(StoreUse.READ_QUEUES)
     most = options.read.max_partition_bytes or _PART_BYTES
     with Queues(root) as queues:
         if not queues.exist:
@@ -349,14 +347,13 @@ class TopicsPart:
         return found
 
 
-def plan_topics(paths: StorePaths, options: ViewOptions) -> list[TopicsPart]:
+def plan_topics(store: Store, options: ViewOptions) -> list[TopicsPart]:
     """List queues and configured topics; no queue is opened."""
-    store = Store(paths)
     root = store.root_for(StoreUse.READ_QUEUES)
-    found = Config(root, options.read.release).read(TOPICS)
+    found = config_of(store, options).read(TOPICS)
     needs_bounds = options.asks_for(*_BOUNDS, *_TIMES)
     segments = store.log.segments if needs_bounds else ()
-    with Queues(root, LogBesideQueues(root, segments) if needs_bounds else None) as queues:
+    with store.queues if needs_bounds else Queues(root) as queues:
         if found is None:
             _report_missing(queues, options)
         configured, file = ({}, None) if found is None else (found.value, found.file)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.segment_source import PagedBytes, Segment
-    from store_core.files.store_path import StorePaths
     from store_core.format.segment_view import SegmentView
+    from store_core.snapshot.store import Store
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view import ViewOptions
 
@@ -103,17 +103,18 @@ class SegmentsPart:
             }
 
 
-def plan(paths: StorePaths, options: ViewOptions) -> list[SegmentsPart]:
+def plan(store: Store, options: ViewOptions) -> list[SegmentsPart]:
     """List the segments, and find the one that the log ends in if that is asked for.
 
     Raises `StoreNotFoundError`: If there is no segment.
     """
-    log = Log.of(paths, reads_entries=True, compressed="read")
+    log = Log.of(store.paths, reads_entries=True, compressed="read")
     for problem in log.problems:
         _log.warning("%s", problem.problem)
     is_walked = options.asks_for(*_WALKED)
-    segments = tuple(each for each in log.segments if options.log_end is None or each.start_offset < options.log_end)
-    last = _last_segment(segments, options.read) if segments and (is_walked or options.asks_for("is_last")) else ""
+    written = tuple(each for each in log.segments if options.log_end is None or each.start_offset < options.log_end)
+    last = _last_segment(written, options.read) if written and (is_walked or options.asks_for("is_last")) else ""
+    segments = log.segments if options.read.as_of is None else written
     size = 1 if is_walked else _LISTED
     wanted = [segment for segment in segments if _is_wanted(segment, options.read)]
     groups = [tuple(wanted[first : first + size]) for first in range(0, len(wanted), size)]

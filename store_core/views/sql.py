@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD
-from store_core.views.view import read_view
+from store_core.snapshot.store import Store
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
 from store_core.views.view_names import VIEW_NAMES
 
@@ -75,7 +75,8 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
     --------
     >>> sql("SELECT topic, count(*) FROM messages GROUP BY topic", store).read_all()  # doctest: +SKIP
     """
-    return rows_of(query, partial(read_view, path, **options))
+    places = {name: options.pop(name, None) for name in ("config", "storage", "store_path_commit_log")}
+    return rows_of(query, partial(Store(path, **places).view, **options))
 
 
 def rows_of(query: str, read: ViewReader) -> pa.RecordBatchReader:

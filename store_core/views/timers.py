@@ -17,7 +17,6 @@ from store_core.format.layout import TIMER_SLOT, unit_dtype
 from store_core.format.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, UNIQ_KEY, PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.format.releases.release import rules_of
-from store_core.snapshot.store import Store
 from store_core.snapshot.timers import CANCELS, ROLLS, TIMER_DTYPE, TIMER_LOG, Timers, due_times, followed_slots
 from store_core.views.view import make_batch, timestamps, without_file
 
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.store_path import StorePaths
     from store_core.format.releases.release_rules import ReleaseRules
     from store_core.snapshot.log import Log
+    from store_core.snapshot.store import Store
     from store_core.snapshot.timers import SlotChains
     from store_core.views.view import ViewOptions
 
@@ -260,16 +259,15 @@ class _Judged(NamedTuple):
         return _Judged(self.due[rows], self.units[rows], self.states[rows])
 
 
-def plan_log(paths: StorePaths, options: ViewOptions) -> list[LogPart]:
+def plan_log(store: Store, options: ViewOptions) -> list[LogPart]:
     """List the files of ``timerlog/``."""
-    store = Store(paths)
     timers, log = _timers(store.root, options), store.log
     return [LogPart(file, timers, log) for file in timers.files]
 
 
-def plan_wheel(paths: StorePaths, options: ViewOptions) -> list[WheelPart]:
+def plan_wheel(store: Store, options: ViewOptions) -> list[WheelPart]:
     """Find the file ``timerwheel``, and list those of ``timerlog/``."""
-    root = Store(paths).root
+    root = store.root
     wheel = root / "timerwheel"
     if not wheel.is_file():
         without_file(_no_timers_at(wheel), options)

@@ -13,8 +13,10 @@ import pyarrow as pa
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.format.columns import resolve_columns
+from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, backup_of
+from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, parse_names
@@ -34,12 +36,12 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.config import ConfigFile, ConfigKind
-    from store_core.snapshot.store import Store
 
 
 __all__ = [
     "ViewOptions",
     "ViewPart",
+    "config_of",
     "make_batch",
     "name_text",
     "plan_view",
@@ -48,7 +50,7 @@ __all__ = [
     "resolved",
     "row_batches",
     "timestamps",
-    "view_at_end",
+    "view_of",
     "without_file",
 ]
 
@@ -169,9 +171,15 @@ _log: Final = logging.getLogger("store_core")
 T = TypeVar("T")
 
 
-def read_table(root: Path, kind: ConfigKind[T], options: ViewOptions) -> ConfigFile[T] | None:
+def config_of(store: Store, options: ViewOptions) -> Config:
+    """Return the configuration files of a store as the release of some options reads them."""
+    is_any = options.read.release == DEFAULT_RELEASE
+    return store.config if is_any else Config(store.root, options.read.release)
+
+
+def read_table(store: Store, kind: ConfigKind[T], options: ViewOptions) -> ConfigFile[T] | None:
     """Read a configuration file that is all that a view has; None if `fail_on_data_loss` is off and it is not there."""
-    config = Config(root, options.read.release)
+    config = config_of(store, options)
     found = config.read(kind)
     if found is None:
         without_file(_missing(config.path(kind)), options)
@@ -212,30 +220,32 @@ _PLANNERS: Final[Mapping[str, str]] = {
 """Imported when a view is read: those of configuration files import the broker, which the others do not need."""
 
 
-def resolved(paths: StorePaths, options: ViewOptions) -> ViewOptions:
-    """Return options that know where the log ended at the time `as_of`; called once, before `plan_view`."""
-    if options.read.as_of is None:
+def resolved(store: Store, options: ViewOptions) -> ViewOptions:
+    """Return options that know where the log ends for them: at `as_of`, or with the moment of a store that is written.
+
+    Called once, before `plan_view`.
+    """
+    if options.log_end is not None or "as_of" not in options.view.options:
         return options
-    end = log_end_at(options.read.store_of(paths).paths, options.read.as_of)
-    return replace(options, log_end=end)
+    as_of = options.read.as_of
+    return replace(options, log_end=store.end if as_of is None else log_end_at(store.paths, as_of))
 
 
-def plan_view(paths: StorePaths, options: ViewOptions) -> tuple[ViewPart, ...]:
+def plan_view(store: Store, options: ViewOptions) -> tuple[ViewPart, ...]:
     """Plan the reading of a view; called once, before any part is read.
 
-    * `paths`: The store's root, its ``commitlog`` directory, or a segment.
     * `options`: As `resolved` returns them.
 
     Returns: In the order of the rows; each can be pickled, and read by any process that sees the files.
     """
-    plan: Callable[[StorePaths, ViewOptions], Sequence[ViewPart]] = resolve_name(_PLANNERS[options.name])
-    paths = options.read.store_of(paths).paths
+    plan: Callable[[Store, ViewOptions], Sequence[ViewPart]] = resolve_name(_PLANNERS[options.name])
     for attempt in range(_ATTEMPTS):
         try:
-            return tuple(plan(paths, options))
+            return tuple(plan(store, options))
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
+            store = Store(store.paths)
     raise AssertionError("unreachable")
 
 
@@ -279,22 +289,19 @@ def read_view(
     if is_messages(view):
         return read_messages(path, columns=columns, **options)
     parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(path, options))
-    return view_of(parsed.read.store_of(path), parsed)
+    return _rows_of(parsed.read.store_of(path), parsed)
 
 
-def view_of(store: Store, options: ViewOptions) -> pa.RecordBatchReader:
-    """Read a view of a store; see `read_view`."""
-    parsed = resolved(store.paths, options)
-    batches = (batch for part in plan_view(store.paths, parsed) for batch in part.batches(parsed))
-    return pa.RecordBatchReader.from_batches(parsed.schema, batches)
-
-
-def view_at_end(
+def view_of(
     store: Store, view: str, columns: str | list[str] | tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> pa.RecordBatchReader:
-    """Read a view of a store, or its messages, up to where the store ends; see `Store.view`."""
+    """Read a view of a store, or its messages; see `Store.view`."""
     if is_messages(view):
         return store.messages(columns=columns, **options)
-    parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(store.paths, options))
-    is_older = parsed.read.as_of is not None
-    return view_of(store, parsed if is_older else replace(parsed, log_end=store.end))
+    return _rows_of(store, ViewOptions.parse(view, columns=columns, **with_absolute_times(store.paths, options)))
+
+
+def _rows_of(store: Store, options: ViewOptions) -> pa.RecordBatchReader:
+    options = resolved(store, options)
+    batches = (batch for part in plan_view(store, options) for batch in part.batches(options))
+    return pa.RecordBatchReader.from_batches(options.schema, batches)

@@ -133,9 +133,10 @@ _SEGMENTS: Final = View(
 _TOPICS: Final = View(
     "topics",
     "A row is a queue of a topic, or a topic of `config/topics.json` that has no queue. Messages at or past the log's "
-    "end are not counted, since a broker drops them when it loads the store, unless the store is open or on another "
-    "machine. To check this, the last records of some queues are read; only if one is missing is the last file "
-    "searched for the end of the log. The two store times are those of the first and the last record of a queue.",
+    "end are not counted, since a broker drops them when it loads the store, unless the store is on another machine; "
+    "of an open one they are newer than what is shown. To check this, the last records of some queues are read; only "
+    "if one is missing is the last file searched for the end of the log. The two store times are those of the first "
+    "and the last record of a queue.",
     (
         _sure("topic", _TEXT, "name of the topic"),
         _maybe("queue_id", _INT, "null for a topic that has no queue"),

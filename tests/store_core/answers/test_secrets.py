@@ -87,7 +87,7 @@ def test_no_object_shows_a_secret(server: ObjectStore, golden: Callable[[str], U
         place.storage,
         place.storage.opened(),
         plan_ranges(url, options),
-        plan_view(url, views),
+        plan_view(views.read.store_of(url), views),
         read_messages(url, storage=server.settings),
         explain(url, storage=server.settings),
     ]

@@ -220,6 +220,20 @@ def test_a_pickled_store_ends_where_it_ended(live: DefaultMessageStore, root: Pa
         assert store.topics == again.topics
 
 
+def test_committed_offsets_that_were_read_travel_with_a_store(live: DefaultMessageStore, root: Path) -> None:
+    write_config(root, "consumerOffset.json", '{"offsetTable":{"orders@billing":{0:10}}}')
+    store = Store(root)
+    assert store.end is not None
+    sent = pickle.dumps(store)
+    write_config(root, "consumerOffset.json", '{"offsetTable":{"orders@billing":{0:20}}}')
+    again = pickle.loads(sent)  # noqa: S301 -- made here
+    live.put_message(Message("orders", b"later", queue_id=0))
+
+    assert again.config.offsets is not None
+    assert 10 == again.config.offsets.by_group["orders", "billing"][0]
+    assert again.is_live
+
+
 def test_reading_writes_nothing(pristine: Path) -> None:
     def files() -> dict[str, int]:
         return {str(path): path.stat().st_mtime_ns for path in pristine.rglob("*")}

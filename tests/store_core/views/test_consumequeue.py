@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import SegmentVanishedError, StoreNotFoundError
+from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
 from tests.store_core.views.asking import column, refusal, rows
 from tests.viewed_store import FILE_SIZE
@@ -125,13 +126,13 @@ def test_many_small_queues_are_few_parts_and_one_batch(tmp_path: Path) -> None:
     for number in range(300):
         write_queue(tmp_path, unit(number), topic=f"t{number}")
     options = ViewOptions.parse("consumequeue")
-    (part,) = plan_view(tmp_path, options)
+    (part,) = plan_view(Store(tmp_path), options)
 
     assert [300] == [batch.num_rows for batch in part.batches(options)]
 
 
 def test_only_the_last_file_of_each_queue_is_opened_to_plan(pristine: Path, opened: list[str]) -> None:
-    plan_view(pristine, ViewOptions.parse("consumequeue"))
+    plan_view(Store(pristine), ViewOptions.parse("consumequeue"))
 
     assert 3 == len(opened)
     assert all(path.endswith(f"{FILE_SIZE:020d}") for path in opened)
@@ -140,7 +141,7 @@ def test_only_the_last_file_of_each_queue_is_opened_to_plan(pristine: Path, open
 def test_what_a_broker_appends_after_planning_is_not_read(tmp_path: Path) -> None:
     path = write_queue(tmp_path, unit(1))
     options = ViewOptions.parse("consumequeue")
-    (part,) = plan_view(tmp_path, options)
+    (part,) = plan_view(Store(tmp_path), options)
     path.write_bytes((unit(1) + unit(2)).ljust(FILE_SIZE, b"\0"))
 
     assert [1] == [batch.num_rows for batch in part.batches(options)]
@@ -150,7 +151,7 @@ def test_a_file_that_vanishes_after_planning_is_an_error_unless_tolerated(
     store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     strict = ViewOptions.parse("consumequeue")
-    (part,) = plan_view(store, strict)
+    (part,) = plan_view(Store(store), strict)
     gone = store / "consumequeue" / "orders" / "0" / f"{0:020d}"
     gone.unlink()
 

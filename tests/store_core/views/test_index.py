@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from store_core import CorruptRecordError, SegmentVanishedError, StoreNotFoundError
 from store_core.format.java import hash_code, positive_hash
+from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
 from tests.store_core.views.asking import column, refusal, refusal_if_any, rows
 
@@ -113,12 +114,12 @@ def test_other_names_are_left_out_with_a_warning(store: Path, caplog: pytest.Log
 def test_a_large_file_is_read_in_parts(pristine: Path) -> None:
     whole = rows(pristine, "index")
 
-    assert len(plan_view(pristine, ViewOptions.parse("index", max_partition_bytes=100))) > 10
+    assert len(plan_view(Store(pristine), ViewOptions.parse("index", max_partition_bytes=100))) > 10
     assert whole == rows(pristine, "index", max_partition_bytes=100)
 
 
 def test_a_file_that_vanishes_after_planning_is_an_error_unless_tolerated(store: Path) -> None:
-    parts = plan_view(store, ViewOptions.parse("index"))
+    parts = plan_view(Store(store), ViewOptions.parse("index"))
     files_of(store)[0].unlink()
 
     with pytest.raises(SegmentVanishedError):

@@ -11,6 +11,7 @@ import pytest
 
 from store_core import StoreError, read_view
 from store_core.errors import StoreNotFoundError, UnsupportedStoreError
+from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
 from tests.golden_stores import stores_of_kind, unpack
@@ -88,7 +89,7 @@ def test_a_view_lists_the_parts_that_it_needs_and_opens_its_file(
 def test_queues_are_listed_together(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     url = server.upload(golden("5.3.3/tx").root, "queues")
     server.forget()
-    plan_view(url, ViewOptions.parse("consumequeue", storage=server.settings))
+    plan_view(Store(url, storage=server.settings), ViewOptions.parse("consumequeue"))
     assert (server.faults.lists, server.faults.gets) == (4, 0)  # the root, and three parts of it
 
 
@@ -97,7 +98,7 @@ def test_parts_are_read_in_another_process_and_show_no_setting(
 ) -> None:
     root = golden("5.3.3/tx").root
     options = ViewOptions.parse("topics", storage=server.settings)
-    parts = plan_view(server.upload(root, "parts"), options)
+    parts = plan_view(options.read.store_of(server.upload(root, "parts")), options)
     assert SECRET not in repr(parts)
     assert SECRET not in repr(options)
     sent = pickle.loads(pickle.dumps(parts))  # noqa: S301 -- as tasks get them

@@ -12,6 +12,7 @@ from store_core import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.snapshot.log_end import find_end
+from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
 from tests.builders import BODY_AT, Record
 from tests.store_core.views.asking import column, refusal, rows
@@ -72,8 +73,8 @@ def test_names_and_configuration_open_no_queue(pristine: Path, opened: list[str]
 
 
 def test_planning_opens_no_queue(pristine: Path, opened: list[str]) -> None:
-    plan_view(pristine, ViewOptions.parse("topics"))
-    plan_view(pristine, ViewOptions.parse("consumer_offsets"))
+    plan_view(Store(pristine), ViewOptions.parse("topics"))
+    plan_view(Store(pristine), ViewOptions.parse("consumer_offsets"))
 
     assert [] == opened
 
@@ -175,11 +176,11 @@ def test_a_queue_without_a_log_is_whole(tmp_path: Path) -> None:
     assert [(0, 2, 2)] == bounds(tmp_path)
 
 
-def test_a_queue_of_an_open_store_is_whole(tmp_path: Path) -> None:
+def test_a_queue_of_an_open_store_ends_where_its_log_ends(tmp_path: Path) -> None:
     write_queue(tmp_path, unit(9), unit(10))
     write_log(tmp_path, 0)
     with StoreLock(tmp_path, OsFileSystem()):
-        assert [(0, 2, 2)] == bounds(tmp_path)
+        assert [(0, 1, 1)] == bounds(tmp_path)
 
     assert [(0, 1, 1)] == bounds(tmp_path)
 
@@ -189,7 +190,7 @@ def test_a_queue_is_whole_if_the_log_goes_on_in_a_file_that_was_not_listed(name:
     write_queue(tmp_path, unit(9), UNIT.pack(4096, 100, 0))
     write_log(tmp_path, 0)
     options = ViewOptions.parse("topics", columns=BOUNDS)
-    parts = plan_view(tmp_path, options)
+    parts = plan_view(Store(tmp_path), options)
     (tmp_path / "commitlog" / name).write_bytes(bytes(4096))
     found = [tuple(row.values()) for part in parts for batch in part.batches(options) for row in batch.to_pylist()]
 

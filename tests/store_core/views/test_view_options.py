@@ -10,6 +10,7 @@ import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, read_messages, read_view
 from store_core.queue.rocksdb.store_entry import STORE_DATABASE
+from store_core.snapshot.store import Store
 from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
@@ -76,7 +77,7 @@ def test_parts_and_options_can_be_pickled_and_read_in_any_order(view: str, prist
     whole = read_view(pristine, view).read_all().to_pylist()
     size = {"max_partition_bytes": 4500} if "max_partition_bytes" in VIEWS[view].options else {}
     options = ViewOptions.parse(view, **size)
-    sent = pickle.dumps((options, plan_view(pristine, options)))
+    sent = pickle.dumps((options, plan_view(Store(pristine), options)))
     arrived, parts = pickle.loads(sent)  # noqa: S301 -- our own bytes
     read = {number: list(parts[number].batches(arrived)) for number in reversed(range(len(parts)))}
 
