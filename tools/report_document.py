@@ -11,8 +11,7 @@ from store_core.answers.export_proof import ProofReport
 from store_core.answers.info import InfoReport
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
-from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA
-from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
+from store_core.answers.repair_plan import RepairPlan, RepairReport
 from store_core.answers.store_bill import BillReport
 from store_core.answers.store_check import CheckReport
 from store_core.answers.store_dead_letters import DeadLettersReport
@@ -38,8 +37,8 @@ _SCHEMAS: Final = (
     LagReport.SCHEMA,
     RecoverReport.SCHEMA,
     RedactReport.SCHEMA,
-    REPAIR_PLAN_SCHEMA,
-    REPAIR_SCHEMA,
+    RepairPlan.SCHEMA,
+    RepairReport.SCHEMA,
     RetentionReport.SCHEMA,
     SalvageReport.SCHEMA,
     TransactionsReport.SCHEMA,

@@ -35,7 +35,7 @@ from store_core.answers.store_lag import Lag
 from store_core.answers.store_producers import Producers
 from store_core.answers.store_recover import Recover
 from store_core.answers.store_redact import Redact
-from store_core.answers.store_repair import plan_repair_by, repair_by
+from store_core.answers.store_repair import PlanRepair, Repair
 from store_core.answers.store_replay import Replay
 from store_core.answers.store_retention import Retention
 from store_core.answers.store_transactions import Transactions
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.rebuild import RebuildResult
-    from store_core.answers.repairing.repair_plan import RepairPlan
-    from store_core.answers.repairing.repair_report import RepairReport
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
@@ -165,29 +163,12 @@ trace = _on_spark(Trace)
 dead_letters = _on_spark(DeadLetters)
 lag = _on_spark(Lag)
 check = _on_spark(Check)
+plan_repair = _on_spark(PlanRepair)
+repair = _on_spark(Repair)
 recover = _on_spark(Recover)
 replay = _on_spark(Replay)
 export = _on_spark(Export)
 prove = _on_spark(Prove)
-
-
-def plan_repair(
-    spark: SparkSession,
-    path: str | os.PathLike[str],
-    options: Check | None = None,
-    *,
-    config: str | os.PathLike[str] | None = None,
-) -> Answer[RepairPlan]:
-    """Plan the least that makes the queues and index of a store right; see `store_core.answers.plan_repair`."""
-    options = (options or Check()).told(config)
-    with _engine(spark, "plan_repair") as engine:
-        return Answer(spark, plan_repair_by(engine, path, options))
-
-
-def repair(spark: SparkSession, path: str | os.PathLike[str], plan: str | os.PathLike[str]) -> Answer[RepairReport]:
-    """Carry out the plan in a file; see `store_core.answers.repair`. Every worker must be able to write the store."""
-    with _engine(spark, "repair") as engine:
-        return Answer(spark, repair_by(engine, path, plan))
 
 
 def rebuild_consume_queue(

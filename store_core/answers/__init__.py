@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from store_core.answers.log_diff import Diff, diff
     from store_core.answers.log_salvage import Salvage, SalvageReport, salvage
     from store_core.answers.message_trace import Trace, TraceReport, trace
-    from store_core.answers.repairing.repair_plan import RepairPlan
-    from store_core.answers.repairing.repair_report import RepairReport
+    from store_core.answers.repair_plan import RepairPlan, RepairReport
     from store_core.answers.store_bill import Bill, BillReport, bill
     from store_core.answers.store_check import Check, CheckReport, check
     from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_producers import Producers, ProducersReport, producers
     from store_core.answers.store_recover import Recover, RecoverReport, recover
     from store_core.answers.store_redact import Redact, RedactReport, redact
-    from store_core.answers.store_repair import plan_repair, repair
+    from store_core.answers.store_repair import RepairCommand, plan_repair, repair
     from store_core.answers.store_replay import Replay, ReplayReport, replay
     from store_core.answers.store_retention import Retention, RetentionReport, retention
     from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
@@ -62,6 +61,7 @@ __all__ = [
     "RecoverReport",
     "Redact",
     "RedactReport",
+    "RepairCommand",
     "RepairPlan",
     "RepairReport",
     "Replay",
@@ -123,8 +123,9 @@ _HOMES: Final = {
     "Recover": "store_core.answers.store_recover",
     "RecoverReport": "store_core.answers.store_recover",
     "RedactReport": "store_core.answers.store_redact",
-    "RepairPlan": "store_core.answers.repairing.repair_plan",
-    "RepairReport": "store_core.answers.repairing.repair_report",
+    "RepairCommand": "store_core.answers.store_repair",
+    "RepairPlan": "store_core.answers.repair_plan",
+    "RepairReport": "store_core.answers.repair_plan",
     "Replay": "store_core.answers.store_replay",
     "ReplayReport": "store_core.answers.store_replay",
     "Retention": "store_core.answers.store_retention",

@@ -13,9 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from store_core.answers.answer import processes as engine_of
 from store_core.answers.checked_store import verified_by
 from store_core.answers.findings import FindingKind
-from store_core.answers.local_engine import local_engine
 from store_core.answers.store_check import CheckReport
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
@@ -191,7 +191,7 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     """
 
     def engines(_: str) -> AbstractContextManager[LocalEngine]:
-        return local_engine(processes, on_progress)
+        return engine_of(processes, on_progress)
 
     return rebuild_consume_queue_by(engines, path, options, say=say, clock=clock)
 

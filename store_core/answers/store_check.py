@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa
 
-from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
+from store_core.answers.answer import Answer, AnyReport, Kind, function_of, one_root, opt
 from store_core.answers.findings import FindingKind
 from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
@@ -29,30 +29,20 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import Coverage
     from store_core.store.rebuild.options import RebuildOptions
 
-__all__ = ["Check", "CheckReport", "check"]
+__all__ = ["Check", "CheckReport", "Compared", "check"]
+
+
+_COMPARED: Final = (
+    *("check_crc", "batch_topic", "hash_slot_num", "index_num", "max_queues"),
+    *("broker_config", "store_path_commit_log"),
+)
+"""Options of a comparison, besides the release."""
 
 
 @dataclass(frozen=True)
-class Check(Answer["CheckReport"]):
-    """Check that a store is whole: commit log, consume queues and key index against each other.
+class Compared(Answer[AnyReport]):
+    """What is asked by comparing queues and index with the log."""
 
-    Each record is compared with its units and index entries, and each unit and entry with its record. What a crash
-    leaves at the log's end is noted, and is no finding. A store that a broker is writing is compared as of one moment.
-    The exit code is 1 if there are findings.
-    """
-
-    NAME: ClassVar = "check"
-    CONFIG_WORDS: ClassVar = "sizes that no file shows"
-    JSON_FILE: ClassVar = ("certificate", "Write the report to a new file as well, as JSON for a ticket.")
-    EXAMPLES: ClassVar = (
-        "commitlog check /data/store",
-        "commitlog check /data/store --topic orders --processes 4",
-        "commitlog check /data/store --json > check.json",
-        "commitlog check /data/store --html check.html",
-        "commitlog check /data/store --certificate ticket-4711.json",
-    )
-
-    topic: tuple[str, ...] = opt((), "Only queues of this topic; can be repeated.", metavar="TOPIC")
     release: str | None = opt(
         None,
         "RocketMQ that serves the store.",
@@ -96,22 +86,45 @@ class Check(Answer["CheckReport"]):
     broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
     store_path_commit_log: str | os.PathLike[str] | None = None
 
-    def on(self, engine: Engine, store: StorePaths) -> CheckReport:
-        """Check a store; scratch files are in the system's directory for temporary files."""
-        from store_core.answers.checked_store import checked_by
-
-        return CheckReport.of_checked(checked_by(engine, one_root(store), self.comparison(), self.release))
-
-    def comparison(self) -> RebuildOptions:
-        """Return the options of the comparison of queues and index with the log."""
+    def comparison(self, topic: tuple[str, ...] = ()) -> RebuildOptions:
+        """Return the options of the comparison of queues, of all topics or of some, and of the index with the log."""
         from store_core.store.config.message_store_config import MessageStoreConfig
         from store_core.store.rebuild.options import RebuildOptions
 
         has_index = True
         if self.broker_config is not None:
             has_index = MessageStoreConfig.from_properties(self.broker_config).message_index_enable
-        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"topic", "release"}}
-        return RebuildOptions(verify=True, with_index=has_index, topic=self.topic or None, **given)
+        given = {name: getattr(self, name) for name in _COMPARED}
+        return RebuildOptions(verify=True, with_index=has_index, topic=topic or None, **given)
+
+
+@dataclass(frozen=True)
+class Check(Compared["CheckReport"]):
+    """Check that a store is whole: commit log, consume queues and key index against each other.
+
+    Each record is compared with its units and index entries, and each unit and entry with its record. What a crash
+    leaves at the log's end is noted, and is no finding. A store that a broker is writing is compared as of one moment.
+    The exit code is 1 if there are findings.
+    """
+
+    NAME: ClassVar = "check"
+    CONFIG_WORDS: ClassVar = "sizes that no file shows"
+    JSON_FILE: ClassVar = ("certificate", "Write the report to a new file as well, as JSON for a ticket.")
+    EXAMPLES: ClassVar = (
+        "commitlog check /data/store",
+        "commitlog check /data/store --topic orders --processes 4",
+        "commitlog check /data/store --json > check.json",
+        "commitlog check /data/store --html check.html",
+        "commitlog check /data/store --certificate ticket-4711.json",
+    )
+
+    topic: tuple[str, ...] = opt((), "Only queues of this topic; can be repeated.", metavar="TOPIC")
+
+    def on(self, engine: Engine, store: StorePaths) -> CheckReport:
+        """Check a store; scratch files are in the system's directory for temporary files."""
+        from store_core.answers.checked_store import checked_by
+
+        return CheckReport.of_checked(checked_by(engine, one_root(store), self.comparison(self.topic), self.release))
 
 
 check = function_of(Check)

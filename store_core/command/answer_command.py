@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     ) -> ExitCode:
         processes = given.pop("processes", 1)
         check_new(f"--{name}", json_file)
+        if json_file is not None and any(each.name == name for each in fields(answer)):
+            given[name] = json_file
         asked = answer(**given, **dict.fromkeys(from_config, config))
         with warnings_shown() if answer.SHOWS_WARNINGS else nullcontext(), shown_engine(processes) as engine:
             report = asked.ask(store, engine=engine)

@@ -63,7 +63,7 @@ _ENTRIES: Final = (
     _Entry(_STORE, "producers", "store_producers:Producers", "say what a broker can't tell of producers"),
     _Entry(_STORE, "rebuild", "rebuild", "make queues, index, or both from the log"),
     _Entry(_STORE, "redact", "store_redact:Redact", "copy the store without what must not be in it"),
-    _Entry(_STORE, "repair", "repairing", "make wrong queues and index files again from the log"),
+    _Entry(_STORE, "repair", "store_repair:RepairCommand", "make wrong queues and index files again from the log"),
     _Entry(_STORE, "salvage", "log_salvage:Salvage", "take what is sound out of a damaged log"),
     _Entry(_STORE, "lag", "store_lag:Lag", "say how far consumer groups are behind"),
     _Entry(_STORE, "retention", "store_retention:Retention", "say what a broker will delete, and when"),

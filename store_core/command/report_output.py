@@ -100,7 +100,7 @@ def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def shown_engine(processes: int) -> Iterator[Engine]:
     """Provide the engine of a command; one of this machine shows on a terminal how many parts are done."""
-    from store_core.answers.local_engine import local_engine
+    from store_core.answers.answer import processes as engine_of
     from store_core.command.console import PartsProgress
 
     context = click.get_current_context()
@@ -110,5 +110,5 @@ def shown_engine(processes: int) -> Iterator[Engine]:
             yield engine
         return
     progress = PartsProgress(name, around.progress, around.clock)
-    with progress, local_engine(processes, progress) as engine:
+    with progress, engine_of(processes, progress) as engine:
         yield engine

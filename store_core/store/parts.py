@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from store_core.errors import InvalidOptionError
 
@@ -173,6 +173,12 @@ class LocalEngine(ABC):
 
     def __init__(self, on_progress: ProgressSink | None = None) -> None:
         self._on_progress = on_progress
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:  # noqa: B027 -- as `expect`
+        """End what the engine has started: here nothing."""
 
     @property
     @abstractmethod

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, resource_tracker
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from store_core.errors import LostWorkerError
 from store_core.store.parts import LocalEngine, check_least
@@ -59,9 +59,6 @@ class ProcessPool(LocalEngine):
     def slots(self) -> int:
         """How many parts run at once."""
         return self._processes
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._end(is_patient=True)

@@ -83,7 +83,7 @@ def test_repair_plans_and_does_what_the_plan_says(tmp_path: Path, capsys: pytest
     ("options", "words"),
     [
         (["--plan", "there"], "there exists already"),
-        (["--apply", "nowhere"], "File 'nowhere' does not exist"),
+        (["--apply", "nowhere"], "nowhere does not exist"),
         (["--apply", "there", "--release", "5.3"], "can't be combined with --plan, --release"),
         (["--apply", "there", "--plan", "new"], "can't be combined with --plan"),
     ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA, SignedPlan, plan_digest
+from store_core.answers.repair_plan import RepairPlan, SignedPlan, plan_digest
 from store_core.broker import (
     ConsumerFilterManager,
     ConsumerOffsetManager,
@@ -179,9 +179,9 @@ def _ledgers(directory: Path) -> Case:
         "schema": "commitlog-export-entry/1", "number": 1, "begin": place, "end": place, "topics": ["a"],
         "segments": [], "files": [file], "damaged_ranges": 0, "damaged_bytes": 0, "lost_bytes": 0, "previous": "",
     })  # fmt: skip
-    tables = {each.name: [{"what": "x"}] for each in REPAIR_PLAN_SCHEMA.tables}
+    tables = {each.name: [{"what": "x"}] for each in RepairPlan.SCHEMA.tables}
     plan = {
-        "schema": REPAIR_PLAN_SCHEMA.name, "tables": tables, "release": "5.5", "broker_config": None,
+        "schema": RepairPlan.SCHEMA.name, "tables": tables, "release": "5.5", "broker_config": None,
         "store_path_commit_log": None,
         "check_crc": True, "batch_topic": ["b"], "hash_slot_num": 100, "index_num": 400, "max_queues": None,
     }  # fmt: skip

@@ -84,10 +84,10 @@ class _Copy:
         return [(self.name, each) for each in (change, wrong) if each]
 
 
-def _options(copy: _Copy, release: str) -> Check:
+def _options(copy: _Copy, release: str) -> dict[str, Any]:
     slots, entries = (int(copy.conf[name]) for name in ("slot-num", "index-num"))
     topics = batch_topics_of(copy.conf)
-    return Check(release=release, batch_topic=tuple(topics), hash_slot_num=slots, index_num=entries)
+    return {"release": release, "batch_topic": topics, "hash_slot_num": slots, "index_num": entries}
 
 
 def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
@@ -95,12 +95,12 @@ def _repair(copy: _Copy, faults: Sequence[str], release: str) -> None:
     for name in faults:
         plant(name, copy.store)
     plan = copy.store.with_name("plan.json")
-    made = plan_repair(copy.store, _options(copy, release))
+    made = plan_repair(copy.store, **_options(copy, release))
     assert made.is_needed
     plan.write_text(json.dumps(made.to_json()))
     report = repair(copy.store, plan)
     assert report.tables["places"].num_rows
-    assert {} == _options(copy, release).ask(copy.store).counts
+    assert {} == Check(**_options(copy, release)).ask(copy.store).counts
 
 
 def _repaired(judge: Judge, golden: UnpackedStore, faults: Sequence[str], directory: Path) -> list[object]:

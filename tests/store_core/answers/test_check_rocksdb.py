@@ -152,7 +152,7 @@ def test_a_repair_of_wrong_units_is_refused_by_name(root: Path) -> None:
     change(root, {}, (unit_key("orders", 2, 7),))
     before = every_file(root)
     with pytest.raises(UnsupportedStoreError, match=r"is read and never written.* --to files --replace"):
-        plan_repair(root, OPTIONS)
+        plan_repair(root, release=OPTIONS.release)
 
     assert before == every_file(root)
 
@@ -162,7 +162,7 @@ def test_a_repair_of_light_queues_that_only_a_rocksdb_has_is_refused(golden_dire
     change(root, {}, (unit_key("%LMQ%a", 0, 7),))
     before = every_file(root)
     with pytest.raises(UnsupportedStoreError, match=r"combineCQUseRocksdbForLmq.* found %LMQ%a.* --to files --replace"):
-        plan_repair(root, Check(release="5.5.1"))
+        plan_repair(root, release="5.5.1")
 
     assert before == every_file(root)
 
@@ -174,7 +174,7 @@ def test_an_index_beside_such_queues_is_repaired(name: str, golden_directory: Pa
     options = Check(release="5.5" if "5.5.0" in name else "5.3")
     plant("link_cut", root)
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(plan_repair(root, options).to_json()))
+    plan.write_text(json.dumps(plan_repair(root, release=options.release).to_json()))
     before = {path: data for path, data in every_file(root).items() if path.startswith("consumequeue")}
     repair(root, plan)
 

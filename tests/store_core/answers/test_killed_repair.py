@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.answers import Check, plan_repair, repair
+from store_core.answers import plan_repair, repair
 from tests.store_core.answers.planting import plant
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 from tests.store_core.rebuilt import index_files, queue_files
@@ -40,7 +40,7 @@ def broken(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
     root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "broken")
     for name in _FAULTS:
         plant(name, root)
-    (tmp_path / "plan.json").write_text(json.dumps(plan_repair(root, Check(release="5.3")).to_json()))
+    (tmp_path / "plan.json").write_text(json.dumps(plan_repair(root, release="5.3").to_json()))
     return root
 
 

@@ -12,10 +12,9 @@ import pytest
 
 from store_core import InvalidOptionError, RepairRefusedError, StoreLockedError
 from store_core.answers import Check, check, plan_repair, repair
-from store_core.answers.repairing.repair_plan import REPAIR_PLAN_SCHEMA, plan_digest
-from store_core.answers.repairing.repair_report import REPAIR_SCHEMA
-from store_core.answers.repairing.replacement import Replacement
-from store_core.answers.store_repair import plan_repair_by
+from store_core.answers.repair_job import Replacement
+from store_core.answers.repair_plan import RepairPlan, RepairReport, plan_digest
+from store_core.answers.store_repair import PlanRepair
 from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.answers import RepairReport
     from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
     from tests.store_core.answers.planting import Expected, Fault
@@ -62,7 +60,7 @@ def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
 def written(root: Path, release: str = "5.3") -> Path:
     """Write a plan as the command does."""
     path = root.with_name(f"{root.name}-plan.json")
-    path.write_text(json.dumps(plan_repair(root, Check(release=release)).to_json()))
+    path.write_text(json.dumps(plan_repair(root, release=release).to_json()))
     return path
 
 
@@ -123,7 +121,7 @@ def test_only_the_queue_that_is_wrong_is_replaced(store: Path) -> None:
 @pytest.mark.parametrize("name", ["4.9.7/lmq", "5.3.3/propcrc", "4.3.0/tx", "5.3.3/aged", "5.3.3/bcq"])
 def test_a_sound_store_needs_no_repair(name: str, golden: Callable[[str], UnpackedStore]) -> None:
     source = golden(name)
-    plan = plan_repair(source.root, Check(release=source.golden.release))
+    plan = plan_repair(source.root, release=source.golden.release)
 
     assert not plan.is_needed
     assert Verdict.CLEAN is plan.verdict
@@ -152,7 +150,7 @@ def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
     source = golden("5.3.3/propcrc")
     root = shutil.copytree(source.root, tmp_path / "store")
     shutil.rmtree(root / "index")
-    plan = plan_repair(root, Check(release="5.3", hash_slot_num=100, index_num=400))
+    plan = plan_repair(root, release="5.3", hash_slot_num=100, index_num=400)
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.to_json()))
     report = repair(root, path)
@@ -168,7 +166,7 @@ def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
 @pytest.mark.golden
 def test_a_plan_says_which_sizes_it_assumes_of_a_missing_index(store: Path) -> None:
     shutil.rmtree(store / "index")
-    plan = plan_repair(store, Check(index_num=20_000_000))
+    plan = plan_repair(store, index_num=20_000_000)
 
     assert not plan_repair(store).is_needed
     assert (5_000_000, 20_000_000) == (plan.found.hash_slot_num, plan.found.index_num)
@@ -208,7 +206,7 @@ def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Callable[[str], Un
     units = b"".join(struct.pack(">qiq", max(first - 1000 + 100 * n, 0), 100, 0) for n in range(10))
     units += struct.pack(">qiq", first + 1, 100, 0)
     (directory / ("0" * 20)).write_bytes(units.ljust(size, b"\0"))
-    plan = plan_repair(root, Check())
+    plan = plan_repair(root)
     repaired(root)
 
     assert first > 0
@@ -258,7 +256,7 @@ def test_an_offset_in_a_checkpoint_that_is_after_the_log_is_lowered(
     checkpoint.flush()
     checkpoint.close()
     options = Check(release="5.5")
-    before, plan = options.ask(root), plan_repair(root, options)
+    before, plan = options.ask(root), plan_repair(root, release=options.release)
     repaired(root, "5.5")
 
     assert {"checkpoint": 1} == before.counts
@@ -283,7 +281,7 @@ def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
 def test_several_processes_make_the_same_plan(store: Path, pool: ProcessPool) -> None:
     plant("link_cut", store)
     plant("unit_dropped", store)
-    assert plan_repair(store).to_json() == plan_repair_by(pool, store).to_json()
+    assert plan_repair(store).to_json() == PlanRepair().ask(store, engine=pool).to_json()
 
 
 # ---- what is refused
@@ -390,9 +388,9 @@ def test_what_is_no_plan_is_refused(text: str, expected: str, tmp_path: Path) ->
 
 
 def test_a_plan_without_one_of_its_options_is_refused(tmp_path: Path) -> None:
-    tables: dict[str, list[object]] = {each.name: [] for each in REPAIR_PLAN_SCHEMA.tables}
+    tables: dict[str, list[object]] = {each.name: [] for each in RepairPlan.SCHEMA.tables}
     options = {"release": "5.3", "check_crc": True, "batch_topic": [], "hash_slot_num": 100, "index_num": 400}
-    plan = {"schema": REPAIR_PLAN_SCHEMA.name, "tables": tables, **options, "max_queues": None}
+    plan = {"schema": RepairPlan.SCHEMA.name, "tables": tables, **options, "max_queues": None}
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**plan, "digest": plan_digest(plan)}))
 
@@ -412,8 +410,8 @@ def test_options_of_a_plan_have_their_types(wrong: dict[str, Any], tmp_path: Pat
         "index_num": 400,
         "max_queues": None,
     }
-    tables: dict[str, list[Any]] = {table.name: [] for table in REPAIR_PLAN_SCHEMA.tables}
-    plan = {"schema": REPAIR_PLAN_SCHEMA.name, **options, **wrong, "tables": tables}
+    tables: dict[str, list[Any]] = {table.name: [] for table in RepairPlan.SCHEMA.tables}
+    plan = {"schema": RepairPlan.SCHEMA.name, **options, **wrong, "tables": tables}
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**plan, "digest": plan_digest(plan)}))
 
@@ -450,7 +448,7 @@ def test_plan_and_report_have_what_their_schemas_say(store: Path) -> None:
     plan = json.loads(written(store).read_text())
     report = json.loads(json.dumps(repaired(store).to_json()))
 
-    for schema, found in ((REPAIR_PLAN_SCHEMA, plan), (REPAIR_SCHEMA, report)):
+    for schema, found in ((RepairPlan.SCHEMA, plan), (RepairReport.SCHEMA, report)):
         assert ["schema", "verdict", *(fact.name for fact in schema.facts), "tables"] == list(found)
         assert [table.name for table in schema.tables] == list(found["tables"])
     assert plan["digest"] == report["plan"]

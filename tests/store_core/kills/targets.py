@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.answers import (
-    Check,
     check,
     export,
     plan_repair,
@@ -310,7 +309,7 @@ class Repairing:
         root = folder / "store"
         path = max((root / "consumequeue").rglob("0*"), key=lambda each: each.is_file())
         path.write_bytes(b"\1" * 20 + path.read_bytes()[20:])
-        plan = plan_repair(root, Check(release="5.3", hash_slot_num=10, index_num=20))
+        plan = plan_repair(root, release="5.3", hash_slot_num=10, index_num=20)
         (folder / "plan.json").write_text(json.dumps(plan.to_json()))
 
     def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages, rebuild_consume_queue, rebuild_index
-from store_core.answers import Check, check, plan_repair, recover, repair, replay
+from store_core.answers import check, plan_repair, recover, repair, replay
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreLockedError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
@@ -114,7 +114,7 @@ def repaired(store: Path, conf: Path, chosen: str | None) -> None:
     units = queue.read_bytes()
     queue.write_bytes(b"\1" + units[1:])
     plan = conf.with_name("plan.json")
-    planned = plan_repair(store, Check(broker_config=conf, store_path_commit_log=chosen))
+    planned = plan_repair(store, broker_config=conf, store_path_commit_log=chosen)
     plan.write_text(json.dumps(planned.to_json()))
     try:
         repair(store, plan)

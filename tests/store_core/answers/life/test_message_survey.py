@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.answers import delays, transactions
+from store_core.answers.answer import processes as engine_of
 from store_core.answers.life import message_reads
 from store_core.answers.life.message_reads import MessageRead, ReadJob, can_survey, read_of, surveyed
-from store_core.answers.local_engine import local_engine
 from tests.budgets import budget
 from tests.life_logs import BEGIN, LifeLog
 
@@ -124,7 +124,7 @@ def test_a_pool_makes_the_same_tables(tmp_path: Path) -> None:
     for number in range(20):
         log.append(b"x", topic=TOPICS[number % 4], sys_flag=(number % 2) * 8)
     job = ReadJob(log.write(tmp_path / "store"), reads())
-    with local_engine(1, None) as engine:
+    with engine_of(1) as engine:
         found = engine.run(job).tables
 
     assert {"one": 5, "two": 10} == {name: found[name].num_rows for name in ("one", "two")}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from store_core.answers.local_engine import local_engine
+from store_core.answers.answer import processes as engine_of
 from store_core.answers.scanning import message_scan
 from store_core.answers.scanning.message_scan import MessageScan, ScanCounts
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder
@@ -54,7 +54,7 @@ def test_each_message_is_gathered_once_in_log_order(
     damaged = log.records[20]
     log.flip(log.records[3].physical_offset + BODY_AT)  # a body that nobody reads
     log.flip(damaged.physical_offset + SIZE_AT, 1)
-    with local_engine(processes) as engine:
+    with engine_of(processes) as engine:
         found, counts = engine.run(OffsetScan(log.write(tmp_path)))
 
     sound = [each for each in log.records if each is not damaged]
@@ -71,7 +71,7 @@ def test_what_a_crash_left_after_the_end_is_no_damage(tmp_path: Path) -> None:
     segment = next((store / "commitlog").iterdir())
     end = log.records[-1].physical_offset
     segment.write_bytes(segment.read_bytes()[: end + 60].ljust(4096, b"\0"))
-    with local_engine(1) as engine:
+    with engine_of(1) as engine:
         _, counts = engine.run(OffsetScan(store))
 
     assert ScanCounts(1, log.records[0].size) == counts
@@ -82,7 +82,7 @@ def test_a_last_record_whose_body_is_damaged_is_after_the_end(tmp_path: Path) ->
     log.append_all(b"one", b"two")
     log.flip(log.records[-1].physical_offset + BODY_AT)
     scan = OffsetScan(log.write(tmp_path))
-    with local_engine(1) as engine:
+    with engine_of(1) as engine:
         _, counts = engine.run(scan)
 
     assert ScanCounts(1, log.records[0].size) == counts

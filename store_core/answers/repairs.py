@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from store_core.answers.checked_store import CheckedStore
     from store_core.answers.findings import Tally
 
-__all__ = ["Deed", "Deeds", "IndexDeed", "QueueDeed"]
+__all__ = ["IndexRepair", "QueueRepair", "Remedy", "Repairs"]
 
 _BEHIND: Final = "behind the log"
-"""Why a queue is rebuilt that only lags, as after a crash: see `Deeds.of`."""
+"""Why a queue is rebuilt that only lags, as after a crash: see `Repairs.of`."""
 
 
-class Deed(StrEnum):
+class Remedy(StrEnum):
     """What is done with a queue."""
 
     REBUILD = "rebuild"
@@ -40,17 +40,17 @@ class Deed(StrEnum):
     """Its directories are moved away: the log has no record of it."""
 
 
-class QueueDeed(NamedTuple):
+class QueueRepair(NamedTuple):
     """What is done with a queue, and why: the kinds of findings."""
 
     topic: str
     queue_id: int
-    deed: Deed
+    deed: Remedy
     why: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class IndexDeed:
+class IndexRepair:
     """What is done with the index: files from the first wrong one on are made again from the log.
 
     How many records an index file covers follows from the one before it, so that one alone can't be replaced.
@@ -66,27 +66,27 @@ class IndexDeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Deeds:
+class Repairs:
     """What a repair does."""
 
-    queues: tuple[QueueDeed, ...]  # by topic and id
-    index: IndexDeed | None
+    queues: tuple[QueueRepair, ...]  # by topic and id
+    index: IndexRepair | None
     checkpoint: tuple[str, ...]
     """Names of the times that are negative, or later than the log's last record, and of offsets after its end, so that
     a recovery could begin too late; ``size`` if the file is only too short."""
 
     @classmethod
-    def of(cls, checked: CheckedStore) -> Deeds:
+    def of(cls, checked: CheckedStore) -> Repairs:
         """Derive what has to be done.
 
         In a store that was not closed, units may be missing at the log's end, and a restart adds them: it goes on where
         the last queue ends. When a queue is rebuilt up to the log's end, those that lag are therefore rebuilt with it.
         """
         queues = tuple(_queues(checked))
-        if any(each.deed is Deed.REBUILD for each in queues):
+        if any(each.deed is Remedy.REBUILD for each in queues):
             named = {(each.topic, each.queue_id) for each in queues}
             lagging = ((each.topic, each.queue_id) for each in checked.compared.judged if each.missing_from >= 0)
-            behind = [QueueDeed(*queue, Deed.REBUILD, (_BEHIND,)) for queue in lagging if queue not in named]
+            behind = [QueueRepair(*queue, Remedy.REBUILD, (_BEHIND,)) for queue in lagging if queue not in named]
             queues = tuple(sorted([*queues, *behind]))
         return cls(queues, _index(checked), tuple(_wrong_in_checkpoint(checked)))
 
@@ -94,7 +94,7 @@ class Deeds:
         return bool(self.queues or self.index or self.checkpoint)
 
 
-def _queues(checked: CheckedStore) -> Iterable[QueueDeed]:
+def _queues(checked: CheckedStore) -> Iterable[QueueRepair]:
     why: dict[tuple[str, int], list[str]] = {}
     for place in checked.tally.places:
         if place.kind.is_of_queues and place.topic is not None and place.queue_id is not None:
@@ -102,14 +102,14 @@ def _queues(checked: CheckedStore) -> Iterable[QueueDeed]:
     logged = {(queue.topic, queue.queue_id) for queue in checked.compared.queues}
     for queue, kinds in sorted(why.items()):
         is_readable = FindingKind.QUEUE_UNREADABLE not in kinds
-        without_records = Deed.CUT if checked.plan.min_offset and is_readable else Deed.REMOVE
-        yield QueueDeed(*queue, Deed.REBUILD if queue in logged else without_records, tuple(sorted(kinds)))
+        without_records = Remedy.CUT if checked.plan.min_offset and is_readable else Remedy.REMOVE
+        yield QueueRepair(*queue, Remedy.REBUILD if queue in logged else without_records, tuple(sorted(kinds)))
 
 
 # ---- the index
 
 
-def _index(checked: CheckedStore) -> IndexDeed | None:
+def _index(checked: CheckedStore) -> IndexRepair | None:
     places = {place: begin for place, begin in checked.tally.places.items() if place.kind.is_of_index}
     if not places:
         return None
@@ -125,7 +125,7 @@ def _index(checked: CheckedStore) -> IndexDeed | None:
     kept_names = tuple(path.name for path in kept.paths)
     replaced = tuple(name for name in names if name not in kept_names)
     found = {name: tuple(sorted(set(kinds))) for name, kinds in why.items()}
-    return IndexDeed(kept_names, replaced, kept.end_physical_offset, found)
+    return IndexRepair(kept_names, replaced, kept.end_physical_offset, found)
 
 
 def _sound_end(checked: CheckedStore, tally: Tally) -> int:

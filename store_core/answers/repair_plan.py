@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a repair: what is wrong, what would be made again, and digests of what it was made from.
+"""The plan of a repair: what is wrong, what would be made again, and digests of what it was made from; and its report.
 
 A plan made for another state of the store is refused by the names of these digests.
 """
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 import pyarrow as pa
 
 from store_core.answers.findings import FindingKind
-from store_core.answers.report import Fact, Report, ReportColumn, ReportSchema, ReportTable
-from store_core.answers.store_check import Check
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.store_check import Check, Compared
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
 from store_core.files.store_lock import ABORT_FILE
@@ -31,37 +31,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from store_core.answers.checked_store import CheckedStore
-    from store_core.answers.repairing.deeds import Deeds
+    from store_core.answers.repairs import Repairs
 
-__all__ = ["REPAIR_PLAN_SCHEMA", "LookedAt", "RepairPlan", "RepairPlanFacts", "SignedPlan", "looked_at", "plan_digest"]
+__all__ = [
+    "RepairFacts",
+    "RepairPlan",
+    "RepairPlanFacts",
+    "RepairReport",
+    "SignedPlan",
+    "plan_digest",
+]
 
 _ABSENT: Final = "absent"
 _AT_ONCE: Final = 1 << 20
 
 
-class LookedAt(NamedTuple):
+class Basis(NamedTuple):
     """Something that a plan depends on, and its digest: SHA-256, or ``absent``."""
 
     what: str
     digest: str
 
 
-def looked_at(checked: CheckedStore, deeds: Deeds) -> Iterator[LookedAt]:
+def bases_of(checked: CheckedStore, repairs: Repairs) -> Iterator[Basis]:
     """Yield the digests of the log and of each file that a repair would replace, or that decides what it makes.
 
     The log's is of where it begins and ends, and of the digests of its queues: of which records they have, and where.
     """
     store = checked.plan.store
-    yield LookedAt(COMMIT_LOG, _digest_of_log(checked))
+    yield Basis(COMMIT_LOG, _digest_of_log(checked))
     for name in (ABORT_FILE, CHECKPOINT_FILE, f"{CONFIG_DIRECTORY}/topics.json"):
-        yield LookedAt(name, _digest_of(store / name))
-    for queue in deeds.queues:
+        yield Basis(name, _digest_of(store / name))
+    for queue in repairs.queues:
         for kind in QUEUE_KINDS:
             directory = queue_path(store / kind, queue.topic, queue.queue_id)
             if (digest := _digest_of(directory)) != _ABSENT or kind == CONSUME_QUEUE:
-                yield LookedAt(str(directory.relative_to(store)), digest)
-    for name in (deeds.index.kept + deeds.index.replaced) if deeds.index is not None else ():
-        yield LookedAt(f"{INDEX_DIRECTORY}/{name}", _digest_of(store / INDEX_DIRECTORY / name))
+                yield Basis(str(directory.relative_to(store)), digest)
+    for name in (repairs.index.kept + repairs.index.replaced) if repairs.index is not None else ():
+        yield Basis(f"{INDEX_DIRECTORY}/{name}", _digest_of(store / INDEX_DIRECTORY / name))
 
 
 def _digest_of_log(checked: CheckedStore) -> str:
@@ -92,39 +99,47 @@ _LONG: Final = pa.int64()
 _TEXT: Final = pa.string()
 _WHY: Final = ReportColumn("why", _TEXT, "kinds of the findings, separated by blanks")
 
-REPAIR_PLAN_SCHEMA: Final = ReportSchema(
-    "repair-plan",
-    1,
-    (
-        Fact("store", "the store root"),
-        Fact("release", "the RocketMQ release whose rules are followed"),
-        Fact("broker_config", "the broker's configuration file; null if sizes are inferred from the store's files"),
-        Fact(
-            "store_path_commit_log",
-            "the log that was said to be meant, where store and configuration have two (RocketMQ: "
-            "`storePathCommitLog`); else null",
-        ),
-        Fact("check_crc", "whether bodies are checked against their checksums"),
-        Fact("batch_topic", "topics that were said to be batch topics"),
-        Fact("hash_slot_num", "slots of each index file that is made (RocketMQ: `maxHashSlotNum`)"),
-        Fact("index_num", "entries for which such a file has room, with the unused first one (`maxIndexNum`)"),
-        Fact("max_queues", "most queues of a log that is not refused; null for the default"),
-        Fact("was_closed", "whether the store was closed: there is no file `abort`"),
-        Fact("records", "records in the log"),
-        Fact("min_offset", "physical offset at which the log begins"),
-        Fact("end_offset", "physical offset one past the last sound record"),
-        Fact("right_queues", "queues that are right and are not touched"),
-        Fact(
-            "checkpoint",
-            "values of the checkpoint that can't be right, such as times that are negative, or later than the last "
-            "record; or `size`, if the file is too short",
-        ),
-        Fact("notes", "what an operator should know"),
-        Fact(
-            "digest", "SHA-256 of this plan with an empty `digest`, as JSON with sorted keys; a plan is used unchanged"
-        ),
-    ),
-    (
+
+@dataclass(frozen=True, slots=True)
+class RepairPlanFacts:
+    """The facts of a plan."""
+
+    store: str = fact("the store root")
+    release: str = fact("the RocketMQ release whose rules are followed")
+    broker_config: str | None = fact(
+        "the broker's configuration file; null if sizes are inferred from the store's files"
+    )
+    store_path_commit_log: str | None = fact(
+        "the log that was said to be meant, where store and configuration have two (RocketMQ: "
+        "`storePathCommitLog`); else null"
+    )
+    check_crc: bool = fact("whether bodies are checked against their checksums")
+    batch_topic: tuple[str, ...] = fact("topics that were said to be batch topics")
+    hash_slot_num: int = fact("slots of each index file that is made (RocketMQ: `maxHashSlotNum`)")
+    index_num: int = fact("entries for which such a file has room, with the unused first one (`maxIndexNum`)")
+    max_queues: int | None = fact("most queues of a log that is not refused; null for the default")
+    was_closed: bool = fact("whether the store was closed: there is no file `abort`")
+    records: int = fact("records in the log")
+    min_offset: int = fact("physical offset at which the log begins")
+    end_offset: int = fact("physical offset one past the last sound record")
+    right_queues: int = fact("queues that are right and are not touched")
+    checkpoint: tuple[str, ...] = fact(
+        "values of the checkpoint that can't be right, such as times that are negative, or later than the last "
+        "record; or `size`, if the file is too short"
+    )
+    notes: tuple[str, ...] = fact("what an operator should know")
+    digest: str = fact(
+        "SHA-256 of this plan with an empty `digest`, as JSON with sorted keys; a plan is used unchanged", default=""
+    )
+
+
+class RepairPlan(Report[RepairPlanFacts]):
+    """The plan of a repair, as its fact `digest` explains it."""
+
+    SCHEMA: ClassVar = ReportSchema.of(
+        "repair-plan",
+        1,
+        RepairPlanFacts,
         ReportTable(
             "queues",
             "Queues",
@@ -170,63 +185,33 @@ REPAIR_PLAN_SCHEMA: Final = ReportSchema(
                 ),
             ),
         ),
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class RepairPlanFacts:
-    """The facts of a plan, as `REPAIR_PLAN_SCHEMA` explains them."""
-
-    store: str
-    release: str
-    broker_config: str | None
-    store_path_commit_log: str | None
-    check_crc: bool
-    batch_topic: tuple[str, ...]
-    hash_slot_num: int
-    index_num: int
-    max_queues: int | None
-    was_closed: bool
-    records: int
-    min_offset: int
-    end_offset: int
-    right_queues: int
-    checkpoint: tuple[str, ...]
-    notes: tuple[str, ...]
-    digest: str = ""
-
-
-class RepairPlan(Report[RepairPlanFacts]):
-    """The plan of a repair, as `REPAIR_PLAN_SCHEMA` explains it."""
-
-    SCHEMA: ClassVar[ReportSchema] = REPAIR_PLAN_SCHEMA
+    )
 
     @classmethod
-    def of_deeds(cls, checked: CheckedStore, deeds: Deeds, options: Check) -> Self:
+    def of_repairs(cls, checked: CheckedStore, repairs: Repairs, asked: Compared[Any]) -> Self:
         """Make the plan of what has to be done."""
         facts, rules = checked, checked.plan.rules.queue_rules
-        chosen = options.store_path_commit_log
-        assumed = checked.plan.index_assumption if deeds.index is not None else ""
+        chosen = asked.store_path_commit_log
+        assumed = checked.plan.index_assumption if repairs.index is not None else ""
         found = RepairPlanFacts(
             store=facts.store,
             release=facts.release,
-            broker_config=None if options.broker_config is None else str(options.broker_config),
+            broker_config=None if asked.broker_config is None else str(asked.broker_config),
             store_path_commit_log=None if chosen is None else str(chosen),
-            check_crc=options.check_crc,
-            batch_topic=tuple(options.batch_topic),
+            check_crc=asked.check_crc,
+            batch_topic=tuple(asked.batch_topic),
             hash_slot_num=rules.max_hash_slot_num,
             index_num=rules.max_index_num,
-            max_queues=options.max_queues,
+            max_queues=asked.max_queues,
             was_closed=facts.was_closed,
             records=facts.records,
             min_offset=facts.min_offset,
             end_offset=facts.end_offset,
-            right_queues=facts.queues - sum(1 for each in deeds.queues if each.deed == "rebuild"),
-            checkpoint=deeds.checkpoint,
+            right_queues=facts.queues - sum(1 for each in repairs.queues if each.deed == "rebuild"),
+            checkpoint=repairs.checkpoint,
             notes=(*facts.notes, assumed) if assumed else facts.notes,
         )
-        plan = cls.of(found, _rows(checked, deeds))
+        plan = cls.of(found, _rows(checked, repairs))
         return cls(replace(found, digest=plan_digest(plan.to_json())), plan.tables)
 
     @property
@@ -260,35 +245,35 @@ class RepairPlan(Report[RepairPlanFacts]):
         if not rows:
             return "right, and stays"
         sizes = f"{found.hash_slot_num:,} slots and {found.index_num:,} entries"
-        deeds = [each["deed"] for each in rows if each["file"] is not None]
-        if not deeds:
+        repairs = [each["deed"] for each in rows if each["file"] is not None]
+        if not repairs:
             return f"there is none; to make in files of {sizes}"
-        kept, replaced = deeds.count("keep"), counted(deeds.count("replace"), "file")
+        kept, replaced = repairs.count("keep"), counted(repairs.count("replace"), "file")
         stay = f", {kept} {agreeing(kept, 'stays', 'stay')}" if kept else ""
         return f"{replaced} to replace{stay}; new ones have {sizes}"
 
 
 def plan_digest(plan: Mapping[str, Any]) -> str:
-    """Return the digest of a plan in JSON, as `REPAIR_PLAN_SCHEMA` explains it."""
+    """Return the digest of a plan in JSON, as its fact `digest` explains it."""
     return sha256(json.dumps({**plan, "digest": ""}, sort_keys=True).encode()).hexdigest()
 
 
-def _rows(checked: CheckedStore, deeds: Deeds) -> dict[str, list[dict[str, Any]]]:
+def _rows(checked: CheckedStore, repairs: Repairs) -> dict[str, list[dict[str, Any]]]:
     left = [
         (kind, count)
         for kind, count in checked.tally.counts
         if not (kind.is_of_queues or kind.is_of_index or kind is FindingKind.CHECKPOINT)
     ]  # of log and configuration
     return {
-        "queues": [{**each._asdict(), "why": " ".join(each.why)} for each in deeds.queues],
-        "index_files": list(_index_rows(deeds)),
+        "queues": [{**each._asdict(), "why": " ".join(each.why)} for each in repairs.queues],
+        "index_files": list(_index_rows(repairs)),
         "left": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in left],
-        "looked_at": [each._asdict() for each in looked_at(checked, deeds)],
+        "looked_at": [each._asdict() for each in bases_of(checked, repairs)],
     }
 
 
-def _index_rows(deeds: Deeds) -> Iterator[dict[str, Any]]:
-    index = deeds.index
+def _index_rows(repairs: Repairs) -> Iterator[dict[str, Any]]:
+    index = repairs.index
     if index is None:
         return
     for name in index.kept:
@@ -328,10 +313,10 @@ class SignedPlan:
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """Read a plan."""
         plan = _json_of(Path(path))
-        if not isinstance(plan, dict) or plan.get("schema") != REPAIR_PLAN_SCHEMA.name:
+        if not isinstance(plan, dict) or plan.get("schema") != RepairPlan.SCHEMA.name:
             found = plan.get("schema") if isinstance(plan, dict) else plan
             raise InvalidOptionError(
-                f"{path} is not a plan of this version: expected `schema` {REPAIR_PLAN_SCHEMA.name!r}, found "
+                f"{path} is not a plan of this version: expected `schema` {RepairPlan.SCHEMA.name!r}, found "
                 f"{str(found)[:100]!r}. Make one with commitlog repair STORE --plan FILE"
             )
         if plan.get("digest") != plan_digest(plan):
@@ -340,7 +325,7 @@ class SignedPlan:
             )
         tables = plan.get("tables")
         if not (
-            isinstance(tables, dict) and all(_is_table(tables.get(each.name)) for each in REPAIR_PLAN_SCHEMA.tables)
+            isinstance(tables, dict) and all(_is_table(tables.get(each.name)) for each in RepairPlan.SCHEMA.tables)
         ):
             raise InvalidOptionError(f"{path} lacks tables of a plan. Make a new one")
         return cls(str(path), _options_of(plan, path), str(plan["digest"]), tables)
@@ -372,6 +357,8 @@ class SignedPlan:
 
 
 def _json_of(path: Path) -> Any:  # noqa: ANN401 -- whatever the file says
+    if not path.exists():
+        raise InvalidOptionError(f"{path} does not exist. Make a plan with commitlog repair STORE --plan FILE")
     if path.stat().st_size > _MOST_BYTES:
         raise InvalidOptionError(f"{path} has {path.stat().st_size:,} bytes: a plan has at most {_MOST_BYTES:,}")
     try:
@@ -395,3 +382,63 @@ def _options_of(plan: dict[str, Any], path: str | os.PathLike[str]) -> Check:
     if not all(isinstance(topic, str) for topic in plan["batch_topic"]):
         raise InvalidOptionError(f"{path}: `batch_topic` is {plan['batch_topic']!r}. Make a new plan")
     return Check(**{name: plan[name] for name in _TYPES})
+
+
+# ---- what a repair did
+
+
+@dataclass(frozen=True, slots=True)
+class RepairFacts:
+    """The facts of a repair."""
+
+    store: str = fact("the store root")
+    plan: str = fact("digest of the plan that was carried out")
+    kept: str | None = fact("directory with what was replaced; null if nothing was")
+    is_resumed: bool = fact("whether this run finished a replacement that an earlier one began")
+    resumed: str | None = fact("directory with what that one replaced; null if nothing was")
+    is_checkpoint_written: bool = fact("whether the checkpoint was written")
+    left: int = fact("findings that no repair of queues and index mends")
+
+
+class RepairReport(Report[RepairFacts]):
+    """What a repair replaced."""
+
+    SCHEMA: ClassVar = ReportSchema.of(
+        "repair",
+        1,
+        RepairFacts,
+        ReportTable(
+            "places",
+            "What was replaced",
+            (
+                ReportColumn("place", pa.string(), "path in the store, and of the old files below `kept`"),
+                ReportColumn("is_new", pa.bool_(), "whether there are new files in its place"),
+            ),
+        ),
+    )
+
+    @property
+    def verdict(self) -> Verdict:
+        """Findings if the store still has some, of other kinds."""
+        return Verdict.FINDINGS if self.found.left else Verdict.CLEAN
+
+    def _lines(self) -> Iterator[str]:
+        found, places = self.found, self.tables["places"].num_rows
+        yield found.store
+        if found.is_resumed:
+            yield f"finished the replacement that an earlier run began{_old_files(found.resumed)}"
+        if found.kept:
+            yield f"replaced {counted(places, 'place')}{_old_files(found.kept)}"
+        elif places:
+            yield f"made what was missing in {counted(places, 'place')}: there are no old files to keep"
+        else:
+            yield "queues and index are right: nothing was replaced"
+        if found.is_checkpoint_written:
+            yield "the checkpoint is written: nothing in it is after the last record"
+        if found.left:
+            left = f"{counted(found.left, 'finding')} {agreeing(found.left, 'is', 'are')} left"
+            yield f"{left} that no repair of queues and index mends: see commitlog check"
+
+
+def _old_files(kept: str | None) -> str:
+    return "" if kept is None else f"; the old files are in {Path(kept).name}"
