@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Place
 from store_core.format.damage.salvage import CandidateFinder
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.lmq_units import UnfitListsError, has_lists, lmq_units
-from store_core.snapshot.log_end import FoundEnd, find_end, segment_end
+from store_core.snapshot.log_end import FoundEnd, end_by_tail, find_end, segment_end
 from store_core.store.read.ranges import Check, Coverage
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
 
@@ -159,6 +159,7 @@ class SegmentOutcome:
     it is damaged there."""
     last_store_timestamp: int  # store time of its last record, ms; 0 if there is none
     is_at_limit: bool = False  # whether a part ended where the next one begins
+    is_sound: bool = False  # of the last segment: whether its records are those that a reader's chain leads to
     refused_count: int = 0  # number of impossible units, see `ConsumeQueueStore.put`
     refused: tuple[RefusedUnit, ...] = ()  # the first of these
     light_record: int = -1
@@ -197,7 +198,11 @@ def split_segments(segments: Iterable[Segment], tasks: int) -> tuple[SegmentPart
     """
     listed = list(segments)
     size = max(sum(segment.size for segment in listed) // max(tasks, 1), _SMALLEST_PART)
-    return tuple(part for segment in listed for part in _split(segment, -(-segment.size // size)))
+    return tuple(
+        replace(part, is_last=segment is listed[-1])
+        for segment in listed
+        for part in _split(segment, -(-segment.size // size))
+    )
 
 
 def _split(segment: Segment, count: int) -> list[SegmentPart]:
@@ -265,6 +270,7 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         second,
         **summed,
         start_offset=first.start_offset,
+        is_sound=first.is_sound and second.is_sound,
         last_store_timestamp=second.last_store_timestamp if second.records else first.last_store_timestamp,
         refused=(first.refused + second.refused)[:_REFUSED_KEPT],
         light_record=second.light_record if first.light_record < 0 else first.light_record,
@@ -293,8 +299,17 @@ def find_rebuilt_end(
     """
     if live_end is not None:
         return FoundEnd(live_end, segments[-1].path)
-    found = _after_all_read(segments, outcomes) if is_checked else None
+    found = (_after_all_read if is_checked else _where_reading_ended)(segments, outcomes)
     return found or find_end(segments)
+
+
+def _where_reading_ended(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> FoundEnd | None:
+    """Find the end by the last segment's last part, if the chain of sound records that was read arrives there."""
+    last = outcomes[-1] if outcomes else None
+    if last is None or last.path != segments[-1].path or not last.is_sound or last.lost_count:
+        return None
+    found = end_by_tail(segments[-1], verify_crc=True, open_bytes=open_ahead)
+    return FoundEnd.of([found]) if found is not None and found.end_offset == last.end_offset else None
 
 
 def _after_all_read(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> FoundEnd | None:

@@ -17,6 +17,7 @@ from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
+from store_core.format.columnar.lockstep import count_sound
 from store_core.format.columnar.records import Records
 from store_core.format.damage.salvage import Damage, Salvage, store_timestamps
 from store_core.format.record.scan import StopReason, check_record
@@ -191,10 +192,12 @@ class SegmentScan:
         with open_pages(self.part.segment, self.part.end) as opened:
             reader, rules = self._reader(opened), self.rules
             records = last_start = last_time = 0
+            is_sound = self.part.is_last and not rules.is_salvaged and not rules.check_crc
             for batch, view in reader:
                 records += len(batch)
                 last_start = view.start_offset - self.part.segment.start_offset + int(batch.starts[-1])
                 last_time = int(batch.store_timestamp[-1])
+                is_sound = is_sound and count_sound(view.raw, batch.starts, view.start_offset) == len(batch)
                 if rules.is_proven and not rules.is_salvaged:
                     self._unproven += count_unproven(view.raw, view.start_offset, batch, rules.queue_rules)
                 if rules.is_proven and rules.check_crc:
@@ -204,7 +207,7 @@ class SegmentScan:
             end = self._end(reader, self.part.segment.view(opened))
             is_cut = end.is_damaged and not rules.is_salvaged
             left_out = self._note_lost(opened, reader, last_start if records else -1) if is_cut else 0
-            self.outcome = self._outcome(end, records, last_time, left_out)
+            self.outcome = self._outcome(end, records, last_time, left_out, is_sound=is_sound)
 
     def _reader(self, opened: PagedBytes) -> WindowReader | SalvagedReader:
         view, rules = self.part.segment.view(opened), self.rules
@@ -269,7 +272,7 @@ class SegmentScan:
         is_inside = not self.part.is_last  # the walk has reported all damage up to the next segment
         return _End(reader.position, reader.is_continued, is_unwritten or is_inside, is_at_limit=False)
 
-    def _outcome(self, end: _End, records: int, last_time: int, left_out: int) -> SegmentOutcome:
+    def _outcome(self, end: _End, records: int, last_time: int, left_out: int, *, is_sound: bool) -> SegmentOutcome:
         end_offset = self.part.segment.start_offset + end.position
         index = self.comparison.finish(end_offset, self.lost) if self.comparison is not None else NO_DIFFERENCES
         return SegmentOutcome(
@@ -281,6 +284,7 @@ class SegmentScan:
             is_unwritten=end.is_unwritten,
             last_store_timestamp=last_time,
             is_at_limit=end.is_at_limit,
+            is_sound=is_sound,
             refused_count=self._units.refused_count,
             refused=tuple(self._units.refused),
             light_record=self._kinds.light_record,

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
 from store_core.queue.queue_path import QueueRules
+from store_core.snapshot import log_end
+from store_core.snapshot.log_end import find_end
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.index_files import IndexEntries
 from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.segment_part import SegmentPart, merge_outcomes, split_segments
+from store_core.store.rebuild.segment_part import SegmentPart, find_rebuilt_end, merge_outcomes, split_segments
 from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.spill import packed
 from tests.budgets import budget
@@ -73,9 +75,34 @@ def test_parts_that_fit_together_give_what_the_whole_gives(tmp_path: Path, log: 
 
     assert [0, *(part.end for part in parts)] == [*(part.begin for part in parts), len(log.data)]
     if merged is not None:
-        whole, expected, _ = read([SegmentPart(segment, 0, segment.size)])
+        whole, expected, _ = read([SegmentPart(segment, 0, segment.size, is_last=True)])
         assert whole == merged
         assert expected == units
+
+
+@one_directory
+@given(mutated(logs()) | logs() | layouts(), st.integers(0, 400))
+def test_the_end_where_reading_ended_is_that_of_the_chain(tmp_path: Path, log: Log, zeros: int) -> None:
+    segment = segment_of(log.data + bytes(zeros), log.start_offset, tmp_path)
+    outcomes, _, _ = read([SegmentPart(segment, 0, segment.size, is_last=True)])
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"_LEAST": 1, "_WINDOWS": (1 << 7, 1 << 9), "_PROBE": 1 << 5}.items():
+            patch.setattr(log_end, name, value)
+
+        assert find_end([segment]) == find_rebuilt_end([segment], outcomes, live_end=None, is_checked=False)
+
+
+def test_the_end_of_a_sound_log_needs_its_last_part_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = LogBuilder(segment_size=1 << 16)
+    log.append_all(*[b"x" * 50] * 50)
+    (data,) = log.segments().values()
+    segment = segment_of(data, 0, tmp_path)
+    outcomes, _, _ = read([SegmentPart(segment, 0, segment.size, is_last=True)])
+    for name, value in {"_LEAST": 1 << 10, "_WINDOWS": (1 << 9,), "_PROBE": 1 << 8}.items():
+        monkeypatch.setattr(log_end, name, value)
+    monkeypatch.setattr(segment_part, "find_end", None)
+
+    assert find_rebuilt_end([segment], outcomes, live_end=None, is_checked=False).end_offset == log.end
 
 
 def test_sound_segments_are_cut_and_fit_together(tmp_path: Path) -> None:
