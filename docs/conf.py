@@ -32,12 +32,15 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "inline_diagrams",
+    "folded",
 ]
 # Pages for those who read the repository: neither on the site nor found by its search.
-OFF_SITE = ("adr", "decisions.md", "modules.md", "benchmarks.md", "reliability.md")
+OFF_SITE = ("adr", "decisions.md", "modules.md", "benchmarks.md", "reliability.md", "tested.md", "how-it-works.md")
 LINK_OFF_SITE = re.compile(rf"\[([^\[\]]*)\]\((?:\.\./)*(?:docs/)?((?:{'|'.join(OFF_SITE)})[^)#]*)(?:#[^)]*)?\)")
-exclude_patterns = ["_build", "images/README.md", *OFF_SITE]
+PARTS = ("exit-codes.md", "compatibility.md", "releases.md")  # of other pages, which include them
+exclude_patterns = ["_build", "images/README.md", *OFF_SITE, *PARTS]
 nitpicky = True
+html_use_index = False
 
 # ------------------------------------------------------------------------------------------------------------- markdown
 
@@ -65,7 +68,7 @@ nitpick_ignore_regex = [
     # What is not ours has its own reference, which a build without network doesn't know.
     ("py:.*", r"(?!store_core|pyspark_commitlog).*"),
     # Parts of a store and of a report, which the guides show by examples; their names are no promise.
-    ("py:.*", r"store_core\.(snapshot|store\.rebuild\.index_compare)\..*"),
+    ("py:.*", r"store_core\.(snapshot|answers\.plots|store\.rebuild\.index_compare)\..*"),
 ]
 # Inventories of other projects make links to their references, for whoever has a network or files of them:
 # DOCS_INVENTORIES="python=https://docs.python.org/3/ numpy=/path/to/objects.inv" make docs
@@ -96,7 +99,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {page: [] for page in ("index", "start", "troubleshooting", "how-it-works", "search", "genindex")}
+html_sidebars = {page: [] for page in ("index", "search", "genindex")}
 lexers["conf"] = PropertiesLexer()  # as Spark writes its settings: a name, blanks, a value
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -110,17 +113,12 @@ def copy_notebooks() -> None:
     """Bring the notebooks below the documents, where Sphinx looks for its sources; their links lead from there."""
     target = HERE / "notebooks"
     texts = {path.name: path.read_text(encoding="utf-8") for path in ROOT.joinpath("notebooks").glob("*.ipynb")}
+    target.mkdir(exist_ok=True)
     for stale in target.glob("*.ipynb"):
         if stale.name not in texts:
             stale.unlink()
     for name, text in texts.items():
         target.joinpath(name).write_text(text.replace("](../docs/", "](../"), encoding="utf-8")
-
-
-def without_notebooks(_app: Sphinx, document: str, source: list[str]) -> None:
-    """Leave out the list of notebooks where there are none: a pattern that finds nothing is a warning."""
-    if document == "notebooks/index" and not list(HERE.joinpath("notebooks").glob("*.ipynb")):
-        source[0] = source[0].partition("```")[0] + "There are none in this checkout.\n"
 
 
 def without_links_off_site(_app: Sphinx, _document: str, source: list[str]) -> None:
@@ -136,6 +134,5 @@ def title_of(page: Path) -> str:
 def setup(app: Sphinx) -> None:
     """Prepare the sources."""
     copy_notebooks()
-    app.connect("source-read", without_notebooks)
     app.connect("source-read", without_links_off_site)
     app.connect("include-read", lambda app, _path, document, source: without_links_off_site(app, document, source))

@@ -61,7 +61,7 @@ _TAIL: Final = """
 `pyproject.toml` allows, with Python 3.11. On PySpark 4.0 the first use of `format("commitlog")` reports which version
 is needed, and which was found. Before 4.0 Spark does not support data sources in Python, and does not find `commitlog`.
 
-On which rules the releases of RocketMQ differ is on a page of its own: [Releases of RocketMQ](releases.md).
+On which rules the releases of RocketMQ differ: [Releases of RocketMQ](FORMAT.md#releases-of-rocketmq).
 
 ## Streams
 

@@ -56,4 +56,5 @@ def markdown_document() -> str:
     ]
     for unit in (*UNITS, *TIMER_UNITS, *STORED_UNITS):
         lines += _section(unit)
-    return "\n".join(lines).rstrip() + "\n"
+    lines += ["```{include} releases.md", ":heading-offset: 1", "```"]
+    return "\n".join(lines) + "\n"

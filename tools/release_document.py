@@ -69,5 +69,5 @@ _EXPLANATION: Final = (
     "Reading depends on very few of them: on how a property with the byte 1 is parsed",
     "([how to choose](guides/read.md#choose-the-release)), and on three words of SQL92. The others matter to writing,",
     "recovery, consuming and rebuilding. The versions of Spark and Python are a different matter: see",
-    "[Compatibility](compatibility.md).",
+    "[Compatibility](about.md#compatibility).",
 )

@@ -55,7 +55,7 @@ _INTRODUCTION: Final = (
     "",
     "- `schema`: the name and the version below. A version grows when something is removed or gets another meaning;",
     "  additions leave it, so ignore what you don't know.",
-    "- `verdict`: `clean`, `findings`, `refused` or `damaged`; the [exit codes](exit-codes.md) 0, 1, 4 and 5.",
+    "- `verdict`: `clean`, `findings`, `refused` or `damaged`; the [exit codes](command.md#exit-codes) 0, 1, 4 and 5.",
     "- The facts, by name.",
     "- `tables`: a list of objects for each table. Any value can be null. Times are in ISO 8601, bytes in hexadecimal",
     "  digits. In Python, `report.tables` has the same as Arrow tables.",

@@ -4,7 +4,7 @@
 The tasks of a scan are simulated, one per segment, in the order in which Spark starts them: each waits for its first
 request, and then reads at the least of what its core decodes, its connections bring and its share of the network. Each
 assumption is a field of `Cluster`, and can be set: ``size_cluster.py --help``. The figures of
-``docs/guides/cluster.md`` come from here.
+``docs/api/spark.md`` come from here.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_rocketmq_takes_files_made_in_the_place_of_a_rocksdb_for_its_own(
         conf = read_conf(path / "store.conf")
         del conf["set.storeType"]
         code = _rebuild(store, release, "--to", "files", "--consume-queue-file-size", conf["cq-size"])
-        (store / "abort").unlink(missing_ok=True)  # as docs/rebuild.md says
+        (store / "abort").unlink(missing_ok=True)  # as docs/guides/rebuild.md says
         handed = hand_over(golden.name, store, config_of(conf, golden.version), judge, settings_of(conf, release))
         wrong += [(golden.name, code, handed.change)] * (handed.change is not None or code != _DONE)
 
