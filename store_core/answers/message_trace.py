@@ -34,7 +34,8 @@ from store_core.answers.life.trace_steps import (
 from store_core.answers.plots import Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
-from store_core.broker.transaction_book import HALF_TOPIC, OP_COLUMNS, OP_TOPICS, operation_rows, with_ms
+from store_core.broker.topic_kind import HALF_TOPIC, OP_TOPICS
+from store_core.broker.transactions import OP_COLUMNS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.columns import TIMESTAMP_TYPE

@@ -26,7 +26,7 @@ from store_core.answers.report import Report, ReportColumn, ReportSchema, Report
 from store_core.answers.text_table import message_name, with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
-from store_core.broker.transaction_book import with_ms
+from store_core.broker.transactions import with_ms
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.properties import RETRY_TOPIC

@@ -17,13 +17,10 @@ from store_core.answers.life.message_reads import ReadJob, read_of
 from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
-from store_core.broker.transaction_book import (
-    CHECK_MAX_TIME_TOPIC,
+from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, HALF_TOPICS, OP_TOPICS
+from store_core.broker.transactions import (
     HALF_COLUMNS,
-    HALF_TOPIC,
-    HALF_TOPICS,
     OP_COLUMNS,
-    OP_TOPICS,
     SETTLED_COLUMNS,
     TransactionStatus,
     half_rows,
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.life.message_reads import FoundRows
     from store_core.answers.plots import Plot
-    from store_core.broker.transaction_book import Transaction
+    from store_core.broker.transactions import Transaction
     from store_core.files.store_path import StorePaths
     from store_core.format.releases.release import Release
     from store_core.snapshot.log import Log

@@ -39,12 +39,7 @@ if TYPE_CHECKING:
         SubscriptionGroupManager,
         TopicConfigManager,
     )
-    from store_core.broker.transactions import (
-        Transaction,
-        TransactionState,
-        TransactionStatus,
-        transaction_state,
-    )
+    from store_core.broker.transactions import Transaction, TransactionState, TransactionStatus, transaction_state
     from store_core.snapshot.config import Permission, SubscriptionGroupConfig, TopicConfig
 
 __all__ = [

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadableStore", "ServedStore", "Waiting", "follow"]
 
+_LOG: Final = logging.getLogger("store_core")
+
 
 class ReadableStore(Protocol):
     """A store that can serve consumers; `DefaultMessageStore` is one, whether opened for writing or not."""
@@ -80,7 +82,6 @@ class ServedStore(ReadableStore, Protocol):
         ...
 
 
-_LOG: Final = logging.getLogger("store_core")
 _CLIENT: Final = "this process"
 
 

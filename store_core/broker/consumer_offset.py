@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_OFFSET", "ConsumerOffsetManager", "DelayOffsetTable", "FlushConsumerOffsetService"]
 
-_FIRST_SECONDS: Final = 10.0
 _MS: Final = 1000.0
+_LOG: Final = logging.getLogger("store_core")
+
+_FIRST_SECONDS: Final = 10.0
 
 
 class FlushConsumerOffsetService(ServiceThread):
@@ -119,7 +121,6 @@ class FlushConsumerOffsetService(ServiceThread):
 NO_OFFSET: Final = -1
 """The result if a group has committed nothing."""
 
-_LOG: Final = logging.getLogger("store_core")
 _TABLE_CAPACITY: Final = initial_capacity(512)
 _QUEUES_CAPACITY: Final = initial_capacity(32)
 _GROUPS_CAPACITY: Final = 128

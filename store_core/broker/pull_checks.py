@@ -45,6 +45,8 @@ __all__ = [
     "ResponseCode",
 ]
 
+_LOG: Final = logging.getLogger("store_core")
+
 
 class ResponseCode(IntEnum):
     """Codes of the answers to a pull (RocketMQ: ``ResponseCode``, ``RemotingSysResponseCode``)."""
@@ -217,7 +219,6 @@ class PullMessageResponse:
         return None if self.result is None else self.result.status
 
 
-_LOG: Final = logging.getLogger("store_core")
 _LONGEST_GROUP: Final = 255
 _GROUP_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]*")
 _SYSTEM_GROUP: Final = "CID_RMQ_SYS_"

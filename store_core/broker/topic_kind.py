@@ -7,15 +7,36 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from store_core.broker.transaction_book import CHECK_MAX_TIME_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.releases.release import rules_of
 
 if TYPE_CHECKING:
     from store_core.format.releases.release import Release
 
-__all__ = ["DEAD_LETTER_PREFIX", "TRACE_TOPIC", "TopicKind", "kind_of_topic", "send_refusal"]
+__all__ = [
+    "CHECK_MAX_TIME_TOPIC",
+    "DEAD_LETTER_PREFIX",
+    "HALF_TOPIC",
+    "HALF_TOPICS",
+    "OP_TOPIC",
+    "OP_TOPICS",
+    "TRACE_TOPIC",
+    "TopicKind",
+    "kind_of_topic",
+    "send_refusal",
+]
 
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""Topic where half messages wait (RocketMQ 4.3 and later)."""
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""Topic of the records that say which half messages are settled."""
+CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""Topic of half messages that nobody settled, after ``transactionCheckMax`` questions to their producers."""
+
+HALF_TOPICS: Final = (HALF_TOPIC, "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")
+"""Also that of brokers with ``transRocksDBEnable`` and without ``transWriteOriginTransHalfEnable`` (5.4 and later)."""
+OP_TOPICS: Final = (OP_TOPIC, "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC")
+"""The records of the second name a half message by its physical offset, in a property."""
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 """Where clients send traces, unless the broker's ``msgTraceTopicName`` says otherwise."""

@@ -47,6 +47,9 @@ __all__ = [
     "parse_delete_when",
 ]
 
+_MS: Final = 1000.0
+_LOG: Final = logging.getLogger("store_core")
+
 _WARNING_BOUNDS: Final = (35, 90)
 _FORCIBLE_BOUNDS: Final = (30, 85)
 _DELETE_BOUNDS: Final = (10, 95)
@@ -158,7 +161,6 @@ def _within(value: int, bounds: tuple[int, int]) -> int:
 
 
 _FIRST_AFTER: Final = 60.0
-_MS: Final = 1000.0
 
 
 class CleanService(ServiceThread):
@@ -188,7 +190,6 @@ class CleanService(ServiceThread):
 MAX_MANUAL_DELETE_FILE_TIMES: Final = 20
 """Rounds for which a manual request stays in effect."""
 
-_LOG: Final = logging.getLogger("store_core")
 _HOUR_MS: Final = 3_600_000
 _BATCH_MAX_4: Final = 10
 _HOUR: Final = re.compile(r"[+-]?[0-9]{1,9}")

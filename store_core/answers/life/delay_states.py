@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.broker.transaction_book import with_ms
+from store_core.broker.transactions import with_ms
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.releases.release import RELEASE_RULES
 

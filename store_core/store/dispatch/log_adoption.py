@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LogAdoption", "LogPlace", "make_place"]
 
+_LOG: Final = logging.getLogger("store_core")
+
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
@@ -72,9 +74,6 @@ def make_place(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
     file_system.make(path, size).close()
     file_system.sync_directory(directory)
     return LogPlace(directory, size, path, last.end_offset)
-
-
-_LOG: Final = logging.getLogger("store_core")
 
 
 class LogAdoption:

@@ -48,6 +48,8 @@ __all__ = [
     "select_rows",
 ]
 
+_MS: Final = 1000.0
+
 _MOST_WAITING: Final = 3
 """Maximum batches waiting for, or being processed by, the thread when another arrives."""
 
@@ -198,7 +200,6 @@ def select_rows(batch: DispatchBatch, chosen: npt.NDArray[np.bool_]) -> Dispatch
     return RequestBatch([batch.request(row) for row in rows.tolist()], batch.starts[rows].tolist())
 
 
-_MS: Final = 1000.0
 _CHECKPOINT_SECONDS: Final = 1.0
 
 

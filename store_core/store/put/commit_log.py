@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CommitLog", "LogFlusher"]
 
-_MS: float = 1000.0
+_MS: Final = 1000.0
+_LOG: Final = logging.getLogger("store_core")
 
 
 class LogFlusher:
@@ -161,7 +162,6 @@ def _commit_pace(config: MessageStoreConfig) -> Pace:
     )
 
 
-_LOG: Final = logging.getLogger("store_core")
 _BATCH_ROWS: Final = 1 << 15
 """Messages encoded at once: enough to amortise the fixed costs, few enough for the processor's caches."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from store_core.store.put.put_result import AppendBatchResult, PutMessageResult,
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     import numpy.typing as npt
 
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LogAppender",
-    "PutMessageLock",
-    "PutMessageReentrantLock",
     "PutMessageSpinLock",
     "append_records",
     "fits",
-    "make_put_message_lock",
 ]
+
+_LOG: Final = logging.getLogger("store_core")
 
 
 def fits(batch: EncodedBatch, file_size: int) -> bool:
@@ -115,32 +115,6 @@ def _close(queue: MappedFileQueue, store_timestamp: int) -> bool:
     return file.append_with(blank).status is AppendMessageStatus.END_OF_FILE
 
 
-class PutMessageLock(Protocol):
-    """A lock for a ``with`` statement (RocketMQ: ``PutMessageLock``)."""
-
-    def __enter__(self) -> object:
-        """Acquire the lock, waiting if needed."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """Release it."""
-        ...
-
-
-class PutMessageReentrantLock:
-    """A lock that puts waiting threads to sleep (RocketMQ: ``PutMessageReentrantLock``)."""
-
-    def __init__(self) -> None:
-        self._lock = RLock()
-
-    def __enter__(self) -> Self:
-        self._lock.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
 class PutMessageSpinLock:
     """A lock that waiting threads retry in a loop (RocketMQ: ``PutMessageSpinLock``).
 
@@ -161,12 +135,6 @@ class PutMessageSpinLock:
         self._lock.release()
 
 
-def make_put_message_lock(*, reentrant: bool, clock: Clock) -> PutMessageLock:
-    """Choose the kind of lock (``useReentrantLockWhenPutMessage``)."""
-    return PutMessageReentrantLock() if reentrant else PutMessageSpinLock(clock)
-
-
-_LOG: Final = logging.getLogger("store_core")
 _SLOW_MS: Final = 500
 
 
@@ -197,7 +165,7 @@ class LogAppender:
         self._offsets = offsets
         self._lmq_queues = lmq_queues
         self._stats = stats
-        self._lock = make_put_message_lock(reentrant=is_reentrant, clock=clock)
+        self._lock: AbstractContextManager[object] = RLock() if is_reentrant else PutMessageSpinLock(clock)
 
     def append(self, pending: Pending) -> PutMessageResult:
         """Append a message or a batch (steps 2 to 5 of `CommitLog.put_message`), and count it."""

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LmqQueues", "Pending", "PutPreparation", "QueueOffsets", "refused"]
 
+_LOG: Final = logging.getLogger("store_core")
+
 
 class QueueOffsets:
     """Next free index by topic and queue id (RocketMQ: ``topicQueueTable``, ``lmqTopicQueueTable``).
@@ -177,7 +179,6 @@ class LmqQueues:
             self._offsets.set_offset(name, queue_id, offset)
 
 
-_LOG: Final = logging.getLogger("store_core")
 _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 _I16_LIMIT: Final = 1 << 15
 _ILLEGAL: Final = PutMessageStatus.MESSAGE_ILLEGAL

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PutChecks", "PutMessageHook", "PutService", "StoreState", "default_hooks", "topic_refusal"]
 
+_LOG: Final = logging.getLogger("store_core")
+
 _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 _I8_MAX: Final = 0x7F
 _I16_MAX: Final = 0x7FFF
@@ -257,7 +259,6 @@ def _deliver_time(properties: PropertyMap, now: int) -> int:
     raise ValueError("no property says when the message is due")
 
 
-_LOG: Final = logging.getLogger("store_core")
 _SLOW_MS: Final = 500
 
 

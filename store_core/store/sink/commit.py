@@ -53,6 +53,8 @@ __all__ = [
     "with_sizes_of",
 ]
 
+_LOG: Final = logging.getLogger("store_core")
+
 _SIZES: Final = (
     "mapped_file_size_commit_log",
     "mapped_file_size_consume_queue",
@@ -113,7 +115,6 @@ def batch_topics(root: Path, file_system: FileSystem) -> tuple[str, ...]:
 
 Rebuild: TypeAlias = Literal["all", "queues", "none"]
 
-_LOG = logging.getLogger("store_core")
 
 _ALL_FILES: Final = 2**31 - 1
 """Above any number of segments, and still an ``int`` of Java, as the configuration has it."""

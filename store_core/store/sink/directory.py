@@ -39,6 +39,7 @@ __all__ = [
 
 _LOG: Final = logging.getLogger("store_core")
 
+
 SINK_DIRECTORY: Final = "commitlog-sink"
 """Name below the store root."""
 

@@ -12,19 +12,18 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.errors import InvalidOptionError
-from store_core.files.clock import SystemClock
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.record.decode import client_batch
-from store_core.store.put.log_appender import PutMessageReentrantLock, PutMessageSpinLock, make_put_message_lock
+from store_core.store.put.log_appender import PutMessageSpinLock
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, Log, message, messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from store_core.format.message import Message
-    from store_core.store.put.log_appender import PutMessageLock
     from store_core.store.put.put_result import PutMessageResult
 
 BLANK = bytes.fromhex("cbd43194")
@@ -336,7 +335,7 @@ def test_order_of_indexes_is_the_order_of_the_log(tmp_path: Path, reentrant: boo
 class SpiedLock:
     """The put lock, and who holds it."""
 
-    def __init__(self, lock: PutMessageLock) -> None:
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
         self._lock = lock
         self.is_held = False
 
@@ -346,7 +345,7 @@ class SpiedLock:
 
     def __exit__(self, *_: object) -> None:
         self.is_held = False
-        self._lock.__exit__()
+        self._lock.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -376,16 +375,16 @@ def test_index_record_and_next_index_are_taken_in_one_turn_of_the_lock(log: Log,
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_lock_keeps_other_threads_out_until_it_is_given_back(reentrant: bool) -> None:
-    clock = FakeClock()
-    lock = make_put_message_lock(reentrant=reentrant, clock=clock)
+def test_lock_keeps_other_threads_out_until_it_is_given_back(tmp_path: Path, reentrant: bool) -> None:
+    lock: Any = Log(tmp_path, {"use_reentrant_lock_when_put_message": reentrant}).log._appender._lock
+    inner = lock._lock if isinstance(lock, PutMessageSpinLock) else lock
     free: list[bool] = []
 
     def try_it() -> None:
-        taken = lock._lock.acquire(blocking=False)  # type: ignore[attr-defined]  # both kinds have one
+        taken = inner.acquire(blocking=False)
         free.append(taken)
         if taken:
-            lock._lock.release()  # type: ignore[attr-defined]
+            inner.release()
 
     with lock:
         run_in_thread(try_it)
@@ -400,9 +399,11 @@ def run_in_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize(("reentrant", "kind"), [(True, PutMessageReentrantLock), (False, PutMessageSpinLock)])
-def test_kind_of_lock_is_configured(reentrant: bool, kind: type[Any]) -> None:
-    assert isinstance(make_put_message_lock(reentrant=reentrant, clock=SystemClock()), kind)
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_kind_of_lock_is_configured(tmp_path: Path, reentrant: bool) -> None:
+    lock = Log(tmp_path, {"use_reentrant_lock_when_put_message": reentrant}).log._appender._lock
+
+    assert isinstance(lock, PutMessageSpinLock) is not reentrant
 
 
 def test_spinning_lets_others_run() -> None:
