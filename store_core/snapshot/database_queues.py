@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -100,9 +101,15 @@ class DatabaseQueue:
         """Yield the units of messages between two queue offsets, and those that only the log has."""
         for offsets, units in self.stored.units(*self.name, begin, end):
             yield Units(QueueKind.ROCKSDB, offsets, units)
-        if self.more is not None and self.log is not None and (end is None or end > self.more.first[0]):
-            rest = _units_of(self.log.queued(self.more.first[1], self.name))
-            yield rest.between(max(begin, self.stored.end_of(*self.name)), 2**62 if end is None else end)
+        if self.more is not None and (end is None or end > self.more.first[0]):
+            yield self._rest.between(max(begin, self.stored.end_of(*self.name)), 2**62 if end is None else end)
+
+    @cached_property
+    def _rest(self) -> Units:
+        """The units that only the log has, read once: a search by time asks for one after the other."""
+        if self.log is None or self.more is None:
+            return _joined([])
+        return _units_of(self.log.queued(self.more.first[1], self.name))
 
     def first_at(self, position: int, begin: int, end: int) -> int:
         """Return the queue offset of the first unit of a record at or after a position in the log; else the end."""

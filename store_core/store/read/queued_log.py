@@ -31,6 +31,14 @@ __all__ = ["LogBesideQueues"]
 _QUEUED: Final = [kind.name for kind in TransactionType if kind.is_queued]
 
 
+def _belongs(batch: pa.RecordBatch, name: QueueName | None) -> pa.BooleanArray:
+    """Return which records belong in queues, or in one queue."""
+    belongs = pc.is_in(batch["transaction_type"], pa.array(_QUEUED))
+    if name is None:
+        return belongs
+    return pc.and_(belongs, pc.and_(pc.equal(batch["topic"], name[0]), pc.equal(batch["queue_id"], name[1])))
+
+
 class LogBesideQueues:
     """A store's log; see `store_core.snapshot.database_queues.QueuedLog`.
 
@@ -62,16 +70,12 @@ class LogBesideQueues:
         from store_core.snapshot.database_queues import QUEUED_COLUMNS  # noqa: PLC0415 -- for a RocksDB alone
         from store_core.store.read.read_messages import read_messages  # noqa: PLC0415 -- as above
 
-        topic, queue_id = (None, None) if name is None else ([name[0]], name[1])
         columns = [*QUEUED_COLUMNS, "transaction_type"]
         if not self._paths:
             return pa.table({column: [] for column in columns})
-        found = read_messages(
-            list(self._paths), columns=columns, topic=topic, queue_id=queue_id, starting_offsets=begin, verify_crc=False
-        )
-        return pa.Table.from_batches(
-            (batch.filter(pc.is_in(batch["transaction_type"], pa.array(_QUEUED))) for batch in found), found.schema
-        )
+        # Asked for a topic, a read would look first whether queues or configuration know it, and open the RocksDB.
+        found = read_messages(list(self._paths), columns=columns, starting_offsets=begin, verify_crc=False)
+        return pa.Table.from_batches((batch.filter(_belongs(batch, name)) for batch in found), found.schema)
 
     def end_before(self, position: int, size: int) -> int | None:
         """Return where the log ends if that is not after the place of a record; else None, also if it is unknown."""
