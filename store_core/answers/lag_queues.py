@@ -23,7 +23,6 @@ from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter
-from store_core.snapshot.store import Store
 from store_core.snapshot.units import compare
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.config import Committed, ConsumerOffsets
+    from store_core.snapshot.store import Store
     from store_core.snapshot.units import QueueBounds, Units
 
 __all__ = ["ConsumedQueue", "Consumer", "FoundLag", "GroupKind", "LagJob", "QueueLag", "kind_of"]
@@ -399,18 +399,17 @@ class LagJob:
 
     def __init__(
         self,
-        store: StorePaths,
+        store: Store,
         group: Collection[str] = (),
         topic: Collection[str] = (),
         as_of: int | None = None,
         most_messages: int = 0,
     ) -> None:
-        opened = Store(store)
-        self.root = opened.root_for(StoreUse.READ_QUEUES)
-        self.groups = BrokerGroups.of(opened.config)
-        self.segments: tuple[Segment, ...] = opened.log.segments
-        self.log_end = None if as_of is None else _log_end_at(store, as_of)
-        self.queues = opened.queues  # of a store that is written: as of when the offsets were read
+        self.root = store.root_for(StoreUse.READ_QUEUES)
+        self.groups = BrokerGroups.of(store.config)
+        self.segments: tuple[Segment, ...] = store.log.segments
+        self.log_end = None if as_of is None else _log_end_at(store.paths, as_of)
+        self.queues = store.queues  # of a store that is written: as of when the offsets were read
         self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
         self._group, self._topic, self._most = group, topic, most_messages
         self._is_past = as_of is not None

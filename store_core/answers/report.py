@@ -136,10 +136,10 @@ class Origin:
     def last_message(self) -> str:
         """Return the store time of the log's last message, in words."""
         from store_core.errors import StoreError
-        from store_core.store.read.relative_time import last_store_time
+        from store_core.snapshot.store import Store
 
         try:
-            found = last_store_time(self.store)
+            found = Store(self.store).last_store_time
         except StoreError:  # which the report has told
             return "not known"
         return "none" if found is None else iso_time(found)

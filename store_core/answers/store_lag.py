@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from store_core.answers.lag_queues import FoundLag, LagJob, QueueLag
     from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
 __all__ = ["Lag", "LagReport", "lag"]
@@ -73,26 +74,24 @@ class Lag(Answer["LagReport"]):
         queue has past it does not count.
         """
         from store_core.answers.lag_queues import LagJob
+        from store_core.snapshot.store import Store
 
-        job = LagJob(store, self.group, self.topic, self.as_of, self.limit if self.messages else 0)
+        opened = Store(store)
+        job = LagJob(opened, self.group, self.topic, self.as_of, self.limit if self.messages else 0)
         found = engine.run(job)
         given = self.as_of if self.now is None else self.now
-        now, notes = _present(store) if given is None else (given, ())
+        now, notes = _present(opened) if given is None else (given, ())
         return _report(job, found, self.as_of, now, notes)
 
 
 lag = function_of(Lag)
 
 
-def _present(store: StorePaths) -> tuple[int | None, tuple[str, ...]]:
+def _present(store: Store) -> tuple[int | None, tuple[str, ...]]:
     """Return from when ages are counted, and a note: the clock, or the last message of a copy."""
-    from store_core.snapshot.store import Store
-    from store_core.store.read.relative_time import last_store_time
-
-    with Store.open(store) as opened:
-        if opened.is_live:
-            return SystemClock().now_ms(), ()
-    last = last_store_time(store)
+    if store.is_live:
+        return SystemClock().now_ms(), ()
+    last = store.last_store_time
     if last is None:
         return None, ()
     return last, (f"ages count from the store's last message, of {iso_time(last)}: no broker has the store open",)

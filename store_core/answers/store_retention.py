@@ -164,7 +164,7 @@ class RetentionJob:
         self.notes: tuple[str, ...] = ()
         self.lag: LagJob | None = None
         try:
-            self.lag = LagJob(store)
+            self.lag = LagJob(opened)
         except (StoreNotFoundError, CorruptRecordError, StoreAccessError) as error:
             self.notes = (f"which messages are not consumed is not known: {error}",)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes, Segment
     from store_core.files.store_path import StorePaths
 
-__all__ = ["Log", "NamedRecord", "check_plain", "first_store_timestamp", "has_record"]
+__all__ = ["Log", "NamedRecord", "check_plain", "first_store_timestamp", "has_record", "time_in"]
 
 _Compressed: TypeAlias = Literal["left out", "read", "refused"]
 
@@ -409,6 +409,14 @@ def first_store_timestamp(segment: Segment) -> int | None:
             return None
         time = int(store_timestamps(opened.raw, np.array([segment.framing.lead]))[0])
     return time if time > 0 else None
+
+
+def time_in(segment: Segment, position: int) -> int:
+    """Return the store time of the record of a frame that begins at a position of a segment, ms."""
+    with open_pages(segment) as opened:
+        at = position + segment.framing.lead
+        opened.load(at, min(at + _HEAD, segment.size))
+        return int(store_timestamps(opened.raw, np.array([at]))[0])
 
 
 class NamedRecord(NamedTuple):

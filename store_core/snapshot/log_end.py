@@ -19,7 +19,7 @@ from store_core.format.columnar.spans import entry_column
 from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
 from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason, check_frame
-from store_core.snapshot.log import has_record
+from store_core.snapshot.log import has_record, time_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +35,7 @@ __all__ = [
     "covered_note",
     "end_by_tail",
     "find_end",
+    "last_store_time",
     "quick_end",
     "segment_end",
     "segment_ends",
@@ -273,6 +274,17 @@ def quick_end(segments: Sequence[Segment]) -> int:
     written = next(filter(has_record, reversed(segments)), None)
     end = None if written is None else end_by_tail(written, verify_crc=True, open_bytes=open_ahead)
     return find_end(segments).end_offset if end is None else end.end_offset
+
+
+def last_store_time(segments: Sequence[Segment]) -> int | None:
+    """Return the store time of the last record of a log, in ms; None if it has none."""
+    for segment in filter(has_record, reversed(segments)):
+        end = end_by_tail(segment, verify_crc=False, open_bytes=open_ahead)
+        end = end or segment_end(segment, is_first=False, verify_crc=False, has_tail=False)
+        last = -1 if end.found.chain is None else end.found.chain.place.last_sound
+        if last >= 0:
+            return time_in(segment, last)
+    return None
 
 
 # ---- what is said of it

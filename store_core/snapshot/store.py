@@ -21,7 +21,7 @@ from store_core.files.store_path import located, located_now, log_directories, p
 from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config, read_checkpoint
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import quick_end
+from store_core.snapshot.log_end import last_store_time, quick_end
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.timers import Timers
 
@@ -244,6 +244,11 @@ class Store:
     def end(self) -> int | None:
         """Physical offset at which everything ends that is read of a store that is being written; None if it is not."""
         return quick_end(self.log.segments) if self.is_live else None
+
+    @cached_property
+    def last_store_time(self) -> int | None:
+        """Store time of the log's last message, ms; None without one."""
+        return last_store_time(self.log.segments)
 
     # ---- its parts
 

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError
 from store_core.store.read.option_table import shown_option
-from store_core.store.read.option_values import OffsetBound, ReadMode
 from store_core.store.read.read_options import TIMES, ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
 
-__all__ = ["is_relative", "last_store_time", "with_absolute_times"]
+__all__ = ["is_relative", "with_absolute_times"]
 
 _RELATIVE: Final = re.compile(r"-([0-9]{1,9})([smhdw])")
 _UNITS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
@@ -42,7 +40,7 @@ def with_absolute_times(
     if not found:
         return dict(options)
     places = ReadOptions.parse(**{name: options[name] for name in _PLACES if options.get(name) is not None})
-    last = last_store_time(places.store_of(paths).paths)
+    last = places.store_of(paths).last_store_time
     if last is None:
         name, text = next(iter(found.items()))
         raise InvalidOptionError(
@@ -55,40 +53,3 @@ def with_absolute_times(
 def _milliseconds(text: str) -> int:
     found = _RELATIVE.fullmatch(text)
     return 0 if found is None else int(found[1]) * _UNITS[found[2]]
-
-
-def last_store_time(paths: StorePaths) -> int | None:
-    """Return the store time of the last message of a log, in ms; None if it has none."""
-    # Reading records is much code, and few times are relative.
-    from store_core.files.segment_source import open_ahead  # noqa: PLC0415
-    from store_core.snapshot.log import Log, has_record  # noqa: PLC0415
-    from store_core.snapshot.log_end import end_by_tail  # noqa: PLC0415
-
-    log = Log.for_reading(paths)
-    for segment in filter(has_record, reversed(log.segments)):
-        end = end_by_tail(segment, verify_crc=False, open_bytes=open_ahead)
-        chain = None if end is None else end.found.chain
-        found = None if chain is None else log.time_at(segment.start_offset + chain.place.last_sound)
-        found = _last_time_of(segment, paths) if found is None else found
-        if found is not None:
-            return found
-    return None
-
-
-def _last_time_of(segment: Segment, paths: StorePaths) -> int | None:
-    """Return the same of a segment whose last part does not tell it, by reading all of it."""
-    from store_core.store.read.message_reader import read_range  # noqa: PLC0415 -- as above
-    from store_core.store.read.read_plan import plan_ranges  # noqa: PLC0415
-
-    options = ReadOptions(
-        columns=("store_timestamp_ms",),
-        starting_offsets=OffsetBound(physical=segment.start_offset),
-        mode=ReadMode.DROPMALFORMED,
-        fail_on_data_loss=False,
-        verify_crc=False,
-    )
-    last = None
-    for part in plan_ranges(paths, options).ranges:
-        for batch in read_range(part, options):
-            last = int(batch.column(0)[-1].as_py()) if batch.num_rows else last
-    return last
