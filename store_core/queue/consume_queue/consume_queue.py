@@ -83,6 +83,11 @@ class PutUnits:
         place = bisect_right(self._starts, start)
         return min(self._starts[place], stop) if place < len(self._starts) else stop
 
+    def are_consecutive(self, start: int, stop: int) -> bool:
+        """Return whether each of some units has the index after that of the one before it."""
+        last, first = int(self.queue_offset[stop - 1]), int(self.queue_offset[start])
+        return last - first == stop - 1 - start and self.run_end(start, stop) == stop
+
     def count_covered(self, start: int, stop: int, covered: int) -> int:
         """Count the leading units of a run whose records a queue covers."""
         if self.covers[start] > covered:

@@ -121,6 +121,10 @@ class UnitGaps:
         """Expect this offset next; earlier ones are known to be missing."""
         self._expected = queue_offset
 
+    def expects(self, queue_offset: int) -> bool:
+        """Return whether there is no gap before an index."""
+        return self._expected in (None, queue_offset)
+
     def look_at(self, queue_offset: npt.NDArray[np.int64], physical_offset: npt.NDArray[np.int64]) -> None:
         """Examine the next units."""
         first = int(queue_offset[0]) if self._expected is None else self._expected
@@ -367,7 +371,10 @@ class SimpleQueueWriter(QueueWriter):
         """Put units between which nothing is filled in."""
         if start == stop:
             return
-        self._gaps.look_at(stored.queue_offset[start:stop], units.physical_offset[start:stop])
+        if stored.are_consecutive(start, stop) and self._gaps.expects(int(stored.queue_offset[start])):
+            self._gaps.expect(int(stored.queue_offset[stop - 1]) + 1)
+        else:
+            self._gaps.look_at(stored.queue_offset[start:stop], units.physical_offset[start:stop])
         while self._ext is not None and start < stop and self.max_offset < self._limit:
             # One by one where the queue may become full: a unit that is refused has none in the extension.
             count = stop - start if max(self.max_offset, stored.largest_index + 1) + stop - start <= self._limit else 1
