@@ -41,13 +41,19 @@ from store_core.snapshot.told_release import ToldRelease
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
-from store_core.store.rebuild.compare import LogBounds, UnitVerdict, judge_queue
 from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
+from store_core.store.rebuild.queue_compare import (
+    NO_UNITS,
+    LiveMoment,
+    LogBounds,
+    StoredQueues,
+    UnitVerdict,
+    judge_queue,
+)
 from store_core.store.rebuild.report import check_wanted, inference_notes
-from store_core.store.rebuild.stored_queues import NO_UNITS, LiveMoment, StoredQueues
 
 if TYPE_CHECKING:
     import os

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from store_core.store.diff.log_pair import LogPair
     from store_core.store.diff.log_side import DiffOptions, LogSide
-    from store_core.store.diff.record_digests import Unmatched
-    from store_core.store.diff.segment_diff import DiffPartial
+    from store_core.store.diff.segment_diff import DiffPartial, Unmatched
 
 __all__ = ["AheadRecords", "extent_facts", "log_rows", "merge", "merge_records", "topic_rows"]
 

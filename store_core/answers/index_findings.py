@@ -16,8 +16,8 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index.index_format import time_diff
-from store_core.store.rebuild.compare import UnitVerdict
 from store_core.store.rebuild.index_compare import IndexDifference
+from store_core.store.rebuild.queue_compare import UnitVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from store_core.answers.index_chains import ChainCheck
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
-    from store_core.store.rebuild.compare import LogBounds
+    from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 
 __all__ = ["IndexFindings", "JudgedEntries", "judge_entries"]

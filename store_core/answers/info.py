@@ -29,7 +29,7 @@ from store_core.files.store_parts import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.format.columnar.chain import Place
 from store_core.format.times import iso_time
 from store_core.format.words import counted
-from store_core.queue.dispatch.lmq_units import is_light
+from store_core.queue.queue_path import is_light
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, TOPICS
 from store_core.snapshot.index import KeyFile
 from store_core.snapshot.log_end import find_end

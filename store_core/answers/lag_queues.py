@@ -19,7 +19,7 @@ from store_core.files.store_kind import StoreUse
 from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.words import did_you_mean
-from store_core.queue.dispatch.lmq_units import LMQ_PREFIX
+from store_core.queue.queue_path import LMQ_PREFIX
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from store_core.answers.diff_report import DiffReport
     from store_core.files.store_path import StorePaths
     from store_core.store.diff.log_pair import LogPair
-    from store_core.store.diff.record_digests import Unmatched
-    from store_core.store.diff.segment_diff import DiffPart, DiffPartial, PartSide
+    from store_core.store.diff.segment_diff import DiffPart, DiffPartial, PartSide, Unmatched
     from store_core.store.parts import Engine
 
 
@@ -122,7 +121,7 @@ class RecordDiffJob:
 
     def run(self, part: PartSide) -> Iterator[tuple[DigestKey, bytes]]:
         """Digest the records of a segment file."""
-        from store_core.store.diff.record_digests import digested_records
+        from store_core.store.diff.segment_diff import digested_records
 
         for sequence, records in enumerate(digested_records(part)):
             digests = np.ascontiguousarray(records["digest"])
@@ -133,7 +132,7 @@ class RecordDiffJob:
 
     def gather(self, pieces: Iterable[tuple[DigestKey, bytes]]) -> Iterator[Unmatched]:
         """Find which records of a group only one log has."""
-        from store_core.store.diff.record_digests import DIGESTED, unmatched_records
+        from store_core.store.diff.segment_diff import DIGESTED, unmatched_records
 
         packed: dict[str, list[bytes]] = {"a": [], "b": []}
         for key, piece in pieces:

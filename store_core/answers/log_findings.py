@@ -19,7 +19,7 @@ from store_core.format.times import iso_time
 from store_core.queue.queue_path import CONSUME_QUEUE
 from store_core.snapshot.config import CONFIG_KINDS, CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, Config, checkpoint_fields
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.rebuild.compare import UnitVerdict
+from store_core.store.rebuild.queue_compare import UnitVerdict
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of
 from store_core.store.store_state import LOG_OFFSETS, LOG_TIMES, RECOVERY_MARGIN_MS, StoreCheckpoint
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from store_core.format.releases.release import Release
     from store_core.snapshot.config import ConfigFile
     from store_core.snapshot.log import Log
-    from store_core.store.rebuild.compare import QueueJudgement, UnitFinding
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.queue_compare import QueueJudgement, UnitFinding
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport
 

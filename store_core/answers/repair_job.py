@@ -24,13 +24,12 @@ from store_core.files.store_kind import StoreUse, check_is_no_url, check_is_root
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_parts import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.files.store_path import path_of
-from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.queue_path import queue_path
+from store_core.queue.queue_path import is_light, queue_path
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues
-from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.queue_files import QUEUE_KINDS, QueuePlace, queue_writer
 from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, RebuildSwap, locked_for_swap, update_checkpoint
 from store_core.store.store_layout import check_log_is_certain

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of queues, and the one place where a name becomes a path."""
+"""The rules of queues, the one place where a name becomes a path, and light queues, which a record names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import InvalidOptionError
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.format.java import INT_BITS, parse_java_int
+from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.releases.release import DEFAULT_RELEASE, Release, rules_of
 
 if TYPE_CHECKING:
@@ -21,11 +22,15 @@ __all__ = [
     "BATCH_CONSUME_QUEUE",
     "CONSUME_QUEUE",
     "CONSUME_QUEUE_EXT",
+    "LMQ_PREFIX",
     "QueueRules",
     "Release",
+    "has_lists",
+    "is_light",
     "parse_queue_id",
     "queue_path",
     "refusal_of",
+    "split_names",
 ]
 
 
@@ -117,3 +122,36 @@ def parse_queue_id(name: str) -> int | None:
         return parse_java_int(name, INT_BITS)
     except ValueError:
         return None
+
+
+LMQ_PREFIX: Final = "%LMQ%"
+"""Prefix of the names of light queues (RocketMQ: ``MixAll.LMQ_PREFIX``); their queue id is 0."""
+
+_SEPARATOR: Final = ","
+_NOT_LIGHT: Final = ("%RETRY%", "rmq_sys_")
+
+
+def is_light(name: str) -> bool:
+    """Return whether a queue of this name is a light queue (``MixAll.isLmq``)."""
+    return name.startswith(LMQ_PREFIX)
+
+
+def has_lists(topic: str, features: ReleaseRules) -> bool:
+    """Return whether a release reads the lists of a topic's records.
+
+    4.9 does for every topic, 5.3 for all but retry and system topics; 4.3 does not know them.
+    """
+    is_system_topic = topic.startswith(_NOT_LIGHT) or topic == SCHEDULE_TOPIC
+    return features.has_light_queues and not (is_system_topic and features.keeps_light_queues_from_system_topics)
+
+
+def split_names(text: str) -> list[str]:
+    """Split a list as Java does: empty names at the end are dropped.
+
+    >>> split_names("%LMQ%a,,%LMQ%b,,")
+    ['%LMQ%a', '', '%LMQ%b']
+    """
+    names = text.split(_SEPARATOR)
+    while len(names) > 1 and not names[-1]:
+        names.pop()
+    return [] if names == [""] and text else names

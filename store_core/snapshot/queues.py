@@ -22,8 +22,7 @@ from store_core.files.segment_file import offset_of
 from store_core.files.segment_names import advice_on_name, start_offset_of, why_no_segment
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
-from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, parse_queue_id, refusal_of
+from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, is_light, parse_queue_id, refusal_of
 from store_core.snapshot.units import (
     EVERY_QUEUE,
     QueueBounds,

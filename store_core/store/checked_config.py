@@ -24,8 +24,7 @@ from store_core.files.store_kind import StoreUse, check_is_root, dledger_logs, i
 from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.files.store_path import nothing_at
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_SIZE
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.queue.units.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.snapshot.index import Index
 from store_core.store.config.message_store_config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
 from store_core.store.store_layout import check_root, log_paths

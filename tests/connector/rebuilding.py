@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.parts import GroupedJob, Job
-    from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 
 __all__ = ["LocalRunner", "differing", "rebuild_here"]

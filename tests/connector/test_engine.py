@@ -14,8 +14,8 @@ from store_core.answers import Check, Diff, Salvage
 from store_core.store.diff.log_side import DiffBy
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.rebuilt import golden_rules

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.engine import SparkEngine
-from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.queue_compare import LogBounds
 from tests.connector.rebuilding import differing, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 

@@ -21,10 +21,10 @@ from store_core.queue.queue_path import QueueRules
 from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 from store_core.snapshot.index import Index
 from store_core.store.rebuild import passes
-from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.queue_compare import LogBounds
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.called import rebuild_consume_queue

@@ -13,7 +13,7 @@ from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering
-from store_core.queue.dispatch.lmq_units import is_light
+from store_core.queue.queue_path import is_light
 from store_core.queue.units.queue_assignment import RefusedUnit, assign, assign_batch
 from store_core.queue.units.unit_rows import UnitBuffer, UnitRows
 

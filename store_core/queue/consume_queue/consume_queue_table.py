@@ -15,11 +15,11 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
-from store_core.queue.dispatch.lmq_units import is_light
 from store_core.queue.queue_path import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
+    is_light,
     parse_queue_id,
     queue_path,
     refusal_of,

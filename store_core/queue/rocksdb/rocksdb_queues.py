@@ -19,8 +19,7 @@ from store_core.format.layout import (
     ROCKSDB_QUEUE_UNIT,
     unit_dtype,
 )
-from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.queue_path import CONSUME_QUEUE
+from store_core.queue.queue_path import CONSUME_QUEUE, is_light
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

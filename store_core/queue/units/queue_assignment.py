@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from store_core.format.java import LONG_BITS, parse_java_int
+from store_core.format.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering
-from store_core.queue.dispatch.lmq_units import UnfitListsError, UnreadableIndexError, lmq_units
-from store_core.queue.queue_path import refusal_of
+from store_core.queue.queue_path import has_lists, is_light, refusal_of, split_names
 from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_per_file
 
 if TYPE_CHECKING:
@@ -40,17 +41,64 @@ __all__ = [
     "BatchAssignment",
     "KnownQueues",
     "LightRow",
+    "LmqUnit",
     "RefusedUnit",
+    "UnfitListsError",
+    "UnreadableIndexError",
     "assign",
     "assign_batch",
     "batch_refusal",
     "fitting_batches",
     "index_limit",
     "index_refusal",
+    "lmq_units",
 ]
 
 _LAST_OFFSET: Final = 2**63 - 1
 _LARGEST_BATCH: Final = 2**15 - 1
+
+
+class UnfitListsError(ValueError):
+    """The two lists of a record don't match, or hold something that is not a number; `lmq_units` explains."""
+
+
+class UnreadableIndexError(UnfitListsError):
+    """An index of a record in its light queues is no number (Java: ``NumberFormatException``)."""
+
+
+class LmqUnit(NamedTuple):
+    """An additional queue of a record, and the record's index in it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
+    """Return the additional queues of a record (RocketMQ: ``ConsumeQueue.multiDispatchLmqQueue``).
+
+    Property INNER_MULTI_DISPATCH names them, and INNER_MULTI_QUEUE_OFFSET holds the record's indexes in them. A light
+    queue has id 0 if light queues are enabled; any other queue has the record's id. For which topics a release does
+    this, see `has_lists`; 5.3 skips names with a '/'.
+    """
+    if not (rules.is_multi_dispatch_enabled and has_lists(request.topic, rules.features)):
+        return []
+    names_text = request.properties.get(INNER_MULTI_DISPATCH) or ""
+    offsets_text = request.properties.get(INNER_MULTI_QUEUE_OFFSET) or ""
+    if not names_text.strip() or not offsets_text.strip():
+        return []
+    names, offsets = split_names(names_text), split_names(offsets_text)
+    if len(names) != len(offsets):
+        raise UnfitListsError(f"{INNER_MULTI_DISPATCH} names {len(names)} queues, with {len(offsets)} indexes")
+    try:
+        numbers = [parse_java_int(offset, LONG_BITS) for offset in offsets]
+    except ValueError as error:
+        raise UnreadableIndexError(f"{INNER_MULTI_QUEUE_OFFSET}: {error}") from None
+    return [
+        LmqUnit(name, 0 if rules.is_lmq_enabled and is_light(name) else request.queue_id, number)
+        for name, number in zip(names, numbers, strict=True)
+        if "/" not in name or not rules.features.passes_over_light_names_with_slash
+    ]
 
 
 class AssignedUnit(NamedTuple):

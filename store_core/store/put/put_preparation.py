@@ -31,7 +31,7 @@ from store_core.format.record.delayed import delay_level, may_be_delayed, to_sch
 from store_core.format.record.encode import Refusal, encode_members, encode_message, stored_properties
 from store_core.format.segment_room import room_for_records
 from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
-from store_core.queue.dispatch.lmq_units import has_lists, is_light, split_names
+from store_core.queue.queue_path import has_lists, is_light, split_names
 from store_core.store.put.put_result import PutMessageResult
 
 if TYPE_CHECKING:

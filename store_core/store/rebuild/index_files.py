@@ -16,8 +16,8 @@ from store_core.queue.index.index_file import IndexFile
 from store_core.queue.index.index_service import IndexService, index_file_name, next_index_file_name
 from store_core.snapshot.index import Index
 from store_core.store.memory import keep_freed_memory
-from store_core.store.rebuild.attempt import RebuildAttempt
 from store_core.store.rebuild.spill import RunReader, unpacked
+from store_core.store.rebuild.swap import RebuildAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

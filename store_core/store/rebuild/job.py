@@ -21,25 +21,24 @@ from store_core.queue.units.unit_rows import QueueUnits, empty_units
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
-from store_core.store.rebuild.attempt import RebuildAttempt
-from store_core.store.rebuild.compare import QueueJudgement, judge_queue
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.index_files import IndexEntries, IndexReport, IndexSlice, IndexWriter, slice_entries
 from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes
+from store_core.store.rebuild.queue_compare import QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.report import RebuildReport
 from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
 from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed, unpacked
-from store_core.store.rebuild.stored_queues import StoredQueues
+from store_core.store.rebuild.swap import RebuildAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.files.clock import Clock
-    from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.segment_part import SegmentPart
 
 __all__ = ["Finding", "PartOutcome", "RebuildFindings", "RebuildJob", "Run", "RunKey", "RunKind"]

@@ -21,7 +21,6 @@ from store_core.snapshot.log import Log
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
-from store_core.store.rebuild.attempt import ATTEMPTS
 from store_core.store.rebuild.index_files import IndexFilesJob
 from store_core.store.rebuild.job import RebuildJob, RunKind
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
@@ -32,14 +31,15 @@ from store_core.store.rebuild.segment_part import (
     split_segments,
     without_tails,
 )
+from store_core.store.rebuild.swap import ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from store_core.files.clock import Clock
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.compare import LogBounds
     from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
 

@@ -22,17 +22,19 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
-from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE, are_valid, batch_units
 from store_core.queue.units.consume_queue_unit import (
+    BATCH_UNIT_DTYPE,
     CQ_STORE_UNIT_SIZE,
     UNIT_DTYPE,
     CqUnit,
+    are_valid,
+    batch_units,
     pre_blank,
     units_per_file,
 )
 from store_core.queue.units.queue_assignment import RefusedUnit, index_limit
 from store_core.store.rebuild.lost_ranges import GapFiller
-from store_core.store.rebuild.stored_queues import NO_UNITS, Side, plain_columns
+from store_core.store.rebuild.queue_compare import NO_UNITS, Side, plain_columns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core.errors import InvalidOptionError
 from store_core.format.times import iso_time
 from store_core.format.words import counted
-from store_core.queue.dispatch.lmq_units import is_light
+from store_core.queue.queue_path import is_light
 from store_core.snapshot.log_end import FoundEnd
 from store_core.snapshot.queues import Queues
 from store_core.store.read.ranges import Check, Coverage
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.queue.units.queue_assignment import RefusedUnit
-    from store_core.store.rebuild.compare import QueueJudgement
     from store_core.store.rebuild.index_files import IndexReport
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.queue_compare import QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
 

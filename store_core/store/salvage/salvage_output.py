@@ -25,9 +25,7 @@ from store_core.format.columns import arrow_schema
 from store_core.format.segment_room import blank_head, fill_segments
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
-from store_core.store.salvage.grades import PropertyCrc, property_crcs
-from store_core.store.salvage.salvage_format import SalvageFormat
-from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS
+from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS, PropertyCrc, SalvageFormat, property_crcs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

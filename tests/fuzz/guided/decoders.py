@@ -38,8 +38,14 @@ from store_core.queue.index.index_file import IndexFile
 from store_core.queue.queue_path import QueueRules
 from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
 from store_core.queue.rocksdb.store_entry import FAMILIES, is_place
-from store_core.queue.units.batch_consume_queue_unit import BATCH_UNIT_DTYPE, are_valid, count_true
-from store_core.queue.units.consume_queue_unit import CqUnit, count_valid, units_of
+from store_core.queue.units.consume_queue_unit import (
+    BATCH_UNIT_DTYPE,
+    CqUnit,
+    are_valid,
+    count_true,
+    count_valid,
+    units_of,
+)
 from store_core.snapshot.config import checkpoint_fields
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from store_core.store.config.broker_config import BrokerConfig

@@ -19,8 +19,8 @@ from store_core.files.store_lock import StoreLock
 from store_core.queue.index.index_service import IndexService
 from store_core.store.parts import InProcess
 from store_core.store.read import read_plan
-from store_core.store.rebuild import stored_queues
-from store_core.store.rebuild.stored_queues import LiveMoment
+from store_core.store.rebuild import queue_compare
+from store_core.store.rebuild.queue_compare import LiveMoment
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
 from tests.golden_stores import golden_stores
@@ -104,7 +104,7 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
             writer.write()
             return plan
 
-        monkeypatch.setattr(stored_queues, "plan_ranges", plan_ranges)
+        monkeypatch.setattr(queue_compare, "plan_ranges", plan_ranges)
         yield writer
 
 

@@ -28,8 +28,8 @@ from store_core.files.clock import SystemClock
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.parts import InProcess, PartsDone, Step
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.compare import LogBounds
 from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import LogBuilder
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.store_kinds import every_file

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.files.segment_source import size_on_disk
-from store_core.queue.dispatch.lmq_units import is_light
-from store_core.queue.queue_path import refusal_of
+from store_core.queue.queue_path import is_light, refusal_of
 from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
 from store_core.snapshot.units import EVERY_QUEUE
 from store_core.store.read.lookup.explanation import is_far, price_of_picks

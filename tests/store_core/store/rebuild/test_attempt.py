@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.store.rebuild.attempt import ATTEMPTS, RebuildAttempt
+from store_core.store.rebuild.swap import ATTEMPTS, RebuildAttempt
 
 if TYPE_CHECKING:
     from pathlib import Path

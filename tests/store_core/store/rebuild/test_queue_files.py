@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.options import RebuildRules
+from store_core.store.rebuild.queue_compare import StoredQueues
 from store_core.store.rebuild.queue_files import QueuePlace, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits
-from store_core.store.rebuild.stored_queues import StoredQueues
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.queue.hostile_requests import hostile_requests
 
