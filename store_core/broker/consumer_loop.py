@@ -154,27 +154,18 @@ def follow(  # noqa: PLR0913 -- which queue, from where, and what of it
             return
 
 
+@dataclass(slots=True)
 class _Loop:
     """The position of a loop in its queue."""
 
-    def __init__(  # noqa: PLR0913 -- as `follow`
-        self,
-        store: ReadableStore,
-        group: str,
-        topic: str,
-        queue_id: int,
-        offsets: ConsumerOffsetManager | None,
-        selector: MessageSelector,
-        max_msg_nums: int,
-    ) -> None:
-        self._store = store
-        self._group = group
-        self._topic = topic
-        self._queue_id = queue_id
-        self._offsets = offsets
-        self._selector = selector
-        self._most = max_msg_nums
-        self.position = 0
+    _store: ReadableStore
+    _group: str
+    _topic: str
+    _queue_id: int
+    _offsets: ConsumerOffsetManager | None
+    _selector: MessageSelector
+    _most: int
+    position: int = 0
 
     def first_position(self) -> int:
         """Return where the group left off, or the first message."""

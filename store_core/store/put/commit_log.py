@@ -59,38 +59,32 @@ _LOG: Final = logging.getLogger("store_core")
 class LogFlusher:
     """The flush services of a commit log (RocketMQ: ``CommitLog.DefaultFlushManager``).
 
-    * `on_flushed`: Called with the store time up to which the log is on disk, ms.
-    * `on_error`: Called with the error if a system call fails.
-    * `on_moved`: Called when more of the log was committed, or flushed for waiting producers.
-
+    * `log`: Is told up to where it is on disk, of errors, and when it has moved, for who follows it.
     * `has_pool`: Whether appends go through a write buffer; only then is there anything to commit.
     """
 
-    def __init__(  # noqa: PLR0913 -- what is flushed, and who is notified
-        self,
-        config: MessageStoreConfig,
-        queue: MappedFileQueue,
-        clock: Clock,
-        on_flushed: Callable[[int], None],
-        on_error: Callable[[OSError], None],
-        on_moved: Callable[[], None],
-    ) -> None:
-        self._clock = clock
-        self._config = config
-        self._on_moved = on_moved
+    def __init__(self, log: CommitLog, clock: Clock) -> None:
+        config, queue = log.config, log.mapped_file_queue
+        self._clock, self._config, self._log = clock, config, log
         self.has_pool = uses_pool(config)
         self.group_commit: GroupCommitService | None = None
         self._watcher = FlushDiskWatcher(clock)
         if config.flush_disk_type == "SYNC_FLUSH":
-            self.group_commit = GroupCommitService(queue, clock, config.release, on_flushed, on_error, on_moved)
+            self.group_commit = GroupCommitService(
+                queue, clock, config.release, log.note_flushed, log.note_error, log.note_moved
+            )
             self.flush_service: GroupCommitService | FlushRealTimeService = self.group_commit
         else:
-            self.flush_service = FlushRealTimeService(queue, clock, _flush_pace(config), on_flushed, on_error)
-        self.commit_service = CommitRealTimeService(queue, clock, self._note_committed, _commit_pace(config), on_error)
+            self.flush_service = FlushRealTimeService(
+                queue, clock, _flush_pace(config), log.note_flushed, log.note_error
+            )
+        self.commit_service = CommitRealTimeService(
+            queue, clock, self._note_committed, _commit_pace(config), log.note_error
+        )
 
     def _note_committed(self) -> None:
         self.flush_service.wakeup()
-        self._on_moved()
+        self._log.note_moved()
 
     def start(self) -> None:
         """Start the services' threads."""
@@ -231,9 +225,7 @@ class CommitLog:
         )
         self._replication = Replication(config, broker, replicas or NoReplicas())
         self.on_moved: Callable[[], None] = _nobody_follows
-        self.flusher = LogFlusher(
-            config, self.mapped_file_queue, clock, self._note_flushed, self.note_error, self._note_moved
-        )
+        self.flusher = LogFlusher(self, clock)
 
     # ---- life
 
@@ -259,11 +251,13 @@ class CommitLog:
         """Close the files."""
         self.mapped_file_queue.close()
 
-    def _note_flushed(self, store_timestamp: int) -> None:
+    def note_flushed(self, store_timestamp: int) -> None:
+        """Note that the log is on disk up to a store time, ms."""
         if self._checkpoint is not None:
             self._checkpoint.physic_msg_timestamp = store_timestamp
 
-    def _note_moved(self) -> None:
+    def note_moved(self) -> None:
+        """Wake whoever follows the log."""
         self.on_moved()
 
     def note_error(self, error: OSError) -> None:
@@ -464,7 +458,7 @@ class CommitLog:
         self, next_offset: int, copies: int, *, waits: bool
     ) -> tuple[Future[PutMessageStatus] | None, Future[PutMessageStatus] | None]:
         """Wake whoever follows the log, and request flush and replication up to an offset."""
-        self._note_moved()
+        self.note_moved()
         flush = self.flusher.handle_disk_flush(next_offset, waits=waits)
         return flush, self._replication.handle_ha(next_offset, copies) if copies else None
 

@@ -36,12 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FollowedLog",
+    "RecoveryStart",
     "StartFile",
-    "abnormal_start",
     "find_end_of_files",
     "follow_log_for_recovery",
-    "normal_start",
-    "stored_start",
 ]
 
 
@@ -177,68 +175,89 @@ class StartFile(NamedTuple):
     why: str
 
 
-def normal_start(
-    files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint, queues_cover: int, max_num: int
-) -> StartFile:
-    """Choose the file from which to check a log that was closed cleanly.
-
-    Up to 5.3.1 that is the third last one. From 5.3.2 on it is the newest that starts at or before the offset up to
-    which the queues cover the log, or else the oldest; from 5.3.4 on the newest whose first record is sound and says
-    that it lies there. RocketMQ: ``CommitLog.recoverNormally``.
+@dataclass(frozen=True, slots=True)
+class RecoveryStart:
+    """Chooses the file from which a recovery checks a log.
 
     * `files`: At least one.
-    * `queues_cover`: Offset up to which the queues cover the log.
     * `max_num`: ``commitLogRecoverMaxNum``, for releases with `ReleaseRules.limits_files_to_recover`.
     """
-    if not rules.features.recovers_from_queues_cover:
-        return StartFile(max(0, len(files) - _LAST_FILES), "after a clean exit the last three files are checked")
-    covered = f"the queues cover the log up to {queues_cover}"
-    if rules.features.recovers_from_sound_file:
+
+    files: Sequence[MappedFile]
+    rules: QueueRules
+    checkpoint: StoreCheckpoint
+    max_num: int
+
+    def after_exit(self, queues_cover: int) -> StartFile:
+        """Choose the file for a log that was closed cleanly, whose queues cover it up to an offset.
+
+        Up to 5.3.1 that is the third last one. From 5.3.2 on it is the newest that starts at or before the offset up to
+        which the queues cover the log, or else the oldest; from 5.3.4 on the newest whose first record is sound and
+        says that it lies there. RocketMQ: ``CommitLog.recoverNormally``.
+        """
+        features = self.rules.features
+        if not features.recovers_from_queues_cover:
+            last = max(0, len(self.files) - _LAST_FILES)
+            return StartFile(last, "after a clean exit the last three files are checked")
+        if not features.recovers_from_sound_file:
+            return self.by_queues(queues_cover)
+        covered = f"the queues cover the log up to {queues_cover}"
 
         def fits(first: DispatchRequest) -> str | None:
             return covered if first.physical_offset <= queues_cover else None
 
-        otherwise = f"{covered}, and no later file begins with a sound record at or before that"
-        return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
-    return stored_start(files, queues_cover)
+        return self._sound(fits, f"{covered}, and no later file begins with a sound record at or before that")
 
+    def by_queues(self, queues_cover: int) -> StartFile:
+        """Choose the file by the queues alone, as where these are in a RocksDB.
 
-def stored_start(files: Sequence[MappedFile], queues_cover: int) -> StartFile:
-    """Choose the file from which to check a log by its queues alone, as where these are in a RocksDB.
+        A broker that ends abnormally loses what it had not flushed of such queues, whatever the checkpoint says.
+        RocketMQ: ``CommitLog.isMappedFileMatchedRecover``.
+        """
+        covered = f"the queues cover the log up to {queues_cover}"
+        for index in range(len(self.files) - 1, 0, -1):
+            if self.files[index].file_from_offset <= queues_cover:
+                return StartFile(index, f"{covered}, and it is the file of that offset")
+        return StartFile(0, f"{covered}, and no later file starts at or before that")
 
-    A broker that ends abnormally loses what it had not flushed of such queues, whatever the checkpoint says. RocketMQ:
-    ``CommitLog.isMappedFileMatchedRecover``. Parameters are those of `normal_start`.
-    """
-    covered = f"the queues cover the log up to {queues_cover}"
-    for index in range(len(files) - 1, 0, -1):
-        if files[index].file_from_offset <= queues_cover:
-            return StartFile(index, f"{covered}, and it is the file of that offset")
-    return StartFile(0, f"{covered}, and no later file starts at or before that")
+    def after_crash(self) -> StartFile:
+        """Choose the file for a log that was not closed cleanly.
 
+        That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest. From
+        5.3.4 on that record must be sound; from 5.5 on it must not lie, or have been stored, after what is flushed of
+        the queues. RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``.
+        """
+        rules, checkpoint = self.rules, self.checkpoint
+        if rules.features.recovers_from_sound_file:
+            by_flush = rules.features.recovers_from_flushed_queues
+            fits = _fits_flushed(checkpoint) if by_flush else _fits_time(checkpoint.min_timestamp)
+            return self._sound(fits, "no file begins with a sound record that the checkpoint covers")
+        uses_index = rules.is_index_enabled and rules.is_index_safe
+        limit = checkpoint.min_timestamp_index if uses_index else checkpoint.min_timestamp
+        limited = f"the checkpoint's {iso_time(limit)}"
+        for index in range(len(self.files) - 1, -1, -1):
+            stored = _first_store_timestamp(self.files[index], rules.features)
+            if stored and stored <= limit:
+                return StartFile(index, f"its first record, of {iso_time(stored)}, is not later than {limited}")
+        return StartFile(0, f"no file begins with a record that is not later than {limited}")
 
-def abnormal_start(
-    files: Sequence[MappedFile], rules: QueueRules, checkpoint: StoreCheckpoint, max_num: int
-) -> StartFile:
-    """Choose the file from which to check a log that was not closed cleanly.
-
-    That is the newest whose first record was not stored later than the checkpoint's times, or else the oldest. From
-    5.3.4 on that record must be sound; from 5.5 on it must not lie, or have been stored, after what is flushed of the
-    queues. RocketMQ: ``CommitLog.recoverAbnormally``, ``isMappedFileMatchedRecover``. Parameters are those of
-    `normal_start`.
-    """
-    if rules.features.recovers_from_sound_file:
-        by_flush = rules.features.recovers_from_flushed_queues
-        fits = _fits_flushed(checkpoint) if by_flush else _fits_time(checkpoint.min_timestamp)
-        otherwise = "no file begins with a sound record that the checkpoint covers"
-        return _sound_start(files, rules, checkpoint, max_num, fits, otherwise)
-    uses_index = rules.is_index_enabled and rules.is_index_safe
-    limit = checkpoint.min_timestamp_index if uses_index else checkpoint.min_timestamp
-    limited = f"the checkpoint's {iso_time(limit)}"
-    for index in range(len(files) - 1, -1, -1):
-        stored = _first_store_timestamp(files[index], rules.features)
-        if stored and stored <= limit:
-            return StartFile(index, f"its first record, of {iso_time(stored)}, is not later than {limited}")
-    return StartFile(0, f"no file begins with a record that is not later than {limited}")
+    def _sound(self, fits: Callable[[DispatchRequest], str | None], otherwise: str) -> StartFile:
+        """Return the newest file whose first record is sound and fits, or else the oldest of those looked at."""
+        files, rules = self.files, self.rules
+        most = self.max_num if self.max_num > 0 else _RECOVER_MAX_NUM
+        oldest = max(0, len(files) - most) if rules.features.limits_files_to_recover else 0
+        is_by_index = rules.is_index_enabled and rules.is_index_safe
+        for index in range(len(files) - 1, oldest - 1, -1):
+            first = _first_record(files[index], rules)
+            if first is None or not first.store_timestamp:
+                continue
+            if is_by_index and first.store_timestamp > self.checkpoint.index_msg_timestamp:
+                continue
+            why = fits(first)
+            if why is not None:
+                return StartFile(index, f"its first record, at {first.physical_offset}, is sound, and {why}")
+        limited = f"; no more than the last {len(files) - oldest} files are looked at" if oldest else ""
+        return StartFile(oldest, otherwise + limited)
 
 
 def _fits_time(limit: int) -> Callable[[DispatchRequest], str | None]:
@@ -259,30 +278,6 @@ def _fits_flushed(checkpoint: StoreCheckpoint) -> Callable[[DispatchRequest], st
         return f"queues are flushed up to {flushed}" if first.physical_offset <= flushed else None
 
     return fits
-
-
-def _sound_start(  # noqa: PLR0913 -- what decides
-    files: Sequence[MappedFile],
-    rules: QueueRules,
-    checkpoint: StoreCheckpoint,
-    max_num: int,
-    fits: Callable[[DispatchRequest], str | None],
-    otherwise: str,
-) -> StartFile:
-    """Return the newest file whose first record is sound and fits, or else the oldest of those looked at."""
-    is_limited = rules.features.limits_files_to_recover
-    oldest = max(0, len(files) - (max_num if max_num > 0 else _RECOVER_MAX_NUM)) if is_limited else 0
-    for index in range(len(files) - 1, oldest - 1, -1):
-        first = _first_record(files[index], rules)
-        if first is None or not first.store_timestamp:
-            continue
-        if rules.is_index_enabled and rules.is_index_safe and first.store_timestamp > checkpoint.index_msg_timestamp:
-            continue
-        why = fits(first)
-        if why is not None:
-            return StartFile(index, f"its first record, at {first.physical_offset}, is sound, and {why}")
-    limited = f"; no more than the last {len(files) - oldest} files are looked at" if oldest else ""
-    return StartFile(oldest, otherwise + limited)
 
 
 def _first_record(file: MappedFile, rules: QueueRules) -> DispatchRequest | None:

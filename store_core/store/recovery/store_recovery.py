@@ -44,12 +44,10 @@ from store_core.format.words import counted
 from store_core.store.dispatch.reput import select_rows
 from store_core.store.recovery.log_recovery import (
     FollowedLog,
+    RecoveryStart,
     StartFile,
-    abnormal_start,
     find_end_of_files,
     follow_log_for_recovery,
-    normal_start,
-    stored_start,
 )
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
 
@@ -393,12 +391,10 @@ class StoreRecovery:
             self._cut_queues(cover, end, limit, last_exit_ok=last_exit_ok)
 
     def _start_file(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> StartFile:
+        start = RecoveryStart(files, self._rules, self._checkpoint, self._log.config.commit_log_recover_max_num)
         if self._queues.is_in_rocksdb:
-            return stored_start(files, cover)
-        max_num = self._log.config.commit_log_recover_max_num
-        if last_exit_ok:
-            return normal_start(files, self._rules, self._checkpoint, cover, max_num)
-        return abnormal_start(files, self._rules, self._checkpoint, max_num)
+            return start.by_queues(cover)
+        return start.after_exit(cover) if last_exit_ok else start.after_crash()
 
     def _tell_start(self, file: MappedFile, start: StartFile) -> None:
         self._note(start_offset=file.file_from_offset)
