@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import store_core.answers
 from pyspark_commitlog.schema import spark_type
-from pyspark_commitlog.stream.options import STREAM_OPTIONS
+from pyspark_commitlog.stream import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.answers.answer import Answer, Kind, options_of
 from store_core.format.columnar.input_columns import INPUT_COLUMNS

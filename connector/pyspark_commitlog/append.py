@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_commitlog.java import is_spark_running
-from pyspark_commitlog.options import CommitLogOptions, GivenOptions
-from pyspark_commitlog.session_zone import SESSION_ZONE
+from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions, GivenOptions
 from pyspark_commitlog.stored_messages import check_asked_for
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
@@ -138,7 +137,7 @@ class AppendSource:
         return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
-        from pyspark_commitlog.write.undelivered import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
+        from pyspark_commitlog.replay import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`
 
         given = {**zone_of(spark, self.read_options), **self.read_options}
         check_asked_for(self.path, given)
@@ -174,8 +173,8 @@ def _check_paths(source: AppendSource, writes: WriteOptions) -> None:
 
 
 def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:
+    from pyspark_commitlog.engine import job_session  # noqa: PLC0415 -- as above
     from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.jobs.job_session import job_session  # noqa: PLC0415 -- as above
     from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415 -- as above
 
     require_java()

@@ -7,6 +7,7 @@ Reads only; takes no lock. Everything here is meant to be copied: it uses nothin
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 import time
@@ -14,21 +15,23 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_commitlog import MINIMUM_PYSPARK
 from pyspark_commitlog.java import quiet_start
-from pyspark_commitlog.jobs.command import add_version, run_command
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.sample import orders_store
 from pyspark_commitlog.stored_messages import check_asked_for
-from store_core.command.exit_code import ExitCode, exit_code_help
+from store_core import __version__
+from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, exit_code_help, failure_of
+from store_core.command.main import let_output_go, watch_standard_output
 from store_core.errors import InvalidOptionError
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["main"]
+__all__ = ["add_version", "main", "run_command"]
 
 _SHIPPED: Final = "four hours of a web shop, written by RocketMQ 5.3.3"
 _ROWS_SHOWN: Final = 20
@@ -234,6 +237,53 @@ Next steps
   in SQL       CREATE TEMPORARY VIEW log USING commitlog OPTIONS (path '{store}')
   all options  docs/options.md
 """
+
+
+# ---- how it ends
+
+
+_SPARK: Final = ("pyspark", "py4j")
+
+
+def run_command(name: str, run: Callable[[], ExitCode]) -> int:
+    """Run a command, and write to standard error why it failed, if it does.
+
+    * `name`: What the paragraph begins with.
+
+    Returns: The exit code. An unexpected error is shown with its traceback and is `ExitCode.FAILED`, because Python's
+    own exit code, 1, stands for findings. As of the program `commitlog`, ^C and a closed pipe have codes of their own.
+    """
+    if sys.stdout is sys.__stdout__:  # not in a notebook or a test
+        watch_standard_output()
+    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
+    try:
+        code = run()
+        sys.stdout.flush()
+        return int(code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        let_output_go()
+        return NO_READER
+    except Exception as error:  # noqa: BLE001 -- a bug is not a finding
+        code, text = _end(error)
+        sys.stderr.write(f"{name}: {text}\n")
+        return int(code)
+
+
+def _end(error: Exception) -> tuple[ExitCode, str]:
+    """Choose the exit code and the message for whatever a command raised."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _SPARK:
+        return ExitCode.FAILED, (
+            f"this command runs on Spark, and PySpark is not installed for {sys.executable}: "
+            f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
+        )
+    return failure_of(error)
+
+
+def add_version(parser: argparse.ArgumentParser) -> None:
+    """Add ``--version`` to a command."""
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
 
 
 if __name__ == "__main__":

@@ -3,28 +3,32 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import contextmanager
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyspark_commitlog.session import require_classic
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.java import require_java
+from pyspark_commitlog.progress import spark_progress
+from pyspark_commitlog.session import no_context_error, require_classic, spark_session
 from pyspark_commitlog.worker_objects import with_old_objects_kept
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark import RDD
-    from pyspark.sql import SparkSession
 
     from store_core.answers.store_replay import Replay, ReplayReport
     from store_core.files.store_path import StorePaths
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import GroupedJob, Job
 
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "job_engine", "job_session"]
 
 Part = TypeVar("Part")
 Partial = TypeVar("Partial")
@@ -78,10 +82,49 @@ class SparkEngine:
 
     def replay(self, asked: Replay, store: StorePaths, into: Path) -> ReplayReport:
         """Append messages again, chosen and edited by SQL, see `store_core.answers.replay`."""
-        from pyspark_commitlog.replaying import replay_report  # noqa: PLC0415 -- as above
+        from pyspark_commitlog.replay import replay_report  # noqa: PLC0415 -- as above
 
         return replay_report(self._spark, asked, store, into)
 
     def _mapped(self, parts: Sequence[Part], call: Callable[[Iterable[Part]], Iterable[Partial]]) -> RDD[Partial]:
         kept = with_old_objects_kept(call)
         return self._context.parallelize(parts, max(len(parts), 1)).mapPartitions(kept)
+
+
+# ---- the session of a job
+
+
+@contextmanager
+def job_engine(name: str) -> Iterator[SparkEngine]:
+    """Provide an engine on the running session, or on a new one, with a progress bar."""
+    require_java()
+    with job_session(name, needs_context=True) as spark, spark_progress(spark):
+        yield SparkEngine(spark, name)
+
+
+@contextmanager
+def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSession]:
+    """Provide the running session, or a new one that is stopped at the end.
+
+    A new one is made by `pyspark_commitlog.spark_session`. Settings of ``spark-submit`` and configuration files are
+    kept, except that Spark's own progress bar is off: a job's output may be saved, and on a terminal the job draws its
+    own bar (`pyspark_commitlog.progress`).
+
+    * `name`: Name of the application.
+    * `needs_context`: Whether the job needs a session with a ``sparkContext``.
+    """
+    active = SparkSession.getActiveSession()
+    if active is None and needs_context and "SPARK_REMOTE" in os.environ:
+        raise no_context_error(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} selects Spark Connect; unset it")
+    if active is not None:
+        if needs_context:
+            require_classic(active, name)
+        yield active
+        return
+    session = spark_session(name, config={"spark.ui.showConsoleProgress": False})
+    try:
+        if needs_context:
+            require_classic(session, name)
+        yield session
+    finally:
+        session.stop()

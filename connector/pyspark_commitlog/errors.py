@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors without tracebacks, for users: Spark quotes a Python traceback above the error's own message."""
+"""Errors without tracebacks, for users, as Spark quotes a Python traceback above the message; and a PySpark too old."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import functools
 import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from pyspark_commitlog import MINIMUM_PYSPARK
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["without_traceback", "without_traceback_at_the_end"]
+__all__ = ["require_pyspark", "without_traceback", "without_traceback_at_the_end"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,3 +57,17 @@ def without_traceback_at_the_end(method: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return called
+
+
+def require_pyspark() -> None:
+    """Refuse a PySpark that lacks what a Python data source needs."""
+    import pyspark  # noqa: PLC0415 -- rows are appended without it, too
+
+    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
+        from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
+
+        raise StoreError(
+            f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, found {pyspark.__version__}; "
+            f"pip install 'pyspark>={MINIMUM_PYSPARK}', on the workers as well"
+        )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pyspark_commitlog.plot_data import rates, segment_bytes, store_latencies
-from pyspark_commitlog.stream.reader import bytes_behind
+from pyspark_commitlog.stream import bytes_behind
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Line, Plots, Series, Tone
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.format.times import iso_time

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pyspark_commitlog.options import SessionTimes
     from pyspark_commitlog.schema import ReadSchema
-    from pyspark_commitlog.session_zone import SessionTimes
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
+from pyspark_commitlog.errors import require_pyspark
 from pyspark_commitlog.java import quiet_queries, quiet_start, require_java, spark_configuration
-from pyspark_commitlog.progress.stages import is_connect
-from pyspark_commitlog.pyspark_version import require_pyspark
+from pyspark_commitlog.progress import is_connect
 from store_core.errors import UnsupportedStoreError
 from store_core.store.config.broker_config import parse_properties_file
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.pyspark_version import require_pyspark
+from pyspark_commitlog.errors import require_pyspark, without_traceback
 
 # Spark imports this module in every session that uses any Python data source. Whatever needs numpy and pyarrow is
 # imported in the methods, which Spark calls only for commit logs.
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_commitlog.options import CommitLogOptions
-    from pyspark_commitlog.stream.options import StreamOptions
+    from pyspark_commitlog.stream import StreamOptions
 
 __all__ = ["CommitLogDataSource"]
 
@@ -129,7 +128,7 @@ class CommitLogDataSource(DataSource):
             As of `reader`.
         """
         from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
-        from pyspark_commitlog.stream.reader import CommitLogStreamReader, RefusedStream  # noqa: PLC0415
+        from pyspark_commitlog.stream import CommitLogStreamReader, RefusedStream  # noqa: PLC0415
         from store_core.errors import StoreError  # noqa: PLC0415
 
         try:
@@ -159,7 +158,7 @@ class CommitLogDataSource(DataSource):
             As `writer`.
         """
         from pyspark_commitlog.write.options import WriteOptions  # noqa: PLC0415
-        from pyspark_commitlog.write.stream_writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
+        from pyspark_commitlog.write.writer import CommitLogStreamWriter, plan_stream  # noqa: PLC0415
 
         require_pyspark()
         return CommitLogStreamWriter(plan_stream(WriteOptions.from_spark(self.options), schema, overwrite=overwrite))
@@ -179,7 +178,7 @@ class CommitLogDataSource(DataSource):
 
     def _stream_options(self) -> StreamOptions:
         """Parse the options of a batch or a stream: `schema` is called for both, and is not told which it is."""
-        from pyspark_commitlog.stream.options import StreamOptions  # noqa: PLC0415
+        from pyspark_commitlog.stream import StreamOptions  # noqa: PLC0415
 
         require_pyspark()
         return StreamOptions.from_spark(self.options)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final, Self
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.options import GivenOptions, absolute_times
+from pyspark_commitlog.options import GivenOptions, SessionTimes, absolute_times
 from pyspark_commitlog.schema import ReadSchema, dataframe_schema
-from pyspark_commitlog.session_zone import SessionTimes
 from store_core.errors import StoreError
 from store_core.views.view import ViewOptions, plan_view, resolved
 

@@ -53,5 +53,5 @@ def connector(module: str) -> Any:  # noqa: ANN401 -- a module whose types this 
 
 def spark_engine(name: str) -> AbstractContextManager[Engine]:
     """Provide the engine whose parts are Spark's tasks, with a progress bar; a session made for it ends with it."""
-    engine: AbstractContextManager[Engine] = connector("jobs.job_session").job_engine(name)
+    engine: AbstractContextManager[Engine] = connector("engine").job_engine(name)
     return engine

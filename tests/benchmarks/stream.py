@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from pyspark_commitlog.stream.reader import ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark_commitlog.stream import ReadMaxRows, SupportsTriggerAvailableNow
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.segments import make_log
 from tests.benchmarks.spark import bench_session, drain

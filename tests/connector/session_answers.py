@@ -100,7 +100,7 @@ class Questions:
 
     def read_stream(self) -> list[Any]:
         """Copy a store by a stream, in several batches where PySpark can limit them."""
-        from pyspark_commitlog.stream.reader import HAS_LIMITS  # noqa: PLC0415 -- as a user's session would
+        from pyspark_commitlog.stream import HAS_LIMITS  # noqa: PLC0415 -- as a user's session would
 
         root, limits = str(self.directory / "followed"), {"maxOffsetsPerTrigger": "20"}
         source = self.spark.readStream.format("commitlog").option("columns", "topic,body")

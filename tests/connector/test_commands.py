@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog import demo
+from pyspark_commitlog.demo import run_command
 from pyspark_commitlog.java import JavaNotFoundError, require_java
-from pyspark_commitlog.jobs.command import run_command
 from pyspark_commitlog.spark_errors import end_of
 from store_core.command.exit_code import ExitCode, markdown_document
 from store_core.errors import (

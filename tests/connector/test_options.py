@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.options import CommitLogOptions
-from pyspark_commitlog.stream.options import STREAM_OPTIONS
+from pyspark_commitlog.stream import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.files.remote.storage import StorageSettings

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_commitlog.progress import ProgressWatch, describe_stage, spark_progress
-from pyspark_commitlog.progress.display import (
+from pyspark_commitlog.progress import (
     CellDisplay,
+    ConnectStages,
     LineDisplay,
+    ProgressWatch,
+    StageTasks,
     StageView,
     TqdmDisplay,
     choose_display,
+    describe_stage,
     progress_line,
+    spark_progress,
 )
-from pyspark_commitlog.progress.stages import ConnectStages, StageTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,8 +40,8 @@ CELL = """\
 import sys, threading
 sys.modules["ipywidgets"] = None
 from pyspark_commitlog.progress import ProgressWatch
-from pyspark_commitlog.progress.display import choose_display
-from pyspark_commitlog.progress.stages import StageTasks
+from pyspark_commitlog.progress import choose_display
+from pyspark_commitlog.progress import StageTasks
 
 class Stages:
     def running(self):

@@ -8,8 +8,7 @@ import pickle
 import pytest
 from pyspark import TaskContext
 
-from pyspark_commitlog.options import CommitLogOptions
-from pyspark_commitlog.session_zone import SessionTimes
+from pyspark_commitlog.options import CommitLogOptions, SessionTimes
 from store_core.errors import InvalidOptionError
 from store_core.store.read.read_options import ReadOptions
 

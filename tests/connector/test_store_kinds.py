@@ -10,8 +10,7 @@ import pytest
 from pyspark_commitlog import demo
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.write.options import WriteOptions
-from pyspark_commitlog.write.stream_writer import plan_stream
-from pyspark_commitlog.write.writer import plan_write
+from pyspark_commitlog.write.writer import plan_stream, plan_write
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from tests.connector.called import append, rebuild_consume_queue
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file, ordinary_store

@@ -12,8 +12,7 @@ import pytest
 
 from pyspark_commitlog.schema import ReadSchema
 from pyspark_commitlog.source import CommitLogDataSource
-from pyspark_commitlog.stream.options import StreamOptions
-from pyspark_commitlog.stream.reader import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, bytes_behind
+from pyspark_commitlog.stream import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, StreamOptions, bytes_behind
 from store_core.errors import InvalidOptionError, TruncatedLogError
 from store_core.format.columns import arrow_schema
 from tests.builders import LogBuilder
@@ -117,7 +116,7 @@ def test_pyspark_4_1_passes_nothing_and_gets_the_log_s_end(growing: Store) -> No
 
 
 def test_limits_need_a_pyspark_that_passes_the_start(growing: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_commitlog.stream.reader.HAS_LIMITS", False)
+    monkeypatch.setattr("pyspark_commitlog.stream.HAS_LIMITS", False)
 
     with pytest.raises(InvalidOptionError, match=r"need PySpark 4\.2 or later"):
         growing.reader(maxBytesPerTrigger="1k").latestOffset()

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
-from pyspark_commitlog.write.undelivered import undelivered
 from store_core.answers.answer import one_root
 from store_core.answers.life.message_reads import (
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
 )
-from store_core.answers.life.replay import WAITING_TOPICS, TargetQueues, check_targets
+from store_core.answers.life.replay import OF_DELIVERY, OF_RECORD, WAITING_TOPICS, TargetQueues, check_targets
 from store_core.answers.store_replay import ReplayFacts, ReplayReport, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
+from store_core.format.record.delayed import OF_WAITING
 from store_core.format.words import did_you_mean
 from store_core.store.option import pairs_of
 from store_core.store.read.option_table import READ_OPTIONS
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_replay import Replay
     from store_core.files.store_path import StorePaths
 
-__all__ = ["replay_report"]
+__all__ = ["copied", "replay_report", "undelivered"]
 
 _WRITTEN: Final = ("topic", "body", "flag", "sys_flag", "born_host", "properties")
 _BORN: Final = "born_timestamp_ms"
@@ -130,3 +130,20 @@ def _appended(
         begin_offset=done["begin_offset"],
         end_offset=done["end_offset"],
     )
+
+
+# ---- messages as new ones
+
+
+def copied(frame: DataFrame) -> DataFrame:
+    """Return messages as `store_core.answers.life.replay.copied_batch` does."""
+    real = F.when(F.col("topic").isin(*WAITING_TOPICS), F.col("properties")[REAL_TOPIC])
+    queue_id = F.when(real.isNull(), F.col("queue_id"))
+    named = frame.withColumns({"topic": F.coalesce(real, "topic"), "queue_id": queue_id})
+    return undelivered(named, OF_WAITING)
+
+
+def undelivered(frame: DataFrame, left_out: tuple[str, ...] = OF_DELIVERY) -> DataFrame:
+    """Return messages as `store_core.answers.life.replay.undelivered` does; the writer drops checksums itself."""
+    kept = F.map_filter("properties", lambda name, _: ~name.isin(*left_out))
+    return frame.withColumns({"properties": kept, "sys_flag": F.col("sys_flag").bitwiseAND(F.lit(~OF_RECORD))})
