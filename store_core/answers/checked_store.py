@@ -36,6 +36,7 @@ from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd
+from store_core.snapshot.moment import LiveMoment
 from store_core.snapshot.store import store_at
 from store_core.snapshot.told_release import ToldRelease
 from store_core.store.read.option_values import ReadMode
@@ -45,14 +46,7 @@ from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.queue_compare import (
-    NO_UNITS,
-    LiveMoment,
-    LogBounds,
-    StoredQueues,
-    UnitVerdict,
-    judge_queue,
-)
+from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, StoredQueues, UnitVerdict, judge_queue
 from store_core.store.rebuild.report import check_wanted, inference_notes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_left
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
+from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import access_error, explained_access
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.remote.url_path import remote_file_of
@@ -693,6 +693,18 @@ class Queues:
             named = (topic for topic in dict.fromkeys(wanted.topics) if refusal_of(topic, 0) is None)
             return sorted(topic for topic in named if wanted.takes_topic(topic) and (directory / topic).is_dir())
         return [topic for topic in names_in(directory, self._files) if wanted.takes_topic(topic)]
+
+    def reached(self) -> int:
+        """Return how far the queues cover the log: one past the last record of which any has a unit; -1 without units.
+
+        Queues that can't be read are left out.
+        """
+        reached = -1
+        for name in self.names():
+            with suppress(SegmentLayoutError, OSError):
+                bounds = self.bounds(*name)
+                reached = max(reached, -1 if bounds is None or bounds.last is None else sum(bounds.last))
+        return reached
 
     # ---- one queue
 

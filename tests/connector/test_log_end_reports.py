@@ -11,9 +11,10 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
 from store_core.queue.queue_path import QueueRules
+from store_core.snapshot.moment import LiveMoment
 from store_core.store.read.ranges import Check
 from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.queue_compare import LiveMoment, LogBounds
+from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import as_json, as_text
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import rebuild_here

@@ -15,10 +15,11 @@ import pytest
 
 from store_core.errors import UnsafeSizeError
 from store_core.queue.queue_path import QueueRules
+from store_core.snapshot.moment import LiveMoment
 from store_core.store.rebuild import passes, segment_part
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
-from store_core.store.rebuild.queue_compare import LiveMoment, LogBounds
+from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
 from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files

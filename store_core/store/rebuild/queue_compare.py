@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -16,13 +15,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
 from store_core.queue.queue_path import CONSUME_QUEUE_EXT, is_light, queue_path
-from store_core.snapshot.index import Index
-from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import FoundEnd
 from store_core.snapshot.queues import FileQueue, QueueKind, Queues, Units
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,13 +25,13 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import QueueRules
+    from store_core.snapshot.moment import LiveMoment
     from store_core.store.rebuild.lost_ranges import LostBytes
 
 __all__ = [
     "COMPARED",
     "NO_UNITS",
     "Compared",
-    "LiveMoment",
     "LogBounds",
     "QueueJudgement",
     "Side",
@@ -102,26 +95,9 @@ class StoredQueues:
     def __exit__(self, *_: object) -> None:
         self._queues.close()
 
-    @property
-    def is_in_rocksdb(self) -> bool:
-        """Whether they are in a RocksDB: what its broker has not flushed is not seen."""
-        return self._queues.database is not None
-
     def names(self) -> set[tuple[str, int]]:
         """Return topic and id of the queues."""
         return set(self._queues.names())
-
-    def reached(self) -> int:
-        """Return how far the queues cover the log: one past the last record of which any has a unit; -1 without units.
-
-        Queues that can't be read are left out.
-        """
-        reached = -1
-        for name in self._queues.names():
-            with suppress(SegmentLayoutError, OSError):
-                bounds = self._queues.bounds(*name)
-                reached = max(reached, -1 if bounds is None or bounds.last is None else sum(bounds.last))
-        return reached
 
     def units(self, topic: str, queue_id: int) -> Iterator[Units]:
         """Yield the units of a queue, in its order; `SegmentLayoutError` if the release would not load it."""
@@ -171,67 +147,6 @@ def _live(units: Units, min_offset: int) -> Side:
     if kept.kind is QueueKind.BATCH:
         compared["count"] = kept.counts
     return Side(kept.offsets, compared)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveMoment:
-    """How far a live store is compared.
-
-    **Why the order of reading is right.** A broker appends a record to the log, then its units to queues, then its keys
-    to the index, and goes on with the next record; nothing that is before any of these ends changes later, and nothing
-    goes away but at the log's start. So `take` reads three ends, in this order:
-
-    1. where queues and index end. All records before that are dispatched: whoever reads queues and index *later* finds
-       their units and entries, so that a missing one is missing (`dispatched`);
-    2. where the log ends. It is read later, and so at or after 1; whoever reads the log up to there, whenever that is,
-       finds the same records. So a unit or an entry that points before it and at none of these is wrong (`log_end`).
-
-    What is read afterwards, in any order, is compared up to these two. Units of records at or after `log_end` may be
-    newer than what was read, unless they point where the log has no file (`judges`).
-
-    What this does not cover, a second look does: records whose dispatch was only begun at 1, such as those with several
-    keys; what the broker deletes at the log's start meanwhile; and files that are being created. None of these can be
-    seen again at the same place.
-    """
-
-    store: Path  # the store's root
-    dispatched: int  # physical offset: records before it have their units and entries
-    index_end: int  # physical offset one past that of the last record that has an entry; 0 without entries
-    log_end: int  # physical offset: the log is read up to it
-    indexed: int
-    """As `dispatched`, for entries. An index that moves may be behind the queues, by what its writer gathers; one that
-    has not moved since an earlier moment lacks what the queues had then."""
-
-    @classmethod
-    def take(cls, store: Path, rules: QueueRules, earlier: LiveMoment | None = None) -> Self:
-        """Read where queues, index and log of a store end, in this order.
-
-        * `earlier`: That of an earlier look at the same store.
-        """
-        with StoredQueues(store, rules) as queues:
-            reached, are_seen_late = queues.reached(), queues.is_in_rocksdb
-        index = Index(store).loaded(rules)
-        indexed = max((file.header.end_physical_offset + 1 for file in index.used), default=0)
-        options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
-        log_end = (plan_ranges(store, options).end or FoundEnd()).end_offset
-        both = max(reached, indexed)  # a record with an entry has its units: they come first
-        dispatched = reached if are_seen_late else both
-        has_moved = earlier is not None and indexed > earlier.index_end
-        ends = dispatched, indexed, log_end, indexed if has_moved else both
-        return cls(store, *(min(end, log_end) for end in ends))
-
-    def is_index_behind(self, earlier: LiveMoment) -> bool:
-        """Return whether the index ends where it ended at an earlier moment, though the log has grown."""
-        return self.index_end == earlier.index_end and self.log_end > earlier.log_end
-
-    def judges(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return which physical offsets of units, read until now, can be judged: those that are not newer."""
-        is_judged: npt.NDArray[np.bool_] = offsets < self.log_end
-        if is_judged.all():
-            return is_judged
-        # Listed after the units were read, so that the files of their records are among these.
-        last = Log.of(self.store).segments[-1]
-        return is_judged | (offsets >= last.end_offset)
 
 
 class LogBounds(NamedTuple):

@@ -17,10 +17,9 @@ from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.index.index_service import IndexService
+from store_core.snapshot import log_end, moment
+from store_core.snapshot.moment import LiveMoment
 from store_core.store.parts import InProcess
-from store_core.store.read import read_plan
-from store_core.store.rebuild import queue_compare
-from store_core.store.rebuild.queue_compare import LiveMoment
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
 from tests.golden_stores import golden_stores
@@ -30,9 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from store_core.files.segment_source import Segment
     from store_core.format.releases.release import Release
     from store_core.queue.queue_path import QueueRules
-    from store_core.store.read.read_plan import ReadPlan
+    from store_core.snapshot.log_end import FoundEnd
     from tests.golden_stores import UnpackedStore
     from tests.store_core.answers.planting import Fault
 
@@ -98,13 +98,13 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
         writer = Writer(store)
         writer.write(201)
 
-        def plan_ranges(*arguments: object, **options: object) -> ReadPlan:
+        def find_end(segments: Sequence[Segment]) -> FoundEnd:
             writer.write()
-            plan = read_plan.plan_ranges(*arguments, **options)  # type: ignore[arg-type]
+            found = log_end.find_end(segments)
             writer.write()
-            return plan
+            return found
 
-        monkeypatch.setattr(queue_compare, "plan_ranges", plan_ranges)
+        monkeypatch.setattr(moment, "find_end", find_end)
         yield writer
 
 
