@@ -38,6 +38,10 @@ _LARGEST: Final = 8 << 20
 _LEAST: Final = 1 << 20
 """Bytes of the first window, and of those for batches of few rows."""
 
+_SPARE: Final = 32
+"""Part of a window's rows that are left free, for records that are smaller than those before: a second batch of a few
+rows would take nearly as long as the first."""
+
 _LANE_RECORDS: Final = 24
 """Records of a lane of `lockstep.chain`, by the size of those before: searching for lanes takes as long as steps do."""
 
@@ -169,7 +173,7 @@ class Chain:
                 return
             run = window.run
             position, last = window.base + run.stop, window.base + int(run.starts[-1])
-            size = max(_LEAST, min(_LARGEST, run.size * most_rows // run.starts.size))
+            size = max(_LEAST, min(_LARGEST, run.size * (most_rows - most_rows // _SPARE) // run.starts.size))
             lanes = max(size * run.starts.size // (run.size * _LANE_RECORDS), 1)
 
     def _known_window(self, known: npt.NDArray[np.int64], position: int, size: int) -> Window | None:

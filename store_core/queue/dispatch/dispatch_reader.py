@@ -236,7 +236,7 @@ class WindowReader:
 
     def _windows(self) -> Generator[tuple[DispatchBatch, SegmentView], None, bool]:
         """Take the records of the chain; return whether one of them is not taken by the definition."""
-        for window in Chain(self._segment).windows(Place(self.position), self._limit):
+        for window in Chain(self._segment).windows(Place(self.position), self._limit, _BATCH_ROWS):
             run = window.run
             view = SegmentView(window.raw[: run.stop], self._segment.start_offset + window.base)
             reader = self._reader(view).along(Chain(view, (run,)))
@@ -265,4 +265,13 @@ class WindowReader:
 
     def _reader(self, view: SegmentView, limit: int | None = None) -> DispatchReader:
         crc = self._check_crc
-        return DispatchReader(view.raw, view.start_offset, 0, self._rules, check_crc=crc, read_body=crc, limit=limit)
+        return DispatchReader(
+            view.raw,
+            view.start_offset,
+            0,
+            self._rules,
+            check_crc=crc,
+            read_body=crc,
+            batch_rows=2 * _BATCH_ROWS,
+            limit=limit,
+        )

@@ -24,6 +24,7 @@ from store_core.format.record.scan import StopReason, check_record
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
+from store_core.queue.dispatch.stored_batch import StoredBatch
 from store_core.queue.units.queue_assignment import assign_batch
 from store_core.queue.units.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES
@@ -197,7 +198,7 @@ class SegmentScan:
                 records += len(batch)
                 last_start = view.start_offset - self.part.segment.start_offset + int(batch.starts[-1])
                 last_time = int(batch.store_timestamp[-1])
-                is_sound = is_sound and count_sound(view.raw, batch.starts, view.start_offset) == len(batch)
+                is_sound = is_sound and _are_sound(batch, view)
                 if rules.is_proven and not rules.is_salvaged:
                     self._unproven += count_unproven(view.raw, view.start_offset, batch, rules.queue_rules)
                 if rules.is_proven and rules.check_crc:
@@ -300,6 +301,13 @@ class SegmentScan:
             unexpandable_first=tuple(self._unexpandable.first),
             index=index,
         )
+
+
+def _are_sound(batch: DispatchBatch, view: SegmentView) -> bool:
+    """Return whether a reader's chain leads to all records of a batch; those of a `StoredBatch` were measured."""
+    if isinstance(batch, StoredBatch):
+        return bool(np.all(batch.physical_offset == batch.starts + view.start_offset))
+    return count_sound(view.raw, batch.starts, view.start_offset) == len(batch)
 
 
 class _End(NamedTuple):
