@@ -39,7 +39,6 @@ __all__ = [
     "open_ahead",
     "open_file",
     "open_pages",
-    "open_picks",
     "open_segment",
     "size_on_disk",
 ]
@@ -143,14 +142,12 @@ def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
 
     * `ahead_to`: Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
     """
-    return _unmapped(segment, ahead_to)
-
-
-def open_picks(segment: Segment) -> PagedBytes:
-    """Open a segment of which single records are read, here and there; they have to be loaded before."""
+    if segment.is_plain:
+        return LocalBytes(open_file(segment), is_walked=bool(ahead_to))
     if segment.remote is not None and segment.codec is None:
-        return RemoteBytes(segment.remote)
-    return open_pages(segment)
+        return RemoteBytes(segment.remote, ahead_to)
+    path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)
+    return CompressedBytes(CompressedFile(path, segment.codec or "", segment.remote, begin), segment.size)
 
 
 def load_record(opened: PagedBytes, position: int) -> None:
@@ -179,15 +176,6 @@ def open_file(segment: Segment) -> LocalFile:
         file.close()
         raise _vanished(segment, f"it has {found} bytes now")
     return LocalFile(segment.path, file, segment.size)
-
-
-def _unmapped(segment: Segment, ahead_to: int) -> RemoteBytes | LocalBytes:
-    if segment.is_plain:
-        return LocalBytes(open_file(segment), is_walked=bool(ahead_to))
-    if segment.remote is not None and segment.codec is None:
-        return RemoteBytes(segment.remote, ahead_to)
-    path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)
-    return CompressedBytes(CompressedFile(path, segment.codec or "", segment.remote, begin), segment.size)
 
 
 def blocks_on_disk(file: Segment) -> int:

@@ -22,7 +22,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_names import archive_error, compressed_error, twin_note
-from store_core.files.segment_source import load_record, open_pages, open_picks
+from store_core.files.segment_source import load_record, open_pages
 from store_core.files.store_kind import (
     MEMBER_DATA,
     MEMBER_PREFIX,
@@ -431,7 +431,7 @@ class NamedRecord(NamedTuple):
 def _record_in(segment: Segment, offset: int) -> NamedRecord | None:
     """Return the record of a segment at a physical offset; None if there is no sound one."""
     position = offset - segment.start_offset
-    with open_picks(segment) as opened:
+    with open_pages(segment) as opened:
         load_record(opened, position)
         data = opened.raw.data
         check = check_record(data, position, segment.start_offset)

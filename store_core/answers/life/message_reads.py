@@ -381,14 +381,14 @@ class RecordLookUp:
 
     def run(self, part: SegmentOffsets) -> list[dict[str, Any]]:
         """Return the records of a segment; where there is none that carries its own offset, nothing."""
-        from store_core.files.segment_source import load_record, open_picks
+        from store_core.files.segment_source import load_record, open_pages
         from store_core.format.columnar.records import Records
         from store_core.format.record.scan import check_record
         from store_core.store.diff.segment_diff import record_rows
 
         start = part.segment.start_offset
         try:
-            opened = open_picks(part.segment)
+            opened = open_pages(part.segment)
         except SegmentVanishedError:
             return []
         with opened:

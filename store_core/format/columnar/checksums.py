@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["RecordCrcs", "body_crcs", "record_crcs", "rows_with_crc"]
+__all__ = ["RecordCrcs", "body_crcs", "record_crcs"]
 
 _LONG: Final = 1 << 10
 """Size from which a slice of the buffer is cheaper than a copy, in bytes."""
@@ -108,11 +108,6 @@ def record_crcs(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops
     is_whole = ((digits >= 0) & (digits <= _LARGEST_DIGIT)).all(axis=1) & (tails[:, -1] == _END)
     actual = body_crcs(raw, starts[rows], stops[rows] - CRC_RESERVED)
     return RecordCrcs(rows, is_whole & ((digits * _POWERS).sum(axis=1) == actual))
-
-
-def rows_with_crc(raw: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return which records, that end at some positions, have such a checksum; of each only the end is read."""
-    return _tails(raw, stops)[0]
 
 
 def _tails(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import CorruptRecordError
-from store_core.files.segment_source import open_file, open_picks
+from store_core.files.segment_source import open_file, open_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ class PickWindows:
         self._parts = list(picks.windows(_AT_ONCE, most_rows))
         self._kept: list[PickWindow] = []
         self._file = open_file(segment) if segment.is_plain else None
-        self._pages = open_picks(segment) if self._file is None and pages is None else pages
+        self._pages = open_pages(segment) if self._file is None and pages is None else pages
 
     def check(self, *, is_kept: bool = False) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.

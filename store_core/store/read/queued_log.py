@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from store_core.files.local_listing import segments_in
 from store_core.files.remote.url_path import UrlPath
-from store_core.files.segment_source import open_picks
+from store_core.files.segment_source import open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.format.record.scan import check_frame
 from store_core.format.sys_flag import TransactionType
@@ -100,7 +100,7 @@ class LogBesideQueues:
         if not segment.is_plain or begin < 0:
             return not segment.is_plain
         stop = position + size - segment.start_offset
-        with open_picks(segment) as opened:
+        with open_pages(segment) as opened:
             opened.load(begin, stop)
             check = check_frame(opened.raw.data, begin, segment.start_offset, segment.framing, verify_crc=True)
         return check.reason is None and check.size == stop - begin

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_picks
+from store_core.files.segment_source import open_pages
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.picks import NO_QUEUE, Picks
 from store_core.store.read.ranges import ReadRange
@@ -42,7 +42,7 @@ def records_at(
         if picks is None:
             continue
         try:
-            with open_picks(segment) as opened:
+            with open_pages(segment) as opened:
                 begins = picks.starts - segment.start_offset
                 opened.load_many(list(zip(begins.tolist(), (begins + picks.sizes).tolist(), strict=True)))
                 sound = picks.take(np.flatnonzero(picks.are_right(opened.raw, segment)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from store_core.files.file_system import OsFileSystem
 from store_core.files.remote.remote_bytes import RemoteBytes
-from store_core.files.segment_source import open_picks
+from store_core.files.segment_source import open_pages
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.record.scan import Framing, check_frame
@@ -76,12 +76,12 @@ class OpenedSegments:
 
     @contextmanager
     def opened(self, segment: Segment) -> Iterator[PagedBytes]:
-        """Open a segment; what is read of it has to be loaded. Errors as of `open_picks`."""
+        """Open a segment; what is read of it has to be loaded. Errors as of `open_pages`."""
         known = self._pages.get(segment)
         if known is not None:
             yield known
             return
-        pages = open_picks(segment)
+        pages = open_pages(segment)
         if isinstance(pages, RemoteBytes) and len(self._pages) < _MOST_OPEN:
             self._pages[segment] = pages
             self.chains[segment] = Chain(segment.view(pages))
