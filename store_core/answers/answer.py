@@ -15,7 +15,7 @@ import re
 import shlex
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
@@ -112,6 +112,21 @@ class Option:
             self._check_bounds(value)
         self._check_choice(value)
         return value if self.enum is None else self.enum(value)
+
+    def words_for(self, value: Any) -> list[str]:  # noqa: ANN401 -- as `parsed`
+        """Return what is typed for a value; nothing for the default, and for what a command line has no word for."""
+        if self.kind is Kind.READ:
+            return [word for name, each in value.items() for word in (f"--{name.replace('_', '-')}", str(each))]
+        if self.kind is Kind.FLAG:
+            said, _, denied = self.flag.partition("/")
+            is_typed = value and (not denied or not self.default)
+            return [said] * bool(is_typed) + [denied] * bool(denied and not value)
+        if value == self.default or is_dataclass(value):
+            return []
+        words: list[str] = []
+        for each in value if self.is_repeated else [getattr(value, "value", value)]:
+            words += [self.flag] * bool(self.flag) + [str(each)]
+        return words
 
     def _check_choice(self, value: Any) -> None:  # noqa: ANN401 -- as `parsed`
         if self.choices and getattr(value, "value", value) not in self.choices:
@@ -314,13 +329,9 @@ class Answer(ABC, Generic[AnyReport]):
         """Return the command that asks the same."""
         words = ["commitlog", self.NAME, *map(str, [store] if isinstance(store, str | os.PathLike) else store)]
         for option in options_of(type(self)):
-            value = getattr(self, option.name)
-            if option.kind is Kind.FROM_CONFIG or value == option.default:
-                continue
-            values = value if option.is_repeated else [getattr(value, "value", value)]
-            for each in values:
-                words += [option.flag] * bool(option.flag) + [str(each)] * (option.kind is not Kind.FLAG)
-        return shlex.join([*words, *(["--config", os.fspath(config)] if config is not None else [])])
+            if option.kind is not Kind.FROM_CONFIG:
+                words += option.words_for(getattr(self, option.name))
+        return shlex.join([*words, *(["--config", os.fspath(config)] if isinstance(config, str | os.PathLike) else [])])
 
     def told(self, config: str | os.PathLike[str] | None) -> Self:
         """Return the answer with the broker's configuration, as far as that is given and counts."""

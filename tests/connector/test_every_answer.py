@@ -21,25 +21,25 @@ from tests.store_core.command.calls import call
 
 _ROOT: Final = Path(__file__).parents[2]
 _PAGES: Final = {
-    "bill": "bill",
-    "check": "bad-day",
-    "dead_letters": "what-happened",
-    "delays": "what-happened",
-    "diff": "bad-day",
-    "export": "export",
-    "lag": "lag",
-    "producers": "producers",
-    "prove": "export",
-    "recover": "bad-day",
-    "redact": "redact",
-    "repair": "bad-day",
-    "replay": "what-happened",
-    "retention": "retention",
-    "salvage": "bad-day",
-    "trace": "what-happened",
-    "transactions": "what-happened",
+    "bill": "guides/disk-and-producers",
+    "check": "incidents/queues-and-index",
+    "dead_letters": "guides/what-happened",
+    "delays": "guides/what-happened",
+    "diff": "incidents/lost-messages",
+    "export": "guides/export",
+    "lag": "guides/consumers",
+    "producers": "guides/disk-and-producers",
+    "prove": "guides/export",
+    "recover": "guides/object-stores",
+    "redact": "guides/redact",
+    "repair": "incidents/queues-and-index",
+    "replay": "guides/what-happened",
+    "retention": "guides/disk-and-producers",
+    "salvage": "incidents/lost-messages",
+    "trace": "guides/what-happened",
+    "transactions": "guides/what-happened",
 }
-"""The guide that explains an answer, by the name of its function."""
+"""The page that explains an answer, by the name of its function."""
 
 _ARGUMENTS: Final = {"prove": "export --prove", "dead_letters": "deadletters", "plan_repair": "repair --dry-run"}
 """How the command says it, where it is not the function's name."""
@@ -96,6 +96,6 @@ def test_an_answer_has_a_job_with_json_and_html(answer: str, monkeypatch: pytest
 
 @pytest.mark.parametrize(("answer", "page"), _PAGES.items())
 def test_an_answer_has_a_page_with_its_command_and_where_its_function_is(answer: str, page: str) -> None:
-    text = (_ROOT / "docs" / "guides" / f"{page}.md").read_text()
+    text = (_ROOT / "docs" / f"{page}.md").read_text()
     assert f"commitlog {_command(answer)} " in text
     assert "pyspark_commitlog.answers" in text or "store_core.answers" in text

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
-
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.write.row_encoder import RowEncoder
 from pyspark_commitlog.write.schema import check_columns
@@ -59,9 +57,9 @@ __all__ = [
 ]
 
 try:
-    from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-except ModuleNotFoundError:
-    DataSourceArrowWriter = WriterCommitMessage = object  # type: ignore[misc,assignment]  # no Spark asks for them
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+except ModuleNotFoundError:  # no Spark asks for them
+    DataSourceArrowWriter = DataSourceStreamArrowWriter = WriterCommitMessage = object  # type: ignore[misc,assignment]
 
 
 QUERY_ID: Final = "sql.streaming.queryId"
