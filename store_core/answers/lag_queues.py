@@ -481,8 +481,8 @@ class LagJob:
         if not listed:
             return []
         # Decoding records is a large part of the code, and needed only here.
+        from store_core.store.read.message_reader import records_at
         from store_core.store.read.read_options import ReadOptions
-        from store_core.store.read.records_at import records_at
 
         starts, sizes = (np.array([each[name] for each in listed], np.int64) for name in _PLACE)
         read = ReadOptions(columns=_LISTED_COLUMNS, verify_crc=False, fail_on_data_loss=False, nearest_times=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from store_core.command.output import Output
     from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
-    from store_core.store.read.lookup.explanation import ReadExplanation
+    from store_core.store.read.lookup.looked_up import ReadExplanation
     from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["cat", "count", "explain", "get", "head", "ls", "schema", "sql", "tail", "topics", "view"]

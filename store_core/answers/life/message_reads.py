@@ -139,7 +139,7 @@ _SOUND: Final = "magic_code"
 
 def can_survey(read: MessageRead) -> bool:
     """Return whether a scan of topics and flags can choose the records of a read, which are not all of them."""
-    from store_core.store.read.row_filter import RowFilter
+    from store_core.store.read.chunk_rows import RowFilter
 
     options = read.options
     if options.is_permissive and set(options.columns) & _CHECKED:
@@ -175,7 +175,7 @@ def surveyed(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[s
 
 def _topics_of(reads: Sequence[MessageRead]) -> pa.Array | None:
     """Return the topics of all reads that choose by topic alone; None if one chooses by something else."""
-    from store_core.store.read.row_filter import RowFilter
+    from store_core.store.read.chunk_rows import RowFilter
 
     topical = [read for read in reads if RowFilter(read.options).columns]
     if any(read.options.topics_pattern is not None or not read.options.topic for read in topical):
@@ -198,7 +198,7 @@ class _Chosen:
     """The records of a range that one read needs, and the damage in it."""
 
     def __init__(self, read: MessageRead, part: ReadRange) -> None:
-        from store_core.store.read.row_filter import RowFilter
+        from store_core.store.read.chunk_rows import RowFilter
 
         self._read = read
         self._part = part

@@ -21,10 +21,11 @@ from store_core.format.segment_view import SegmentView
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import NO_BYTES, WAYS_ON, ChunkRows, ReadChunk, SegmentWindow, pieces_of
-from store_core.store.read.pick_windows import PickWindows
+from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
+from store_core.store.read.ranges import ReadRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes, Segment
     from store_core.format.columnar.chain import Window
     from store_core.format.columnar.records import Records
-    from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch
 
-__all__ = ["read_range"]
+
+__all__ = [
+    "read_range",
+    "records_at",
+]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -333,3 +337,33 @@ def _count_sound(records: Records) -> int:
     """Count the records before the first unsound one."""
     sound = records.spans.sound
     return len(records) if sound.all() else int(sound.argmin())
+
+
+def records_at(
+    segments: Sequence[Segment], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    """Yield the sound records at some physical offsets, in log order; where there is none of that size, no row.
+
+    * `segments`: Of the log, in order.
+    * `starts`, `sizes`: int64, shape (n,): physical offsets, in any order and perhaps repeated, and bytes.
+    * `options`: Columns, and what else narrows the rows.
+    """
+    starts, rows = np.unique(starts, return_index=True)
+    nowhere = np.full(starts.size, NO_QUEUE, np.int32), np.zeros(starts.size, np.int64)
+    every = Picks(starts, sizes[rows], *nowhere)
+    for segment in segments:
+        picks = every.between(segment.start_offset, segment.end_offset)
+        if picks is None:
+            continue
+        try:
+            with open_pages(segment) as opened:
+                begins = picks.starts - segment.start_offset
+                opened.load_many(list(zip(begins.tolist(), (begins + picks.sizes).tolist(), strict=True)))
+                sound = picks.take(np.flatnonzero(picks.are_right(opened.raw, segment)))
+        except SegmentVanishedError:
+            if options.fail_on_data_loss:
+                raise
+            continue
+        if len(sound):
+            end = segment.end_offset
+            yield from read_range(ReadRange(segment, segment.start_offset, end, end, picks=sound), options)

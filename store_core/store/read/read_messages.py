@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
-    from store_core.store.read.lookup.explanation import ReadExplanation
+    from store_core.store.read.lookup.looked_up import ReadExplanation
     from store_core.store.read.option_values import ReadMode
 
 

@@ -27,9 +27,8 @@ from store_core.format.columnar.chain import Place
 from store_core.format.damage.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
 from store_core.snapshot.log_end import FoundEnd, covered_note, end_by_tail, uncommitted_note
-from store_core.store.read.lookup.explanation import SCAN, ReadExplanation, TrafficOf
 from store_core.store.read.lookup.look_up import LookUp
-from store_core.store.read.lookup.looked_up import DEFAULT_COSTS
+from store_core.store.read.lookup.looked_up import DEFAULT_COSTS, SCAN, ReadExplanation, TrafficOf
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.ranges import Check, Coverage, ReadRange, with_picks

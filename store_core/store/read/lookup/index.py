@@ -17,10 +17,9 @@ from store_core.errors import SegmentVanishedError
 from store_core.format.columnar.records import Records
 from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.index import BrokenChainError, Index
-from store_core.store.read.lookup.explanation import is_far, price_of_picks
-from store_core.store.read.lookup.looked_up import LookedUp, Unsuitable, size_in
+from store_core.store.read.chunk_rows import has_message_named
+from store_core.store.read.lookup.looked_up import LookedUp, Unsuitable, is_far, price_of_picks, size_in
 from store_core.store.read.picks import NO_QUEUE, Picks
-from store_core.store.read.row_filter import has_message_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -24,9 +24,17 @@ from store_core.format.record.scan import check_frame
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.log_end import segment_end
 from store_core.snapshot.queues import QueueDoubtError, Queues
-from store_core.store.read.lookup.explanation import SCAN, ReadExplanation
 from store_core.store.read.lookup.index import index_refusal, last_entry_record, look_up_index
-from store_core.store.read.lookup.looked_up import LookedUp, OpenedSegments, Proven, Question, Unsuitable, one_pick
+from store_core.store.read.lookup.looked_up import (
+    SCAN,
+    LookedUp,
+    OpenedSegments,
+    Proven,
+    Question,
+    ReadExplanation,
+    Unsuitable,
+    one_pick,
+)
 from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from store_core.files.segment_source import size_on_disk
 from store_core.queue.queue_path import is_light, refusal_of
 from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
 from store_core.snapshot.units import EVERY_QUEUE
-from store_core.store.read.lookup.explanation import is_far, price_of_picks
 from store_core.store.read.lookup.index import last_entry_record
-from store_core.store.read.lookup.looked_up import EVERYTHING, LookedUp, Unsuitable, one_pick
+from store_core.store.read.lookup.looked_up import EVERYTHING, LookedUp, Unsuitable, is_far, one_pick, price_of_picks
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from store_core import CorruptRecordError, ReadOptions, plan_ranges, read_range
-from store_core.store.read import pick_windows
-from store_core.store.read.pick_windows import PickWindows
-from store_core.store.read.picks import NO_QUEUE, Picks
+from store_core.store.read import picks as picked_records
+from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ BODIES = ReadOptions(columns=("physical_offset", "body"))
 @pytest.fixture(params=[0, 1 << 20], ids=["read again", "kept"])
 def part(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReadRange:
     """Pick each third record of a range, in windows of a few; what was checked is kept, or read again."""
-    monkeypatch.setattr(pick_windows, "_AT_ONCE", 800)
-    monkeypatch.setattr(pick_windows, "_MOST_KEPT", request.param)
+    monkeypatch.setattr(picked_records, "_AT_ONCE", 800)
+    monkeypatch.setattr(picked_records, "_MOST_KEPT", request.param)
     log = LogBuilder(1 << 13)
     log.fill(2)
     log.write(tmp_path)
@@ -76,7 +75,7 @@ def test_what_changes_after_the_check_is_not_decoded(part: ReadRange) -> None:
     with windows_of(part) as windows:
         assert windows.check(is_kept=True) is None
         path.write_bytes(bytes(len(whole)))
-        if pick_windows._MOST_KEPT:
+        if picked_records._MOST_KEPT:
             assert sum(len(window.picks) for window in windows.checked()) == len(part.picks or ())
         else:
             with pytest.raises(CorruptRecordError, match="record changed while it was read") as raised:

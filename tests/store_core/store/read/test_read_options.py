@@ -14,10 +14,10 @@ from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
+from store_core.store.read.chunk_rows import RowFilter
 from store_core.store.read.option_table import shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, ReadMode
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.row_filter import RowFilter
 
 parse = ReadOptions.parse
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from store_core.format.columns import arrow_schema
+from store_core.store.read.chunk_rows import RowFilter
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.row_filter import RowFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
