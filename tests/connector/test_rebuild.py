@@ -353,7 +353,7 @@ def test_queues_are_the_same_whether_they_are_written_at_once_or_piece_by_piece(
         put(log, number // 7, topic=f"topic{number % 7}")
     store = log.write(tmp_path / "store")
     at_once = rebuild_here(store, tmp_path / "at once", RULES)
-    monkeypatch.setattr("store_core.store.rebuild.job._MOST_IN_MEMORY", 0)
+    monkeypatch.setattr("store_core.store.rebuild.job._CHUNK", 1)
     by_pieces = rebuild_here(store, tmp_path / "by pieces", RULES)
 
     assert at_once.queues == by_pieces.queues

@@ -34,7 +34,6 @@ __all__ = [
     "count_valid",
     "coverage",
     "coverages",
-    "fill_units",
     "pre_blank",
     "readable_units",
     "stored_units",
@@ -147,20 +146,10 @@ def stored_units(
 ) -> UnitArray:
     """Return units as they are stored."""
     units = np.empty(len(physical_offset), UNIT_DTYPE)
-    fill_units(units, physical_offset, size, tags_code)
-    return units
-
-
-def fill_units(
-    units: UnitArray,
-    physical_offset: npt.NDArray[np.int64],
-    size: npt.NDArray[np.int64],
-    tags_code: npt.NDArray[np.int64],
-) -> None:
-    """Write columns into units of dtype `UNIT_DTYPE`."""
     units["physical_offset"] = physical_offset
     units["store_size"] = size
     units["tags_code"] = tags_code
+    return units
 
 
 BATCH_UNIT_DTYPE: Final = unit_dtype(BATCH_CONSUME_QUEUE_UNIT)

@@ -212,7 +212,3 @@ class RebuildRules:
         """Return rules by which these topics are also batch topics."""
         known = self.queue_rules.batch_topics | frozenset(topics)
         return replace(self, queue_rules=replace(self.queue_rules, batch_topics=known))
-
-    def is_whole(self, topic: str) -> bool:
-        """Return whether the units of a topic's queues need more than 20 bytes each."""
-        return self.queue_rules.is_ext_enabled or topic in self.queue_rules.batch_topics
