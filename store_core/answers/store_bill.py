@@ -30,7 +30,6 @@ from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import iso_day, utc_days
 from store_core.format.words import agreeing, counted
-from store_core.snapshot.config import TOPICS, Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -266,6 +265,7 @@ def _uncertain(sums: _BillSums) -> Iterable[str]:
 def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     """Return the topics that the broker has configured, and what is to be said of that."""
     from store_core.files.store_path import store_roots
+    from store_core.snapshot.config import TOPICS, Config
 
     root = store_roots(paths)[0]
     found, notes = Config(root).known(TOPICS, "which topics the broker has")

@@ -13,18 +13,13 @@ import pyarrow as pa
 
 from store_core.answers.answer import Answer, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.redaction import REDACT_COLUMNS
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.scanning.message_scan import PART_BYTES
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import check_is_no_url, check_is_root
-from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import ConfiguredRoot
 from store_core.format.words import agreeing, counted
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
     import os
@@ -35,6 +30,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
+    from store_core.store.read.read_options import ReadOptions
 
 __all__ = ["Redact", "RedactReport", "redact"]
 
@@ -82,12 +78,12 @@ class Redact(Answer["RedactReport"]):
             copy_store(root, copy.work)
             _check_unlocked(root)
             ranges = _ranges_of(root, copy.work)
-            done = engine.run(RedactJob(ranges, _READ, redaction))
+            done = engine.run(RedactJob(ranges, _options(), redaction))
             refused = [*_damage(done), *done.refused_rows]
             _check_chosen(root, redaction, done, is_whole=not refused)
             if refused or not done.messages:
                 return _report(root, None, redaction, done, refused, [])
-            again = engine.run(RedactJob(ranges, _READ, redaction))
+            again = engine.run(RedactJob(ranges, _options(), redaction))
             names = tuple(path.relative_to(copy.work).as_posix() for path in files_below(copy.work))
             files = engine.run(FileJob(copy.work, names, redaction))
             refused = [*_left(again), *(row for each in files for row in _found_in(each))]
@@ -99,15 +95,17 @@ class Redact(Answer["RedactReport"]):
 redact = function_of(Redact)
 
 
-_READ: Final = ReadOptions(
-    columns=REDACT_COLUMNS,
-    mode=ReadMode.PERMISSIVE,
-    max_partition_bytes=PART_BYTES,
-    use_consume_queues="never",
-    use_index_files="never",
-)
-
 Row = dict[str, Any]
+
+
+def _options() -> ReadOptions:
+    """Return the options by which all messages are read, and what is damaged between them."""
+    from store_core.answers.redaction import REDACT_COLUMNS
+    from store_core.answers.scanning.message_scan import PART_BYTES
+    from store_core.store.read.read_options import ReadOptions
+
+    never = {"use_consume_queues": "never", "use_index_files": "never"}
+    return ReadOptions.parse(columns=REDACT_COLUMNS, mode="PERMISSIVE", max_partition_bytes=PART_BYTES, **never)
 
 
 def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
@@ -116,7 +114,7 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
     from store_core.store.new_directory import path_in_copy
     from store_core.store.read.read_plan import plan_ranges
 
-    ranges = plan_ranges(root, _READ).ranges
+    ranges = plan_ranges(root, _options()).ranges
     for part in ranges:
         if part.segment.entries is not None:
             raise UnsupportedStoreError(f"{root} has a DLedger log, which can't be redacted: its entries have digests")
@@ -141,6 +139,8 @@ def _check_chosen(root: Path, redaction: Redaction, done: Redacted, *, is_whole:
 
 
 def _check_unlocked(root: Path) -> None:
+    from store_core.files.store_lock import is_lock_held
+
     if is_lock_held(root):
         raise StoreLockedError(
             f"{root} is held by a broker, or another writer: stop it, or redact a snapshot of its disk"

@@ -29,12 +29,10 @@ from store_core.broker.transactions import (
     with_ms,
 )
 from store_core.files.clock import SystemClock
-from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.times import iso_time, table_time
 from store_core.format.words import agreeing, counted
-from store_core.snapshot.queues import QueueDoubtError, Queues
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -69,6 +67,9 @@ def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | No
 
     * `root`: The store's root.
     """
+    from store_core.files.store_lock import ABORT_FILE, is_lock_held
+    from store_core.snapshot.queues import Queues
+
     by_queue: dict[tuple[str, int], list[QueuedRecord]] = {}
     for record in records:
         by_queue.setdefault((record.topic, record.queue_id), []).append(record)
@@ -93,6 +94,8 @@ def _absent(queue: Queue | None, wanted: list[QueuedRecord], *, is_open: bool) -
 
 
 def _leads_to(queue: Queue, record: QueuedRecord) -> bool:
+    from store_core.snapshot.queues import QueueDoubtError
+
     try:
         unit = queue.unit_at(record.queue_offset)
     except QueueDoubtError:

@@ -10,7 +10,8 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
+from importlib.util import LazyLoader, find_spec
 from typing import TYPE_CHECKING, Final, cast
 
 from store_core.command.exit_code import FREE_SPACE, ExitCode
@@ -22,29 +23,34 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["StandardOutputError", "WithoutPandas", "let_output_go", "main", "watch_standard_output"]
+__all__ = ["LeanImports", "StandardOutputError", "let_output_go", "main", "watch_standard_output"]
 
 
 _LIBRARY: Final = "click"
 _MINIMUM: Final = "8.2"
 
 
-class WithoutPandas(MetaPathFinder):
-    """Finds no pandas: PyArrow imports it with the first array, if it can, and that takes longer than all the rest."""
+class LeanImports(MetaPathFinder):
+    """Finds no pandas, and loads PyArrow's functions when the first is called: few commands need either.
+
+    PyArrow imports pandas with the first array, if it can, and that takes longer than all the rest.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Refuse pandas, and leave all else to others."""
-        del path, target  # the name alone decides
+        """Refuse pandas, put off `pyarrow.compute`, and leave all else to others."""
         if fullname == "pandas":
             raise ModuleNotFoundError("commitlog does not use pandas", name=fullname)
-        return None
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == "pyarrow.compute" else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 def main() -> int:
     """Run the program, and return its exit code."""
-    sys.meta_path.insert(0, WithoutPandas())
+    sys.meta_path.insert(0, LeanImports())
     if find_spec(_LIBRARY) is None:
         where = f"the package {_LIBRARY} is not installed for {sys.executable}"
         sys.stderr.write(f"commitlog: {where}: pip install '{_LIBRARY}>={_MINIMUM}'\n")

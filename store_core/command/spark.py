@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.command.console import Console
-from store_core.command.main import WithoutPandas
+from store_core.command.main import LeanImports
 from store_core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def connector(module: str) -> Any:  # noqa: ANN401 -- a module whose types this 
             f"--spark: PySpark is not installed for {sys.executable}: pip install 'pyspark>={minimum}', or leave "
             f"--spark out"
         )
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, WithoutPandas)]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, LeanImports)]
     return import_module(f"pyspark_commitlog.{module}")
 
 

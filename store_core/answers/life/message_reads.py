@@ -18,8 +18,6 @@ from store_core.errors import SegmentVanishedError
 from store_core.format.columnar.arrow_slices import true_mask
 from store_core.format.columns import CORRUPT_RECORD, arrow_schema
 from store_core.format.properties import PropertyParser
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.picks import NO_QUEUE, Picks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -118,7 +116,7 @@ def read_of(
     """
     from store_core.store.read.read_options import ReadOptions
 
-    mode = ReadMode.PERMISSIVE if is_permissive else ReadMode.DROPMALFORMED
+    mode = "PERMISSIVE" if is_permissive else "DROPMALFORMED"
     fixed = {"mode": mode, "fail_on_data_loss": False, "max_partition_bytes": PART_BYTES}
     parsed = ReadOptions.parse(columns=tuple(columns), **fixed, **options)
     return MessageRead(replace(parsed, nearest_times=True), reduced, flag_bits)
@@ -157,6 +155,7 @@ def surveyed(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[s
       differ.
     """
     from store_core.store.read.message_reader import read_range
+    from store_core.store.read.option_values import ReadMode
 
     chosen = {name: _Chosen(read, part) for name, (read, part) in reads.items()}
     widest = max((part for _, part in reads.values()), key=lambda part: (part.data_end, part.end))
@@ -241,6 +240,7 @@ class _Chosen:
 
     def _messages(self) -> Iterator[pa.RecordBatch]:
         from store_core.store.read.message_reader import read_range
+        from store_core.store.read.picks import NO_QUEUE, Picks
 
         if self._records:
             starts, sizes = np.concatenate(self._records, axis=1)
