@@ -13,6 +13,7 @@ import pytest
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
 from store_core.command.exit_code import ExitCode
 from store_core.command.program import program
+from store_core.format.columns import COLUMNS
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.views.view_columns import VIEWS
 from tests.store_core.command.calls import call
@@ -135,3 +136,9 @@ def test_the_text_of_a_report_is_in_the_zone_that_is_asked_for(closed: Path) -> 
 
     assert here.count("Z") == there.count("+09:00") > 0
     assert call(*words, "--json").text == call(*words, "--json", "--time-zone=Asia/Tokyo").text
+
+
+def test_every_column_of_a_message_is_listed_with_its_type() -> None:
+    rows = call("schema", "--format=jsonl").rows
+
+    assert [(column.name, str(column.type)) for column in COLUMNS] == [(row["column"], row["type"]) for row in rows]

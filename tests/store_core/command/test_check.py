@@ -62,15 +62,6 @@ def test_a_certificate_that_exists_is_not_overwritten(closed: Path, tmp_path: Pa
     assert "mine" == target.read_text()
 
 
-def test_the_report_is_written_as_html_but_not_over_a_file(closed: Path, config: Path, tmp_path: Path) -> None:
-    target = tmp_path / "check.html"
-
-    assert ExitCode.DONE == call("check", closed, "--config", config, "--html", target).code
-    assert target.read_text().startswith("<!DOCTYPE html>")
-    assert ExitCode.USAGE == call("check", closed, "--html", target).code
-    assert [target] == [*tmp_path.glob("check.html*")]
-
-
 def test_few_findings_of_each_kind_are_printed(closed: Path, config: Path) -> None:
     shutil.rmtree(closed / "consumequeue" / "orders" / "1")
     shutil.rmtree(closed / "index")
@@ -83,7 +74,3 @@ def test_few_findings_of_each_kind_are_printed(closed: Path, config: Path) -> No
     ]
     assert 3 == sum(row.startswith("index_missing") for row in rows)
     assert 80 >= max(map(len, rows))
-
-
-def test_a_missing_store_is_wrong_usage(tmp_path: Path) -> None:
-    assert ExitCode.USAGE == call("check", tmp_path / "none").code

@@ -136,7 +136,3 @@ def test_a_dry_run_speaks_in_the_conditional_and_of_times_that_people_read(torn:
     assert "would write" in text
     assert not [line for line in text.splitlines() if line.startswith(done)]
     assert not re.search(r"\b1[67][0-9]{11}\b", text)
-
-
-def test_a_missing_store_is_wrong_usage(tmp_path: Path) -> None:
-    assert ExitCode.USAGE == call("recover", tmp_path / "none", "--dry-run").code

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every command does: how it ends where nothing is, what it writes, what it leaves alone, and what it prints."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from store_core.answers.verdict import Verdict
+from store_core.command.exit_code import ExitCode
+from store_core.command.program import _BY_NAME
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
+from tests.store_core.answers.test_golden_json import DISK, life_store
+from tests.store_core.command.calls import call
+from tests.store_core.files.store_kinds import every_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+WORDS: Final[dict[str, Sequence[object]]] = {
+    "cat": ("STORE",),
+    "head": ("STORE",),
+    "tail": ("STORE",),
+    "get": ("STORE", "o1"),
+    "trace": ("STORE", "o1"),
+    "transactions": ("STORE",),
+    "delays": ("STORE",),
+    "deadletters": ("STORE",),
+    "replay": ("STORE", "--id", "T-1", "--topic", "orders", "--dry-run"),
+    "append": ("OUT", "--from-store", "STORE", "--topic", "orders"),
+    "count": ("STORE",),
+    "explain": ("STORE",),
+    "sql": ("STORE", "SELECT topic FROM messages"),
+    "schema": (),
+    "info": ("STORE",),
+    "ls": ("STORE",),
+    "topics": ("STORE",),
+    "view": ("STORE", "index"),
+    "bill": ("STORE",),
+    "check": ("STORE",),
+    "diff": ("STORE", "STORE"),
+    "export": ("STORE", "--into", "OUT"),
+    "producers": ("STORE",),
+    "rebuild": ("both", "STORE", "--output", "OUT"),
+    "redact": ("STORE", "--into", "OUT", "--pattern", "bod[x-z]"),
+    "repair": ("STORE",),
+    "salvage": ("STORE",),
+    "lag": ("STORE", "--now", "2026-03-14T00:00:00Z"),
+    "retention": ("STORE", *DISK),
+    "recover": ("STORE", "--dry-run"),
+}
+"""Command -> the least that has to be typed after it; words in capitals are replaced."""
+
+REPORTS: Final = sorted(name for name, entry in _BY_NAME.items() if ":" in entry.module or name == "repair")
+OF_STORES: Final = sorted(WORDS.keys() - {"schema"})
+NEED_THE_LOCK: Final = {"rebuild", "redact", "repair", "replay"}
+"""Commands that a store which a broker holds is refused to."""
+
+HOSTILE: Final = "a\x1b[2J b"
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a store in which every command has something to say; no test changes it."""
+    return life_store(tmp_path_factory.mktemp("life"))
+
+
+def typed(name: str, store: Path, out: Path) -> list[object]:
+    places = {"STORE": store, "OUT": out}
+    return [name, *(places.get(str(word), word) for word in WORDS[name])]
+
+
+def test_every_command_is_in_the_matrix() -> None:
+    assert _BY_NAME.keys() == WORDS.keys()
+
+
+@pytest.mark.parametrize("name", OF_STORES)
+def test_a_store_that_is_not_there_is_wrong_usage(name: str, tmp_path: Path) -> None:
+    called = call(*typed(name, tmp_path / HOSTILE, tmp_path / "out"))
+
+    assert ExitCode.USAGE == called.code
+    assert called.errors.startswith("commitlog: ")
+    assert str(tmp_path) in called.errors
+    assert "\x1b" not in called.errors
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_an_option_that_there_is_not_is_wrong_usage(name: str, tmp_path: Path) -> None:
+    called = call(*typed(name, tmp_path, tmp_path / "out"), "--no-such-option")
+
+    assert ExitCode.USAGE == called.code
+    assert "No such option '--no-such-option'" in called.errors.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", OF_STORES)
+def test_a_store_that_is_read_stays_as_it_is(name: str, life: Path, tmp_path: Path) -> None:
+    before = every_file(life)
+    called = call(*typed(name, life, tmp_path / "out"))
+
+    assert called.code in (ExitCode.DONE, ExitCode.FINDINGS, ExitCode.DAMAGED)
+    assert called.text
+    assert before == every_file(life)
+
+
+@pytest.mark.parametrize("name", OF_STORES)
+def test_a_store_that_a_broker_holds_is_read_and_not_changed(name: str, life: Path, tmp_path: Path) -> None:
+    held = shutil.copytree(life, tmp_path / "store")
+    with StoreLock(held, OsFileSystem()):
+        before = every_file(held)
+        called = call(*typed(name, held, tmp_path / "out"))
+
+    assert (name in NEED_THE_LOCK) == (called.code == ExitCode.REFUSED)
+    assert before == every_file(held)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_is_one_line_of_json_whose_verdict_is_the_exit_code(name: str, life: Path, tmp_path: Path) -> None:
+    called = call(*typed(name, life, tmp_path / "out"), "--json")
+
+    (report,) = called.rows
+    assert report["schema"].startswith(f"commitlog-{name}")
+    assert ExitCode.of(Verdict(report["verdict"])) == called.code
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_is_a_page_in_a_new_file_and_never_over_another(name: str, life: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    ended = [call(*typed(name, life, tmp_path / f"out-{number}"), "--html", page) for number in range(2)]
+
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert ExitCode.USAGE == ended[1].code
+    assert str(page) in ended[1].errors
+    assert [page] == list(tmp_path.glob("page*"))
+    assert not (tmp_path / "out-1").exists(), "found before anything is done"
