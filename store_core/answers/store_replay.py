@@ -19,21 +19,7 @@ from store_core.answers.report import Report, ReportColumn, ReportSchema, Report
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
-from store_core.files.store_path import ConfiguredRoot
-from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.format.words import counted
-from store_core.snapshot.store import Store
-from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.put.log_appender import fits
-from store_core.store.read.read_messages import read_messages
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.sink.commit import SinkCommit, check_lock, with_sizes_of
-from store_core.store.sink.commit_ledger import CommitLedger, Transaction
-from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.staged_batch import StagedBatch, stage_batches
-from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +114,8 @@ class Replay(Answer["ReplayReport"]):
         The target's ledger has the name, so that a replay which is repeated after a crash appends nothing twice. An
         engine with a method `replay`, of a session of Spark, does it by its own reader and writer.
         """
-        from store_core.snapshot.store import store_at
+        from store_core.files.store_path import ConfiguredRoot
+        from store_core.snapshot.store import Store, store_at
         from store_core.store.read.read_options import ReadOptions
         from store_core.store.store_layout import chosen_log, config_of
 
@@ -154,6 +141,7 @@ class Replay(Answer["ReplayReport"]):
 
     def is_mistaken(self, store: StorePaths, report: ReplayReport) -> bool:
         """Return whether nothing was chosen, and the store knows none of the topics, or of the queues."""
+        from store_core.store.read.read_options import ReadOptions
         from store_core.store.read.unknown_topic import has_unknown_topic
 
         return not report.found.messages and has_unknown_topic(store, ReadOptions.parse(**self.read))
@@ -172,6 +160,8 @@ def _check_read(read: Mapping[str, Any]) -> None:
 
     * `read`: Of the options by name, those that are given.
     """
+    from store_core.store.read.read_options import ReadOptions
+
     parsed = ReadOptions.parse(**{name: read[name] for name in ("mode", "decompress") if name in read})
     is_given = {"columns": read.get("columns") is not None, "decompress": parsed.decompress}
     changing = next((name for name, is_set in is_given.items() if is_set), None)
@@ -192,7 +182,12 @@ class _Replay:
     topics: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def run(self) -> ReplayReport:
-        from store_core.store.sink.directory import owner_text
+        from store_core.files.file_system import OsFileSystem
+        from store_core.store.sink.commit import SinkCommit, check_lock, with_sizes_of
+        from store_core.store.sink.commit_ledger import CommitLedger, Transaction
+        from store_core.store.sink.directory import SinkDirectory, owner_text
+        from store_core.store.sink.staged_batch import stage_batches
+        from store_core.store.store_layout import check_root
 
         files, job = OsFileSystem(), f"job-{uuid.uuid4().hex}"
         check_root(self.into, self.config, files)
@@ -224,6 +219,9 @@ class _Replay:
     def _encoded(self, config: MessageStoreConfig) -> Iterator[StagedBatch]:
         """Yield the messages as records."""
         from store_core.answers.life.replay import REPLAYED_COLUMNS, TargetQueues, check_targets, replayed_batch
+        from store_core.format.columnar.encode_batch import encode_batch
+        from store_core.store.put.log_appender import fits
+        from store_core.store.read.read_messages import read_messages
         from store_core.store.sink.staged_batch import StagedBatch
 
         asked, queues = self.asked, TargetQueues(self.into, self.asked.queues)
@@ -253,6 +251,8 @@ class _Replay:
 def _check_kinds(batch: pa.RecordBatch) -> None:
     """Refuse inner batches: the messages in one have properties of their own, and a queue of other units."""
     import pyarrow.compute as pc
+
+    from store_core.format.sys_flag import MessageSysFlag
 
     is_inner = pc.not_equal(pc.bit_wise_and(batch["sys_flag"], int(MessageSysFlag.INNER_BATCH_FLAG)), 0)
     if pc.any(is_inner).as_py():

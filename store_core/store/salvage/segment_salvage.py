@@ -28,7 +28,6 @@ from store_core.snapshot.log_end import segment_ends
 from store_core.store.diff.log_side import without_overlap
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -295,6 +294,8 @@ _READ: Final = ReadOptions(columns=SALVAGED_COLUMNS, mode=ReadMode.PERMISSIVE, f
 
 def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str, ...]]:
     """Return a part for each segment file, in log order, and notes."""
+    from store_core.store.read.read_plan import plan_ranges  # noqa: PLC0415 -- what help shows needs the kinds alone
+
     segments = without_overlap(Log.of(paths, compressed="refused").segments)
     plan = plan_ranges(paths, _READ)
     is_live = any(map(is_lock_held, store_roots(paths)))

@@ -17,8 +17,6 @@ from tests.viewed_store import make_viewed_store, write_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.builders import LogBuilder
-
 
 def test_a_bill_is_printed_as_text_and_json(store: Path, tmp_path: Path) -> None:
     called = call("bill", store, "--top", 1, "--json", "--html", tmp_path / "page")
