@@ -12,8 +12,7 @@ from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.remote.storage import SETTING_PREFIX
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.relative_time import with_absolute_times
+from store_core.store.read.read_options import ReadOptions, with_absolute_times
 from store_core.store.read.store_time import local_time
 from store_core.store.store_layout import config_of
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
@@ -80,7 +79,7 @@ class CommitLogOptions:
 
 
 def absolute_times(paths: tuple[str, ...], texts: dict[str, str]) -> dict[str, str]:
-    """Return options with times in ms where relative ones were given; see `store_core.store.read.relative_time`."""
+    """Return options with times in ms where relative ones were given; see `store_core.store.read.read_options`."""
     return {name: str(value) for name, value in with_absolute_times(paths, texts).items()}
 
 

@@ -148,7 +148,7 @@ def _is_relative(value: object) -> bool:
     """Return whether a time is one before the store time of the log's last message, which `Answer.ask` looks up."""
     if not isinstance(value, str) or not value.strip().startswith("-"):
         return False
-    from store_core.store.read.relative_time import is_relative
+    from store_core.store.read.read_options import is_relative
 
     return is_relative(value)
 
@@ -361,7 +361,7 @@ def _at_times_of(asked: AnyAnswer, paths: StorePaths) -> AnyAnswer:
     relative = {name: getattr(asked, name) for name in times if _is_relative(getattr(asked, name))}
     if not relative:
         return asked
-    from store_core.store.read.relative_time import with_absolute_times
+    from store_core.store.read.read_options import with_absolute_times
 
     return replace(asked, **with_absolute_times(paths, relative, tuple(relative)))
 

@@ -83,8 +83,7 @@ class Recover(Answer["RecoverReport"]):
 
     def on(self, engine: Engine, store: StorePaths) -> RecoverReport:
         """Run a recovery for each release, as if it were the only one; no lock is taken."""
-        from store_core.store.checked_config import check_is_store
-        from store_core.store.store_layout import chosen_log, config_of, configured_root
+        from store_core.store.store_layout import check_is_store, chosen_log, config_of, configured_root
 
         path = one_root(store)
         if isinstance(path_of(path), UrlPath):

@@ -75,7 +75,7 @@ def _with_options(
         read = {name: value for name, value in asked.items() if value is not None}
         with warnings_shown() as notices:
             if any(str(read.get(name, "")).startswith("-") for name in _TIMES):
-                from store_core.store.read.relative_time import with_absolute_times
+                from store_core.store.read.read_options import with_absolute_times
 
                 read = with_absolute_times(given["stores"] if "stores" in given else given["store"], read)
             code = command(read=read, **given)

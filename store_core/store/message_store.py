@@ -20,7 +20,6 @@ from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
-from store_core.store.checked_config import check_is_store, check_is_there, checked_config
 from store_core.store.config.broker_config import BrokerConfig
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.dispatch.log_adoption import LogAdoption
@@ -29,7 +28,7 @@ from store_core.store.put.put_result import as_future
 from store_core.store.put.put_service import PutService, default_hooks
 from store_core.store.query.store_reading import StoreReading
 from store_core.store.recovery.recovery_report import RecoveryReport
-from store_core.store.store_layout import lock_of, log_place
+from store_core.store.store_layout import check_is_store, check_is_there, checked_config, lock_of, log_place
 from store_core.store.store_life import StoreServices, StoreSetup
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, parse_names
 from store_core.store.read.read_messages import read_messages
-from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_options import ReadOptions, with_absolute_times
 from store_core.store.read.read_plan import log_end_at
-from store_core.store.read.relative_time import with_absolute_times
 from store_core.views.view_columns import View, find_view, is_messages
 
 if TYPE_CHECKING:

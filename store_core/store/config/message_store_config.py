@@ -81,7 +81,7 @@ class MessageStoreConfig:
     affects what a store does; RocketMQ's other settings have no field and are ignored when a file is read.
 
     Sizes of log, queue and index files that are not set are taken from the files of the opened store; a size that is
-    set and contradicts them is refused, see `store_core.store.checked_config`.
+    set and contradicts them is refused, see `store_core.store.store_layout`.
 
     Attributes
     ----------

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from store_core.format.columns import arrow_schema
 from store_core.store.read.message_reader import read_range
-from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_options import ReadOptions, with_absolute_times
 from store_core.store.read.read_plan import plan_and_walk, plan_ranges
-from store_core.store.read.relative_time import with_absolute_times
 from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:

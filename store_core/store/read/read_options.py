@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from store_core.errors import InvalidOptionError
 from store_core.files.remote.storage import NO_SETTINGS, StorageSettings
@@ -22,12 +23,20 @@ from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, Opt
 from store_core.store.read.store_time import parse_zone, store_time
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from datetime import tzinfo
     from typing import Self
 
     from store_core.files.store_path import StorePaths
 
-__all__ = ["TIMES", "AskedQueue", "ReadOptions"]
+
+__all__ = [
+    "TIMES",
+    "AskedQueue",
+    "ReadOptions",
+    "is_relative",
+    "with_absolute_times",
+]
 
 _WHOLE_LOG: Final = OffsetBound()
 _NO_OPTION: Final = {"is_option": False}
@@ -273,3 +282,37 @@ def _check_pairs(options: ReadOptions) -> None:
         ends = {(topic, queue): offset for topic, queue, offset in options.ending_offsets.queues}
         for topic, queue, start in options.starting_offsets.queues:
             check_order("offsets", start, ends.get((topic, queue)), f" of queue {queue} of {topic}")
+
+
+_RELATIVE: Final = re.compile(r"-([0-9]{1,9})([smhdw])")
+_UNITS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_PLACES: Final = ("config", "storage", "store_path_commit_log")
+"""Options that say which log is meant."""
+
+
+def is_relative(value: object) -> bool:
+    """Return whether a value is such a time: ``-``, a number, and s, m, h, d or w."""
+    return isinstance(value, str) and _RELATIVE.fullmatch(value.strip()) is not None
+
+
+def with_absolute_times(
+    paths: StorePaths, options: Mapping[str, object], names: Iterable[str] = TIMES
+) -> dict[str, Any]:
+    """Return options by name, with times in ms where relative ones were given; others are as they were."""
+    found = {name: str(options[name]).strip() for name in names if is_relative(options.get(name))}
+    if not found:
+        return dict(options)
+    places = ReadOptions.parse(**{name: options[name] for name in _PLACES if options.get(name) is not None})
+    last = places.store_of(paths).last_store_time
+    if last is None:
+        name, text = next(iter(found.items()))
+        raise InvalidOptionError(
+            f"{shown_option(name)}: {text} is a time before the store time of the log's last message, and the log has "
+            f"none: expected a time such as 2024-05-01T12:00:00Z"
+        )
+    return {**options, **{name: last - _milliseconds(text) for name, text in found.items()}}
+
+
+def _milliseconds(text: str) -> int:
+    found = _RELATIVE.fullmatch(text)
+    return 0 if found is None else int(found[1]) * _UNITS[found[2]]

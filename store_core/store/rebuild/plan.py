@@ -18,12 +18,11 @@ from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index.index_service import check_index_sizes
 from store_core.snapshot.log import Log
 from store_core.snapshot.store import store_at
-from store_core.store.checked_config import DerivedSizes
 from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.rebuild.options import OUTPUT, RebuildRules
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
-from store_core.store.store_layout import check_log_is_certain
+from store_core.store.store_layout import DerivedSizes, check_log_is_certain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,6 @@ from store_core.files.store_lock import ABORT_FILE, StoreLock
 from store_core.files.store_parts import COMMIT_LOG, INDEX_DIRECTORY
 from store_core.queue.index.index_format import index_file_size
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
-from store_core.store.checked_config import with_sizes_of_files
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Unindexed
 from store_core.store.sink.directory import (
@@ -32,7 +31,7 @@ from store_core.store.sink.directory import (
     swap,
 )
 from store_core.store.sink.staged_append import Appended, append_staged
-from store_core.store.store_layout import check_root, lock_of, log_paths
+from store_core.store.store_layout import check_root, lock_of, log_paths, with_sizes_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, explain, read_messages, read_view
 from store_core.answers.store_transactions import Transactions
-from store_core.store.read.relative_time import is_relative, with_absolute_times
+from store_core.store.read.read_options import is_relative, with_absolute_times
 from tests.budgets import budget
 from tests.builders import FIRST_STORE_TIMESTAMP, LogBuilder
 from tests.store_core.command.calls import call
