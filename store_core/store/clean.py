@@ -167,14 +167,10 @@ class CleanService(ServiceThread):
     """Runs its step first after a minute, then every ``cleanResourceInterval``.
 
     (RocketMQ: ``DefaultMessageStore.addScheduleTask``.)
-
-    * `on_error`: Called with errors of the system.
     """
 
-    def __init__(
-        self, config: MessageStoreConfig, clock: Clock, on_error: Callable[[OSError], None] | None = None
-    ) -> None:
-        super().__init__(clock, on_error)
+    def __init__(self, config: MessageStoreConfig, clock: Clock) -> None:
+        super().__init__(clock)
         if config.clean_resource_interval <= 0:
             found = config.clean_resource_interval
             raise InvalidOptionError(f"MessageStoreConfig.clean_resource_interval must be positive, found {found} ms")
@@ -293,7 +289,6 @@ class CleanCommitLogService(CleanService):
     * `queue`: The commit log's files.
     * `flags`: Flags of which DISK_FULL is set and cleared.
     * `time_zone`: Time zone of ``deleteWhen``; None means the machine's, as in Java.
-    * `on_error`: Called with errors of the system.
     """
 
     def __init__(  # noqa: PLR0913 -- what is deleted, why, and when
@@ -305,9 +300,8 @@ class CleanCommitLogService(CleanService):
         clock: Clock,
         *,
         time_zone: tzinfo | None = None,
-        on_error: Callable[[OSError], None] | None = None,
     ) -> None:
-        super().__init__(config, clock, on_error)
+        super().__init__(config, clock)
         self._config = config
         self._queue = queue
         self._flags = flags
@@ -421,19 +415,17 @@ class CleanConsumeQueueService(CleanService):
 
     * `min_offset`: Returns the commit log's min offset; -1 if there is no file.
     * `index`: None if there is no index.
-    * `on_error`: Called with errors of the system.
     """
 
-    def __init__(  # noqa: PLR0913 -- what is deleted, and why
+    def __init__(
         self,
         config: MessageStoreConfig,
         min_offset: Callable[[], int],
         queues: ExpiringQueues,
         index: ExpiringFiles | None,
         clock: Clock,
-        on_error: Callable[[OSError], None] | None = None,
     ) -> None:
-        super().__init__(config, clock, on_error)
+        super().__init__(config, clock)
         self._pause = config.delete_consume_queue_files_interval / _MS
         self._min_offset = min_offset
         self._queues = queues
@@ -484,7 +476,6 @@ class CleanServices:
 
     * `space`: The one whose `full_paths` the commit log's `SegmentPaths` call.
     * `time_zone`: Time zone of ``deleteWhen``; None means the machine's.
-    * `on_error`: Called with errors of the system.
     """
 
     def __init__(  # noqa: PLR0913 -- what is cleaned, why, and when
@@ -497,7 +488,6 @@ class CleanServices:
         clock: Clock,
         *,
         time_zone: tzinfo | None = None,
-        on_error: Callable[[OSError], None] | None = None,
     ) -> None:
         self.commit_log_service = CleanCommitLogService(
             config,
@@ -506,11 +496,8 @@ class CleanServices:
             space,
             clock,
             time_zone=time_zone,
-            on_error=on_error,
         )
-        self.queue_service = CleanConsumeQueueService(
-            config, lambda: commit_log.min_offset, queues, index, clock, on_error
-        )
+        self.queue_service = CleanConsumeQueueService(config, lambda: commit_log.min_offset, queues, index, clock)
 
     def start(self) -> None:
         """Start both threads; their first round is after a minute."""

@@ -218,9 +218,8 @@ class FlushConsumeQueueService(ServiceThread):
         queues: ConsumeQueueStore,
         checkpoint: StoreCheckpoint,
         clock: Clock,
-        on_error: Callable[[OSError], None] | None = None,
     ) -> None:
-        super().__init__(clock, on_error)
+        super().__init__(clock)
         self._config = config
         self._queues = queues
         self._checkpoint = checkpoint
@@ -262,10 +261,8 @@ class FlushConsumeQueueService(ServiceThread):
 class FlushCheckpointService(ServiceThread):
     """Flushes the checkpoint every second if it has changed (RocketMQ 5.x)."""
 
-    def __init__(
-        self, checkpoint: StoreCheckpoint, clock: Clock, on_error: Callable[[OSError], None] | None = None
-    ) -> None:
-        super().__init__(clock, on_error)
+    def __init__(self, checkpoint: StoreCheckpoint, clock: Clock) -> None:
+        super().__init__(clock)
         self._checkpoint = checkpoint
 
     def pause(self) -> None:
@@ -356,9 +353,8 @@ class ReputMessageService(ServiceThread):
         *,
         is_master: bool = True,
         notifies: bool = True,
-        on_error: Callable[[OSError], None] | None = None,
     ) -> None:
-        super().__init__(clock, on_error)
+        super().__init__(clock)
         self.reput_from_offset = 0
         self.listeners: list[MessageArrivingListener] = []
         self._queue = queue
