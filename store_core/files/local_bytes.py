@@ -109,14 +109,14 @@ class LocalFile:
             pieces = list(map(os.pread, repeat(self.descriptor), whole[1], whole[0]))
         except OSError as error:
             raise self.unreadable(error, int(begins[0])) from error
-        for number, (begin, size) in enumerate(zip(*whole, strict=True)):
-            if len(pieces[number]) < size:
-                pieces[number] = self._completed(pieces[number], begin, size)
+        found = b"".join(pieces)
+        if len(found) < int(sizes.sum()):
+            found = b"".join(map(self._completed, pieces, *whole))
         self.check_size()  # a hole is also what is behind the end of a file
-        return np.frombuffer(b"".join(pieces), np.uint8)
+        return np.frombuffer(found, np.uint8)
 
     def _completed(self, piece: bytes, begin: int, size: int) -> bytes:
-        """Return a range of which a call has read only a part."""
+        """Return a range of which a call has read all, or only a part."""
         rest = bytearray(size - len(piece))
         self.read_into(memoryview(rest), begin + len(piece))
         return piece + rest
