@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.java import require_java
 from pyspark_commitlog.progress import spark_progress
+from pyspark_commitlog.reader import with_old_objects_kept
 from pyspark_commitlog.session import no_context_error, require_classic, spark_session
-from pyspark_commitlog.worker_objects import with_old_objects_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -50,8 +50,8 @@ class CommitLogDataSource(DataSource):
         InvalidOptionError
             If an option is unknown or invalid.
         """
+        from pyspark_commitlog.reader import keep_old_objects  # noqa: PLC0415
         from pyspark_commitlog.schema import dataframe_schema  # noqa: PLC0415
-        from pyspark_commitlog.worker_objects import keep_old_objects  # noqa: PLC0415
 
         keep_old_objects()
         if self._has_view():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.worker_objects import keep_old_objects, with_old_objects_kept
+from pyspark_commitlog.reader import keep_old_objects, with_old_objects_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
