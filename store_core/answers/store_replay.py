@@ -136,7 +136,8 @@ class Replay(Answer["ReplayReport"]):
             return done
         if self.where is not None or self.edit:
             raise InvalidOptionError("where, edit: they are SQL, which Spark knows: give --spark, or ask in a session")
-        of_target = config_of(config, chosen_log(place, config) if is_same else None, self.release)
+        target_log = (chosen or chosen_log(place, config)) if is_same else None
+        of_target = config_of(config, target_log, self.release)
         return _Replay(root, store, into, of_target, self, SystemClock()).run()
 
     def is_mistaken(self, store: StorePaths, report: ReplayReport) -> bool:
