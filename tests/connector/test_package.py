@@ -77,10 +77,10 @@ def test_the_minimum_of_pyspark_is_the_one_that_the_extra_brings() -> None:
     assert bound == pyspark_commitlog.MINIMUM_PYSPARK
 
 
-def test_readme_and_start_have_one_table_of_the_extras() -> None:
+def test_readme_and_the_first_page_have_one_table_of_the_extras() -> None:
     tables = [
         re.findall(r"^\| `pip install .*", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
-        for page in ("README.md", "docs/start.md")
+        for page in ("README.md", "docs/index.md")
     ]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
