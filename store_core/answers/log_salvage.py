@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.plots import Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 from store_core.store.salvage.segment_salvage import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
@@ -294,11 +294,21 @@ class SalvageReport(Report[SalvageFacts]):
             _, end, _ = rows.pop()
         return (Strip("What every byte of the log is, up to its end", self.found.begin, end, lanes_of(rows, _TONES)),)
 
+    @property
+    def next(self) -> Iterator[tuple[str, str]]:
+        """How to take the records, or to check those that were taken."""
+        if self.found.into is None:
+            yield command_words("salvage", self.found.source, "--into", "NEW"), "takes them into a new store"
+        elif self.found.format == "store":
+            yield command_words("check", self.found.into), "whether the new store is whole"
+
     def _lines(self) -> Iterator[str]:
         return _lines(self.found)
 
 
 def _lines(found: SalvageFacts) -> Iterator[str]:
+    is_whole = not (found.lost_ranges or found.missing_bytes or found.covered_records)
+    yield f"{found.source}: {'nothing is lost' if is_whole else 'something is lost; what is sound can be taken out'}"
     where = f", now in {found.into}" if found.into else "; nothing was written"
     verified = agreeing(found.records, "was verified", "were verified")
     yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {verified}{where}"
@@ -317,6 +327,4 @@ def _lines(found: SalvageFacts) -> Iterator[str]:
         yield f"lost: {found.lost_bytes:,} bytes in {counted(found.lost_ranges, 'place')}"
     if found.missing_bytes:
         yield f"missing: {found.missing_bytes:,} bytes of segments that are not there"
-    if not (found.lost_ranges or found.missing_bytes or found.covered_records):
-        yield "nothing is lost"
     yield from found.notes

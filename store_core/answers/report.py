@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
@@ -25,7 +26,7 @@ from store_core.format.times import iso_time
 from store_core.format.words import age_words, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
 
     from _typeshed import DataclassInstance
@@ -33,7 +34,17 @@ if TYPE_CHECKING:
     from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
 
-__all__ = ["Fact", "Origin", "Report", "ReportColumn", "ReportSchema", "ReportTable", "fact", "json_value"]
+__all__ = [
+    "Fact",
+    "Origin",
+    "Report",
+    "ReportColumn",
+    "ReportSchema",
+    "ReportTable",
+    "command_words",
+    "fact",
+    "json_value",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +156,11 @@ class Origin:
         return "none" if found is None else iso_time(found)
 
 
+def command_words(*words: str) -> str:
+    """Return a command line that a shell takes as it is."""
+    return shlex.join(["commitlog", *words])
+
+
 Facts = TypeVar("Facts")
 
 _BADGES: Final = {
@@ -205,7 +221,7 @@ class Report(ABC, Generic[Facts]):
         return ()
 
     @property
-    def next(self) -> Sequence[tuple[str, str]]:
+    def next(self) -> Iterable[tuple[str, str]]:
         """Command lines for what to do or to ask next, and what each is for."""
         return ()
 
@@ -301,7 +317,7 @@ class Report(ABC, Generic[Facts]):
             "tone": tone,
             "lines": self.lines,
             "origin": origin,
-            "next": self.next,
+            "next": list(self.next),
         }
         tables = (_page_table(table, self.tables[table.name], most) for table in self.SCHEMA.tables if table.is_shown)
         return {"report": report, "plots": self.plots, "tables": [each for each in tables if each["rows"]]}

@@ -12,7 +12,7 @@ import pyarrow as pa
 from store_core.answers.answer import Answer, AnyReport, Kind, function_of, one_root, opt
 from store_core.answers.findings import FindingKind
 from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
 from store_core.answers.text_table import message_name
 from store_core.answers.verdict import Verdict
 from store_core.format.releases.release import RELEASES, release_hint
@@ -244,17 +244,38 @@ class CheckReport(Report[CheckFacts]):
 
     @property
     def plots(self) -> tuple[Plot, ...]:
-        """Where in the log findings are, and how complete queues are."""
+        """Where in the log findings are, and what queues lack."""
         return tuple(_plots(self.found.min_offset, self.found.end_offset, self.tables))
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         return _text_of_findings(self.tables[table.name]) if table.name == "findings" else super()._in_text(table)
 
+    @property
+    def next(self) -> Iterator[tuple[str, str]]:
+        """What to do about the findings."""
+        kinds, store = [kind for kind in FindingKind if kind in self.counts], self.found.store
+        if any(not kind.is_of_queues and not kind.is_of_index for kind in kinds):
+            yield command_words("salvage", store), "which records are sound, also behind damage; writes nothing"
+        if kinds or not (self.found.was_closed or self.found.is_live):
+            yield command_words("recover", store, "--dry-run"), "what a broker's start would cut off or rebuild"
+        if any(kind.is_of_queues or kind.is_of_index for kind in kinds):
+            yield command_words("repair", store), "what would make queues and index right; writes nothing"
+
+    def _verdict_words(self) -> str:
+        kinds = [kind for kind in FindingKind if kind in self.counts]
+        parts = {
+            "the log": any(not kind.is_of_queues and not kind.is_of_index for kind in kinds),
+            "queues": any(kind.is_of_queues for kind in kinds),
+            "the key index": any(kind.is_of_index for kind in kinds),
+        }
+        wrong = [name for name, is_wrong in parts.items() if is_wrong]
+        return f"something is wrong with {' and '.join(wrong)}" if wrong else "nothing is wrong"
+
     def _lines(self) -> Iterator[str]:
         found = self.found
         not_closed = "open" if found.is_live else "not closed: it crashed, or was copied while it was open"
         state = "closed" if found.was_closed else not_closed
-        yield found.store
+        yield f"{found.store}: {self._verdict_words()}"
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
         if found.release_why != _ASKED_FOR:
             yield f"the release is told by the store: {found.release_why}"
@@ -284,24 +305,20 @@ def _plots(begin: int, end: int, tables: Mapping[str, pa.Table]) -> Iterator[Plo
     lanes = lanes_of((each for each in placed if begin <= each[1] < end), _TONES, "place")
     if lanes:
         yield Strip("Where in the log the first of each kind are", begin, end, lanes)
-    queues = list(map(_queue_bar, tables["certificates"].to_pylist()))
-    if queues:
-        yield _queues(queues)
+    lacking = sorted(filter(None, map(_lacking, tables["certificates"].to_pylist())), key=lambda bar: -bar.value)
+    if lacking:
+        more = counted(len(lacking) - _MOST_QUEUES, "more queue") if len(lacking) > _MOST_QUEUES else ""
+        yield Bars("Queues that are not complete, and the records that they lack", tuple(lacking[:_MOST_QUEUES]), more)
 
 
-def _queue_bar(row: Mapping[str, Any]) -> Bar:
-    span = row["next_offset"] - row["first_offset"]
-    state = "complete" if row["is_complete"] else "not complete"
-    label = f"{state}, {counted(row['records'], 'record')}"
-    name = f"{row['topic']}/{row['queue_id']}"
-    return Bar(name, row["records"], Tone.GOOD if row["is_complete"] else Tone.BAD, label, span)
-
-
-def _queues(bars: list[Bar]) -> Bars:
-    """Show incomplete queues first, then those with the most records."""
-    bars.sort(key=lambda bar: (bar.tone is Tone.GOOD, -bar.value))
-    more = counted(len(bars) - _MOST_QUEUES, "more queue") if len(bars) > _MOST_QUEUES else ""
-    return Bars("Queues, and the records that the log has of them", tuple(bars[:_MOST_QUEUES]), more)
+def _lacking(row: Mapping[str, Any]) -> Bar | None:
+    """Return what a queue lacks of its records; None if it is complete."""
+    if row["is_complete"]:
+        return None
+    whole = row["next_offset"] - row["first_offset"]
+    lost = max(whole - row["records"], 0)
+    label = f"{lost:,} of {counted(whole, 'record')}" if lost else f"not certain, {counted(whole, 'record')}"
+    return Bar(f"{row['topic']}/{row['queue_id']}", lost, Tone.BAD, label, whole)
 
 
 _MOST_OF_A_KIND: Final = 3

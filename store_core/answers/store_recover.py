@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
@@ -362,6 +362,7 @@ class RecoverReport(Report[RecoverFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
+        yield f"{found.store}: {self._verdict_words()}"
         yield from found.words.split("\n") if found.words else self._of_several()
         if found.truncated_messages:
             yield f"{counted(found.truncated_messages, 'sound message')} would be truncated"
@@ -370,10 +371,26 @@ class RecoverReport(Report[RecoverFacts]):
                 are = agreeing(first, "the first of them is", f"the first {first:,} of them are")
                 yield f"{are} listed; --messages lists all"
 
+    @property
+    def next(self) -> Iterator[tuple[str, str]]:
+        """What to do before a broker starts."""
+        store = self.found.store
+        if self.found.truncated_messages:
+            yield command_words("salvage", store), "which messages are sound; --into NEW takes them into a new store"
+        if self.verdict is not Verdict.CLEAN:
+            yield command_words("check", store), "what is wrong with log, queues and index"
+
+    def _verdict_words(self) -> str:
+        lost = self.found.truncated_messages
+        if lost:
+            return f"a broker's start would cut off {counted(lost, 'sound message')}"
+        if self.verdict is Verdict.REFUSED:
+            return "a broker would refuse to start"
+        return "a broker's start would lose no message"
+
     def _of_several(self) -> Iterator[str]:
         """Yield what several releases find alike, and why those that can't open the store refuse it."""
         found, refusals = self.found, self.tables["releases"]["refusal"].to_pylist()
-        yield found.store
         not_closed = "is open" if found.is_live else "was not closed (there is an abort file)"
         yield "the store was closed" if found.was_closed else f"the store {not_closed}"
         if not all(refusals):

@@ -400,8 +400,11 @@ def report_text(
     for heading, table, count in tables:
         if table.num_rows and table.num_columns:
             parts += ["", f"{heading}:", *_table_lines(table, count, width)]
-    next_lines = [f"{_INDENT}{escape_text(command)}" + (f"  # {tells}" if tells else "") for command, tells in commands]
-    return "\n".join([*parts, *(["", "Next:", *next_lines] if next_lines else [])])
+    for at, (command, tells) in enumerate(commands):
+        line = _INDENT + escape_text(command)
+        gap = "  " if width is None or len(line) + len(tells) + 4 <= width else f"\n{2 * _INDENT}"
+        parts += [*(["", "Next:"] if at == 0 else []), f"{line}{gap}# {tells}" if tells else line]
+    return "\n".join(parts)
 
 
 def filled_columns(table: pa.Table) -> pa.Table:

@@ -63,7 +63,7 @@ def test_one_release_is_told_in_the_words_of_its_recovery(tmp_path: Path) -> Non
     store = log.write(tmp_path / "store")
     report = recover(store, config=SMALL)
 
-    assert str(DefaultMessageStore.dry_run(store, SMALL)).split("\n")[0] == report.lines[0]
+    assert str(DefaultMessageStore.dry_run(store, SMALL)).split("\n")[0] == report.lines[1]
     assert not report.found.truncated_messages
     assert not report.plots
 

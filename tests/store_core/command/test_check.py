@@ -67,7 +67,7 @@ def test_few_findings_of_each_kind_are_printed(closed: Path, config: Path) -> No
     shutil.rmtree(closed / "index")
 
     lines = call("check", closed, "--config", config, around=Console(width=80)).lines
-    rows = lines[lines.index("The first of each kind:") :]
+    rows = lines[lines.index("The first of each kind:") : lines.index("Next:")]
 
     assert ["orders/1/0", "orders/1/1", "orders/1/2"] == [
         row.split()[1] for row in rows if row.startswith("unit_missing")

@@ -79,8 +79,8 @@ def test_a_dry_run_says_first_that_nothing_was_changed_if_something_would(closed
     lines = call("recover", closed, "--dry-run", "--config", config).lines
 
     assert told not in whole
-    assert told == lines[1]
-    assert any(line.startswith("would create") for line in lines[2:])
+    assert told == lines[2]
+    assert any(line.startswith("would create") for line in lines[3:])
 
 
 def test_all_releases_are_shown_side_by_side(closed: Path, config: Path) -> None:
