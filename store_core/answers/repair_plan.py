@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 import pyarrow as pa
 
 from store_core.answers.findings import FindingKind
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
 from store_core.answers.store_check import Check, Compared
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
@@ -224,9 +224,19 @@ class RepairPlan(Report[RepairPlanFacts]):
         """Findings if there is anything to do, or left."""
         return Verdict.FINDINGS if self.is_needed or self.tables["left"].num_rows else Verdict.CLEAN
 
+    @property
+    def next(self) -> Iterator[tuple[str, str]]:
+        """How to carry out the plan, or what shows the rest."""
+        if self.is_needed:
+            words = command_words("repair", self.found.store, "--plan", "PLAN")
+            yield words, "writes this plan, which --apply PLAN carries out"
+        elif self.tables["left"].num_rows:
+            yield command_words("check", self.found.store), "what else is wrong"
+
     def _lines(self) -> Iterator[str]:
         found, queues = self.found, self.tables["queues"]
-        yield found.store
+        needs = "queues or index have to be made anew" if self.is_needed else "queues and index are right"
+        yield f"{found.store}: {needs}; nothing was changed"
         records = counted(found.records, "record")
         yield f"by the rules of RocketMQ {found.release}; {records} up to offset {found.end_offset}"
         if not self.is_needed:
@@ -422,9 +432,14 @@ class RepairReport(Report[RepairFacts]):
         """Findings if the store still has some, of other kinds."""
         return Verdict.FINDINGS if self.found.left else Verdict.CLEAN
 
+    @property
+    def next(self) -> Iterator[tuple[str, str]]:
+        """What proves it."""
+        yield command_words("check", self.found.store), "whether log, queues and index agree"
+
     def _lines(self) -> Iterator[str]:
         found, places = self.found, self.tables["places"].num_rows
-        yield found.store
+        yield f"{found.store}: queues and index are right{', and something else is wrong' if found.left else ''}"
         if found.is_resumed:
             yield f"finished the replacement that an earlier run began{_old_files(found.resumed)}"
         if found.kept:
