@@ -308,7 +308,7 @@ class SalvageReport(Report[SalvageFacts]):
 
 def _lines(found: SalvageFacts) -> Iterator[str]:
     is_whole = not (found.lost_ranges or found.missing_bytes or found.covered_records)
-    yield f"{found.source}: {'nothing is lost' if is_whole else 'something is lost; what is sound can be taken out'}"
+    yield "nothing is lost" if is_whole else "something is lost; what is sound can be taken out"
     where = f", now in {found.into}" if found.into else "; nothing was written"
     verified = agreeing(found.records, "was verified", "were verified")
     yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {verified}{where}"

@@ -236,7 +236,8 @@ class RepairPlan(Report[RepairPlanFacts]):
     def _lines(self) -> Iterator[str]:
         found, queues = self.found, self.tables["queues"]
         needs = "queues or index have to be made anew" if self.is_needed else "queues and index are right"
-        yield f"{found.store}: {needs}; nothing was changed"
+        yield f"{needs}; nothing was changed"
+        yield found.store
         records = counted(found.records, "record")
         yield f"by the rules of RocketMQ {found.release}; {records} up to offset {found.end_offset}"
         if not self.is_needed:
@@ -439,7 +440,8 @@ class RepairReport(Report[RepairFacts]):
 
     def _lines(self) -> Iterator[str]:
         found, places = self.found, self.tables["places"].num_rows
-        yield f"{found.store}: queues and index are right{', and something else is wrong' if found.left else ''}"
+        yield "queues and index are right" + (", and something else is wrong" if found.left else "")
+        yield found.store
         if found.is_resumed:
             yield f"finished the replacement that an earlier run began{_old_files(found.resumed)}"
         if found.kept:

@@ -275,7 +275,8 @@ class CheckReport(Report[CheckFacts]):
         found = self.found
         not_closed = "open" if found.is_live else "not closed: it crashed, or was copied while it was open"
         state = "closed" if found.was_closed else not_closed
-        yield f"{found.store}: {self._verdict_words()}"
+        yield self._verdict_words()
+        yield found.store
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
         if found.release_why != _ASKED_FOR:
             yield f"the release is told by the store: {found.release_why}"

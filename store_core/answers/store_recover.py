@@ -362,7 +362,7 @@ class RecoverReport(Report[RecoverFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        yield f"{found.store}: {self._verdict_words()}"
+        yield self._verdict_words()
         yield from found.words.split("\n") if found.words else self._of_several()
         if found.truncated_messages:
             yield f"{counted(found.truncated_messages, 'sound message')} would be truncated"
@@ -391,6 +391,7 @@ class RecoverReport(Report[RecoverFacts]):
     def _of_several(self) -> Iterator[str]:
         """Yield what several releases find alike, and why those that can't open the store refuse it."""
         found, refusals = self.found, self.tables["releases"]["refusal"].to_pylist()
+        yield found.store
         not_closed = "is open" if found.is_live else "was not closed (there is an abort file)"
         yield "the store was closed" if found.was_closed else f"the store {not_closed}"
         if not all(refusals):
