@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -295,14 +295,23 @@ class QueueWriter(ABC):
 
     def finish(self) -> QueueReport:
         """Report what is in the queue."""
+        gap_count, gaps, missing_count, missing = self._doubts()
         return QueueReport(
             *self._name,
             self._count - self._refused_count,
             self.min_offset,
             self.max_offset,
+            gap_count,
+            gaps,
+            missing_count,
+            missing,
             refused_count=self._refused_count,
             refused=tuple(self._refused),
         )
+
+    def _doubts(self) -> tuple[int, tuple[UnitGap, ...], int, tuple[MissingOffsets, ...]]:
+        """Return how many gaps there are, the first of them, and the same of missing queue offsets."""
+        return 0, (), 0, ()
 
     def side(self, min_offset: int) -> Side:
         """Return the units that a broker has when it has loaded the queue, and that point at or after an offset.
@@ -331,7 +340,7 @@ class QueueWriter(ABC):
 class SimpleQueueWriter(QueueWriter):
     """Writes a simple queue, with its extension; `ConsumeQueue` is the definition.
 
-    * `last`: The newest unit; None if there is none.
+    * `last`: With a budget, the newest unit; None if there is none.
     """
 
     KIND = CONSUME_QUEUE
@@ -403,7 +412,7 @@ class SimpleQueueWriter(QueueWriter):
     def _append_run(self, stored: PutUnits, start: int, stop: int) -> int:
         """Append leading units of a run, of which the first is not in the queue yet; return how many."""
         index = int(stored.queue_offset[start])
-        if self.last is None and self.max_offset == 0:
+        if not self.max_offset:
             self._begin(index)
         elif not index:
             stop = start + 1  # index 0 is never compared, so it may lie before the end
@@ -411,7 +420,8 @@ class SimpleQueueWriter(QueueWriter):
         self._append(self.max_offset, stored.units[start:stop])
         self.covered = int(stored.covers[stop - 1])
         self.max_offset += stop - start
-        self.last = CqUnit.of(stored.units, stop - 1, self.max_offset - 1)
+        if self._filler is not None:
+            self.last = CqUnit.of(stored.units, stop - 1, self.max_offset - 1)
         return stop - start
 
     def _begin(self, index: int) -> None:
@@ -437,15 +447,12 @@ class SimpleQueueWriter(QueueWriter):
         """Close the extension, and report what is in the queue."""
         if self._ext is not None:
             self._ext.close()
-        report = super().finish()
-        missing = (self._filler.count, tuple(self._filler.first)) if self._filler is not None else (0, ())
-        return replace(
-            report,
-            gap_count=self._gaps.count,
-            gaps=tuple(self._gaps.first),
-            missing_count=missing[0],
-            missing=missing[1],
-        )
+        return super().finish()
+
+    def _doubts(self) -> tuple[int, tuple[UnitGap, ...], int, tuple[MissingOffsets, ...]]:
+        filler = self._filler
+        missing = (0, ()) if filler is None else (filler.count, tuple(filler.first))
+        return self._gaps.count, tuple(self._gaps.first), *missing
 
     def _valid(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["store_size"] > 0)
