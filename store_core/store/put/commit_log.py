@@ -197,15 +197,12 @@ class CommitLog:
         checkpoint: StoreCheckpoint | None = None,
         replicas: ReplicaService | None = None,
         is_batch_topic: Callable[[str], bool] = lambda _: False,
-        writable: bool = True,
     ) -> None:
         broker = broker or BrokerConfig()
         size = config.mapped_file_size_commit_log
         self.config = config
         self._features = config.features
-        self.mapped_file_queue = MappedFileQueue(
-            paths, size, file_system, clock, allocate, max_open=MAX_OPEN_SEGMENTS, writable=writable
-        )
+        self.mapped_file_queue = MappedFileQueue(paths, size, file_system, clock, allocate, max_open=MAX_OPEN_SEGMENTS)
         self.queue_offsets = QueueOffsets()
         self.running_flags = RunningFlags()
         self.stats = StoreStats()
