@@ -148,7 +148,10 @@ class _Tracing:
         )
         tables = {
             "messages": [message.row() for message in messages],
-            "steps": [step for message in messages for step in message.steps()],
+            "steps": sorted(
+                (step for message in messages for step in message.steps()),
+                key=lambda step: int(step["physical_offset"]),
+            ),
             "consumers": list(_consumers(rows, consumed or {})),
         }
         return TraceReport.of(facts, tables)
@@ -478,6 +481,13 @@ class TraceReport(Report[TraceFacts]):
         rows = zip(*(self.tables["steps"][name].to_pylist() for name in ("step", "physical_offset")), strict=True)
         lanes = lanes_of([(step, at, at + 1) for step, at in rows], _TONES, "record")
         return (Strip("Where in the log its records are", self.found.begin, self.found.end, lanes),)
+
+    def _in_text(self, table: ReportTable) -> pa.Table:
+        """Return what the text shows; steps of several messages say whose they are."""
+        shown = super()._in_text(table)
+        if table.name != "steps" or self.found.messages == 1:
+            return shown
+        return shown.append_column(_UNIQUE.name, self.tables["steps"][_UNIQUE.name].slice(0, shown.num_rows))
 
     def _lines(self) -> Iterator[str]:
         found = self.found
