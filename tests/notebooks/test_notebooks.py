@@ -42,14 +42,14 @@ def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def _said(cell: NotebookNode) -> list[str]:
-    """Return the text of a cell's outputs; of plots only that they are there, since fonts and libraries differ."""
+    """Return the text of a cell's outputs; of plots only that they are there, since some show speeds."""
     return [
         output.text if output.output_type == "stream" else _shown(output.get("data", {})) for output in cell.outputs
     ]
 
 
 def _shown(data: dict[str, str]) -> str:
-    return "a picture" if "image/png" in data else data.get("text/plain", "nothing")
+    return "a picture" if {"image/png", "text/html"} & set(data) else data.get("text/plain", "nothing")
 
 
 def _in_one_round(path: Path, directory: Path) -> Path:
