@@ -68,7 +68,7 @@ nitpick_ignore_regex = [
     # What is not ours has its own reference, which a build without network doesn't know.
     ("py:.*", r"(?!store_core|pyspark_commitlog).*"),
     # Parts of a store and of a report, which the guides show by examples; their names are no promise.
-    ("py:.*", r"store_core\.(snapshot|answers\.plots|store\.rebuild\.index_compare)\..*"),
+    ("py:.*", r"store_core\.(snapshot|answers\.plots|files\.store_kind|store\.rebuild\.index_compare)\..*"),
 ]
 # Inventories of other projects make links to their references, for whoever has a network or files of them:
 # DOCS_INVENTORIES="python=https://docs.python.org/3/ numpy=/path/to/objects.inv" make docs

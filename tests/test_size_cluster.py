@@ -9,7 +9,7 @@ import pytest
 
 from tools.size_cluster import Cluster, estimate
 
-GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "cluster.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "api" / "spark.md"
 SCENARIOS = {
     "machines with 12.5 Gbit/s": Cluster(),
     "machines with 100 Gbit/s": Cluster(network_mib=11920),

@@ -13,7 +13,7 @@ import pyarrow as pa
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.format.columns import resolve_columns
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.releases.release import named_rules
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, backup_of
 from store_core.snapshot.store import Store
@@ -172,8 +172,7 @@ T = TypeVar("T")
 
 def config_of(store: Store, options: ViewOptions) -> Config:
     """Return the configuration files of a store as the release of some options reads them."""
-    is_any = options.read.release == DEFAULT_RELEASE
-    return store.config if is_any else Config(store.root, options.read.release)
+    return store.config if named_rules(options.read.release) is None else Config(store.root, options.read.release)
 
 
 def read_table(store: Store, kind: ConfigKind[T], options: ViewOptions) -> ConfigFile[T] | None:

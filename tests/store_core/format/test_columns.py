@@ -35,6 +35,7 @@ DEFAULTS = {
     "magic_code": pa.int32(),
 }
 ON_REQUEST = {
+    "body_text": pa.string(),
     "store_timestamp_ms": pa.int64(),
     "born_timestamp_ms": pa.int64(),
     "msg_id": pa.string(),
@@ -74,6 +75,7 @@ def test_only_what_may_be_missing_is_nullable() -> None:
     assert nullable == {
         "tags",
         "keys",
+        "body_text",
         "unique_key",
         "uniq_msg_id",
         "compression",
