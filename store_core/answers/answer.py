@@ -58,6 +58,8 @@ class Kind(Enum):
     """What the value of an option is; text without any other sign."""
 
     TEXT = "text"
+    HIDDEN = "hidden"
+    """Text that no report shows, such as what must not be in a copy."""
     NUMBER = "number"
     FLAG = "flag"
     TIME = "time"
@@ -125,7 +127,7 @@ class Option:
             return []
         words: list[str] = []
         for each in value if self.is_repeated else [getattr(value, "value", value)]:
-            words += [self.flag] * bool(self.flag) + [str(each)]
+            words += [self.flag] * bool(self.flag) + ["..." if self.kind is Kind.HIDDEN else str(each)]
         return words
 
     def _check_choice(self, value: Any) -> None:  # noqa: ANN401 -- as `parsed`

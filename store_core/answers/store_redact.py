@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.answer import Answer, function_of, one_root, opt
+from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
@@ -52,9 +52,11 @@ class Redact(Answer["RedactReport"]):
     )
 
     into: str | os.PathLike[str] = opt(MISSING, "The copy: where nothing is yet.", metavar="PATH")
-    pattern: str | bytes | None = opt(None, "What a regular expression matches in bodies.", metavar="REGEX")
-    text: str | None = opt(None, "A text in bodies.", metavar="TEXT")
-    key: str | None = opt(None, "The bodies of messages with this key or unique key.", metavar="KEY")
+    pattern: str | bytes | None = opt(
+        None, "What a regular expression matches in bodies.", kind=Kind.HIDDEN, metavar="REGEX"
+    )
+    text: str | None = opt(None, "A text in bodies.", kind=Kind.HIDDEN, metavar="TEXT")
+    key: str | None = opt(None, "The bodies of messages with this key or unique key.", kind=Kind.HIDDEN, metavar="KEY")
     topic: tuple[str, ...] = opt((), "All bodies of this topic; can be repeated.", metavar="TOPIC")
 
     def on(self, engine: Engine, store: StorePaths) -> RedactReport:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
+from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering
 
 if TYPE_CHECKING:
@@ -185,12 +186,14 @@ class QueueUnits(NamedTuple):
         counts = np.bincount(self.units.code, minlength=len(self.queues))
         bounds = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
         kinds = {field.name: field.type for field in schema.field("units").type.value_type}
-        columns = [pa.array(getattr(self.units, name).astype(kind.to_pandas_dtype())) for name, kind in kinds.items()]
+        columns = [
+            fixed_array(getattr(self.units, name).astype(str(kind), copy=False), kind) for name, kind in kinds.items()
+        ]
         units = pa.StructArray.from_arrays(columns, list(kinds))
         topics = pa.array([topic.encode(errors="surrogatepass") for topic, _ in self.queues], pa.binary())
-        ids = pa.array([queue_id for _, queue_id in self.queues], pa.int32())
+        ids = fixed_array(np.array([queue_id for _, queue_id in self.queues], np.int32))
         return pa.RecordBatch.from_arrays(
-            [topics, ids, pa.ListArray.from_arrays(pa.array(bounds), units)], schema=schema
+            [topics, ids, pa.ListArray.from_arrays(fixed_array(bounds), units)], schema=schema
         )
 
     @classmethod
@@ -201,8 +204,8 @@ class QueueUnits(NamedTuple):
             (name.decode(errors="surrogatepass"), number)
             for name, number in zip(topics.to_pylist(), ids.to_pylist(), strict=True)
         ]
-        code = np.repeat(np.arange(len(queues)), np.diff(units.offsets.to_numpy()))
-        columns = {field.name: units.values.field(field.name).to_numpy() for field in units.type.value_type}
+        code = np.repeat(np.arange(len(queues)), np.diff(numbers(units.offsets)))
+        columns = {field.name: numbers(units.values.field(field.name)) for field in units.type.value_type}
         if "is_light" in columns:
             columns["is_light"] = columns["is_light"].view(np.bool_)
         else:

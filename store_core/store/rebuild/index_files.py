@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.queue.index.index_file import IndexFile
 from store_core.queue.index.index_service import IndexService, index_file_name, next_index_file_name
 from store_core.snapshot.index import Index
@@ -69,16 +70,16 @@ class IndexEntries(NamedTuple):
         if not counts[-1:].all():
             kept = np.append(kept, counts.size - 1)
         bounds = np.concatenate(([0], np.cumsum(counts[kept]))).astype(np.int32)
-        hashes = pa.ListArray.from_arrays(pa.array(bounds), pa.array(self.hashes.astype(np.int32, copy=False)))
-        columns = [pa.array(self.physical_offsets[kept]), pa.array(self.store_timestamps[kept]), hashes]
+        hashes = pa.ListArray.from_arrays(fixed_array(bounds), fixed_array(self.hashes.astype(np.int32, copy=False)))
+        columns = [fixed_array(self.physical_offsets[kept]), fixed_array(self.store_timestamps[kept]), hashes]
         return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
     @classmethod
     def of_table(cls, table: pa.RecordBatch) -> Self:
         """Return the entries of a table of `to_table`."""
         offsets, times, hashes = table.columns
-        rows = np.repeat(np.arange(len(offsets)), np.diff(hashes.offsets.to_numpy()))
-        return cls(offsets.to_numpy(), times.to_numpy(), rows, hashes.values.to_numpy())
+        rows = np.repeat(np.arange(len(offsets)), np.diff(numbers(hashes.offsets)))
+        return cls(numbers(offsets), numbers(times), rows, numbers(hashes.values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,7 @@ def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
         "unproven",
         "unexpandable",
         "unexpandable_first",
+        "is_sound",
     ):  # of checks, or all
         del values[name]
     return values

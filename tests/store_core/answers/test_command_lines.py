@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import MessageStoreConfig
-from store_core.answers import Bill, Check, Export, Recover, Replay
+from store_core.answers import Bill, Check, Export, Recover, Redact, Replay
 
 if TYPE_CHECKING:
     from store_core.answers import Answer
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         (Bill(top=3), "commitlog bill /s --top 3"),
         (Check(), "commitlog check /s"),
         (Check(check_crc=False, topic=("a b",)), "commitlog check /s --no-bodies --topic 'a b'"),
+        (Redact("/new", text="jane@example.org"), "commitlog redact /s --into /new --text ..."),
         (Recover(release=("4.9", "5.3")), "commitlog recover /s --release 4.9 --release 5.3 --dry-run"),
         (Export("/lake", kind="delta", prove=True), "commitlog export /s --into /lake --format delta --prove"),
         (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from store_core.answers.findings import FindingKind
 
-GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "bad-day.md"
+GUIDE = Path(__file__).parents[4] / "docs" / "incidents" / "queues-and-index.md"
 
 
 def test_the_guide_has_all_kinds_in_order() -> None:
