@@ -18,7 +18,7 @@ from store_core.answers.plots import Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
-from store_core.store.salvage.segment_salvage import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
+from store_core.store.salvage.tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
 
 if TYPE_CHECKING:
     import os

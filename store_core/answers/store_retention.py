@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, options_of, release_option
-from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, losses, pointing_files
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
@@ -25,9 +24,6 @@ from store_core.files.store_path import nothing_at, places_of
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import DAY_MS, iso_time, table_time
 from store_core.format.words import agreeing, counted
-from store_core.snapshot.log import first_store_timestamp, has_record
-from store_core.snapshot.queues import Queues
-from store_core.store.clean import DiskLimits, parse_delete_when
 from store_core.store.read.store_time import LocalZone
 
 if TYPE_CHECKING:
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from store_core.answers.disk_forecast import Deletion, PointingFile
+    from store_core.answers.disk_forecast import Deletion, DiskForecast, DiskState, LogFile, PointingFile
     from store_core.answers.lag_queues import ConsumedQueue, FoundLag, LagJob
     from store_core.answers.plots import Plot
     from store_core.answers.retention_options import RetentionOptions
@@ -180,6 +176,8 @@ class RetentionJob:
 
     def merge(self, partials: Iterable[FoundLag]) -> RetentionReport:
         """Make the report."""
+        from store_core.answers.disk_forecast import DiskForecast, losses, pointing_files
+
         rows = [row for each in partials for row in each.rows]
         root, options = self.root, self.options
         files = [] if _is_rocksdb(root) else list(pointing_files(root))
@@ -201,6 +199,8 @@ class RetentionJob:
         return self.options.now + min(asked, most)
 
     def _state(self, root: Path, files: Iterable[PointingFile]) -> DiskState:
+        from store_core.answers.disk_forecast import DiskState
+
         size, used = self.options.disk_size or 0, self.options.disk_used or 0
         if not size or self.options.disk_used is None:
             size, used = self._disk(root)
@@ -220,6 +220,8 @@ class RetentionJob:
         return self.options.disk_size or size, used if given is None else given
 
     def _facts(self, forecast: DiskForecast, until: int, tables: dict[str, list[dict[str, Any]]]) -> RetentionFacts:
+        from store_core.store.clean import DiskLimits
+
         options, state, limits = self.options, forecast.state, DiskLimits.of(self.options.config)
         left = forecast.log_end_at(until) - forecast.log_begin_at(until)
         lost = tables["losses"]
@@ -283,6 +285,8 @@ class RetentionJob:
 
 
 def _log_of(store: StorePaths) -> _Log:
+    from store_core.answers.disk_forecast import LogFile
+    from store_core.snapshot.log import first_store_timestamp, has_record
     from store_core.snapshot.store import Store
 
     segments = list(Store(store).log.segments)
@@ -312,6 +316,8 @@ def _end_of(store: StorePaths, last: Segment) -> tuple[int, int | None]:
 
 
 def _is_rocksdb(root: Path) -> bool:
+    from store_core.snapshot.queues import Queues
+
     return Queues(root).database is not None
 
 
@@ -511,6 +517,8 @@ def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
 
 def _hours(delete_when: str) -> str:
     """Return the hours of the day in words: ``04;16`` is 04:00 and 16:00."""
+    from store_core.store.clean import parse_delete_when
+
     return " and ".join(f"{hour:02}:00" for hour in sorted(parse_delete_when(delete_when)))
 
 

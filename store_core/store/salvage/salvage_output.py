@@ -25,7 +25,8 @@ from store_core.format.columns import arrow_schema
 from store_core.format.segment_room import blank_head, fill_segments
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
-from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS, PropertyCrc, SalvageFormat, property_crcs
+from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS, property_crcs
+from store_core.store.salvage.tiles import PropertyCrc, SalvageFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

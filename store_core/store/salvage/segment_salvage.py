@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.errors import InvalidOptionError
 from store_core.files.segment_source import load_record, open_ahead
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import store_roots
@@ -28,10 +26,10 @@ from store_core.snapshot.log_end import segment_ends
 from store_core.store.diff.log_side import without_overlap
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.salvage.tiles import FoundBy, PropertyCrc, Tile, TileKind, Tiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Self
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -45,99 +43,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SALVAGED_COLUMNS",
-    "FoundBy",
-    "PropertyCrc",
-    "SalvageFormat",
     "SalvagePart",
     "Salvaged",
     "SegmentSalvage",
-    "Tile",
-    "TileKind",
-    "Tiles",
     "plan_salvage",
     "property_crcs",
     "segment_size",
 ]
-
-
-class SalvageFormat(Enum):
-    """What the records become: a store with a new log, or Parquet files with a row per message."""
-
-    STORE = "store"
-    PARQUET = "parquet"
-
-    @classmethod
-    def of(cls, kind: str) -> Self:
-        """Return the format of a name.
-
-        Raises `InvalidOptionError`: If there is none.
-        """
-        try:
-            return cls(kind)
-        except ValueError as error:
-            names = " or ".join(repr(each.value) for each in cls)
-            raise InvalidOptionError(f"kind: expected {names}, found {kind!r}") from error
-
-
-class TileKind(Enum):
-    """What a range of a log is."""
-
-    RECORDS = "records"
-    LOST = "lost"
-    MISSING = "missing"
-    FILLER = "filler"
-    UNWRITTEN = "unwritten"
-    IN_PROGRESS = "in progress"
-    STALE = "stale"
-
-
-class Tile(NamedTuple):
-    """A range of one kind.
-
-    * `begin`, `end`: Physical offsets.
-    """
-
-    begin: int
-    end: int
-    kind: TileKind
-    records: int = 0
-    reason: str = ""  # of what is lost, why there is no record at `begin`; else empty
-
-
-@dataclass(slots=True)
-class Tiles:
-    """Ranges in ascending order, each of which begins where the one before ends."""
-
-    found: list[Tile] = field(default_factory=list)
-
-    def add(self, tile: Tile) -> None:
-        """Add a range; records that follow records become one range with them, and an empty range is left out."""
-        if tile.begin >= tile.end:
-            return
-        last = self.found[-1] if self.found else None
-        if last is not None and last.kind is tile.kind is TileKind.RECORDS and last.end == tile.begin:
-            self.found[-1] = last._replace(end=tile.end, records=last.records + tile.records)
-        else:
-            self.found.append(tile)
-
-
-class FoundBy(Enum):
-    """How a record was found; in both cases its magic code, place, lengths and body's checksum are right.
-
-    * `CHAIN`: By following lengths from the first byte of its segment, without damage before it.
-    * `AFTER_DAMAGE`: Behind damage: where the broken record claims to end, or by searching.
-    """
-
-    CHAIN = "chain"
-    AFTER_DAMAGE = "after_damage"
-
-
-class PropertyCrc(Enum):
-    """What the checksum over the whole record says, which RocketMQ 5.x can put into a property."""
-
-    NONE = "none"
-    MATCH = "match"
-    MISMATCH = "mismatch"
 
 
 def property_crcs(records: Records) -> list[PropertyCrc]:
