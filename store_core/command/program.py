@@ -145,7 +145,7 @@ class _Program(click.Group):
         except Exception as error:  # noqa: BLE001 -- a bug is not a finding
             code, text = failure_of(error, ctx.meta[_WORDS])
             if isinstance(error, TolerableError):
-                text = f"{error.problem}{self._way_on(ctx)}"
+                text = f"{error.problem.removesuffix('.')}{self._way_on(ctx)}"
             say(text)
         ctx.exit(int(code))
 

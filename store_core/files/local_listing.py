@@ -17,6 +17,7 @@ from store_core.files.segment_names import (
     advice_on_name,
     codec_of,
     compressed_error,
+    packed_error,
     start_offset_of,
     why_no_segment,
 )
@@ -111,6 +112,8 @@ def single_file(path: Path, *, compressed: bool = False) -> Segment:
         size = path.stat().st_size
     except FileNotFoundError as error:
         raise StoreNotFoundError(f"no such path: {str(path)!r}") from error
+    if packed := packed_error(path):
+        raise packed
     if start_offset is None or start_offset + size > LAST_OFFSET:
         raise SegmentLayoutError(
             f"{path} is not named like a segment: {why_no_segment(stem)}.{_name_it_should_have(path, size)}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsupportedStoreError
@@ -23,6 +24,7 @@ __all__ = [
     "codec_of",
     "compressed_error",
     "is_compressed_segment",
+    "packed_error",
     "start_offset_of",
     "twin_note",
     "why_no_segment",
@@ -45,6 +47,19 @@ TO_EXPAND: Final = (
 _ENDS: Final = {".tar": None, ".tgz": "gzip", **{f".tar{end}": codec for end, codec in CODECS.items()}}
 """How the names of archives end, and the codecs."""
 
+_UNPACKED_BY: Final = {
+    ".zip": "unzip {} -d DIRECTORY",
+    ".tar.xz": "tar -xJf {} -C DIRECTORY",
+    ".txz": "tar -xJf {} -C DIRECTORY",
+    ".tar.bz2": "tar -xjf {} -C DIRECTORY",
+    ".tbz2": "tar -xjf {} -C DIRECTORY",
+    ".7z": "7z x {} -oDIRECTORY",
+    ".rar": "unrar x {} DIRECTORY/",
+    ".xz": "xz -dk {}",
+    ".bz2": "bzip2 -dk {}",
+}
+"""The usual programs for what is not read as it is, by the ends of names."""
+
 
 def archive_codec(name: str) -> tuple[str | None] | None:
     """Return the codec of an archive by the end of its name, None for a plain one; None for other files.
@@ -63,6 +78,17 @@ def archive_error(place: Path) -> UnsupportedStoreError:
         f"{place} is an archive: expected a store's directory, whose files this needs. Nothing was changed. Unpack it, "
         f"and give the directory. As it is, its messages can be read and counted, and explain, bill, producers and "
         f"export accept it"
+    )
+
+
+def packed_error(place: Path) -> UnsupportedStoreError | None:
+    """Return the error for a file that some program has to unpack first, by the end of its name; None for others."""
+    command = next((command for end, command in _UNPACKED_BY.items() if place.name.endswith(end)), None)
+    if command is None:
+        return None
+    return UnsupportedStoreError(
+        f"{place} is packed in a way that is not read: expected a store, or an archive named {', '.join(_ENDS)}. "
+        f"Unpack it with `{command.format(quote(place.name))}`, and give the store that comes out"
     )
 
 

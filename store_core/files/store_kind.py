@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem, is_directory, names_in
 from store_core.files.remote.url_path import UrlPath
-from store_core.files.segment_names import archive_codec, archive_error
+from store_core.files.segment_names import archive_codec, archive_error, packed_error
 from store_core.files.segment_source import open_pages
 from store_core.files.store_parts import (
     BATCH_CONSUME_QUEUE,
@@ -419,7 +419,7 @@ def check_is_root(path: Path, file_system: FileSystem, log_paths: Collection[Pat
     if status is not None and not status.is_directory:
         if archive_codec(path.name) is not None:
             raise archive_error(path)
-        raise InvalidOptionError(
+        raise packed_error(path) or InvalidOptionError(
             f"{path} is a file: expected a store's root, a directory with {COMMIT_LOG}/ in it. If a store was packed "
             f"into it, unpack it"
         )

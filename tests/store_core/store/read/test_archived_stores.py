@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages, read_view, store_at
-from store_core.answers import bill
+from store_core.answers import bill, check
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import archive_listing, compressed_bytes
 from store_core.files.segment_names import CODECS
@@ -329,3 +329,35 @@ def test_what_is_no_segment_is_noted(root: Path, tmp_path: Path, caplog: pytest.
     (root / "commitlog" / f"{77:020d}").mkdir()
     rows(packed(root, tmp_path / "copy.tar"))
     assert 2 == caplog.text.count("ignored 'broker-a/store/commitlog/")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("store.zip", "unzip store.zip -d DIRECTORY"),
+        ("a copy.tar.xz", "tar -xJf 'a copy.tar.xz' -C DIRECTORY"),
+        ("store.tar.bz2", "tar -xjf store.tar.bz2 -C DIRECTORY"),
+        ("store.7z", "7z x store.7z -oDIRECTORY"),
+        (f"{0:020d}.xz", f"xz -dk {0:020d}.xz"),
+    ],
+)
+@pytest.mark.parametrize("ask", [rows, check], ids=["rows", "check"])
+def test_what_another_program_has_to_unpack_is_named_with_the_command(
+    name: str, command: str, ask: Callable[[Path], object], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(b"PK")
+
+    with pytest.raises(UnsupportedStoreError) as caught:
+        ask(tmp_path / name)
+
+    assert f"{name} is packed in a way that is not read" in str(caught.value)
+    assert f"`{command}`" in str(caught.value)
+
+
+def test_the_same_is_said_of_a_file_in_another_storage(server: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "up").mkdir()
+    (tmp_path / "up" / "store.zip").write_bytes(b"PK")
+    server.upload(tmp_path / "up", "packed")
+
+    with pytest.raises(UnsupportedStoreError, match=r"unzip store\.zip -d DIRECTORY"):
+        rows("s3://bucket/packed/store.zip", storage=server.settings)
