@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 import unicodedata
+from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -19,6 +21,7 @@ __all__ = [
     "clear_line",
     "escape_json",
     "escape_text",
+    "json_of",
     "plain_text",
     "text_of",
     "text_width",
@@ -40,6 +43,7 @@ class BytesStyle(Enum):
     AUTO = "as text where they are text, else in hexadecimal digits"
     HEX = "hexadecimal digits"
     BASE64 = "Base64"
+    JSON = "JSON objects and lists as such, all else as `AUTO` has it"
 
 
 def escape_text(text: str) -> str:
@@ -97,10 +101,44 @@ def text_of(data: bytes, style: BytesStyle) -> str:
     """
     if style is BytesStyle.BASE64:
         return base64.b64encode(data).decode("ascii")
-    text = plain_text(data) if style is BytesStyle.AUTO else None
-    if text is not None:
-        return text
-    return f"0x{data.hex()}" if style is BytesStyle.AUTO else data.hex()
+    if style is BytesStyle.HEX:
+        return data.hex()
+    text = plain_text(data)
+    return f"0x{data.hex()}" if text is None else text
+
+
+def json_of(data: bytes) -> dict[str, Any] | list[Any] | None:
+    """Return the JSON object or list that bytes are; None if they are none, or not all of it would be shown as it is.
+
+    A name that occurs twice, and a number with more digits than a float has, would not.
+    """
+    if data[:1] not in (b"{", b"["):
+        return None
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=_unique, parse_float=_exact, parse_constant=_refused)
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return named
+
+
+def _exact(text: str) -> float:
+    number = float(text)
+    if Decimal(text) != Decimal(repr(number)):
+        raise ValueError(text)
+    return number
+
+
+def _refused(name: str) -> NoReturn:
+    """Refuse NaN and infinities, which JSON does not have."""
+    raise ValueError(name)
 
 
 def plain_text(data: bytes) -> str | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import textwrap
 from datetime import datetime
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from store_core.answers.shown_text import BytesStyle, escape_text, text_of, text_width
+from store_core.answers.shown_text import BytesStyle, escape_text, json_of, text_of, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -287,6 +288,12 @@ class FieldsWriter:
         """Return the lines of a value; each property has a line of its own."""
         if isinstance(value, dict) and value:
             return [f"{escape_text(str(key))}={escape_text(str(each))}" for key, each in value.items()]
+        fields = json_of(value) if isinstance(value, bytes) and self._style is BytesStyle.JSON else None
+        if isinstance(fields, dict) and fields:
+            texts: dict[object, object] = {
+                key: each if isinstance(each, str) else json.dumps(each) for key, each in fields.items()
+            }
+            return self._shown(texts)
         shown = [cell_of(value, self._style, most=None)]
         return [*shown, f"({len(value)} bytes)"] if isinstance(value, bytes) else shown
 

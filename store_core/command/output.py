@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TextIO
 import click
 import pyarrow as pa
 
-from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, plain_text, text_of
+from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, json_of, plain_text, text_of
 from store_core.answers.text_table import FieldsWriter, TableWriter, rows_of, slices_of, zoned
 from store_core.command.new_file import check_new, new_file
 
@@ -44,8 +44,8 @@ class RowWriter(Protocol):
 class JsonLinesWriter:
     """Writes each row as an object on a line of its own.
 
-    Bytes are a string if they are text, else an object with ``base64`` and ``length``; in the other styles they are
-    always a string in that encoding.
+    Bytes are a string if they are text, else an object with ``base64`` and ``length``; in hexadecimal digits and Base64
+    they are always a string.
     """
 
     def __init__(self, schema: pa.Schema, stream: TextIO, style: BytesStyle = BytesStyle.AUTO) -> None:
@@ -71,8 +71,11 @@ class JsonLinesWriter:
         """Return what stands for bytes, the only values that JSON does not have."""
         if not isinstance(value, bytes):
             raise TypeError(f"JSON has no {type(value).__name__}")
-        if self._style is not BytesStyle.AUTO:
+        if self._style in {BytesStyle.HEX, BytesStyle.BASE64}:
             return text_of(value, self._style)
+        found = json_of(value) if self._style is BytesStyle.JSON else None
+        if found is not None:
+            return found
         text = plain_text(value)
         return {"base64": base64.b64encode(value).decode("ascii"), "length": len(value)} if text is None else text
 

@@ -169,7 +169,13 @@ def _options(default: str) -> list[Callable[[Callable[..., ExitCode]], Callable[
             "style",
             type=NearChoice([style.name.lower() for style in BytesStyle]),
             default=BytesStyle.AUTO.name.lower(),
-            help="How bytes are printed. auto: as text where they are text.  [default: auto]",
+            help="How bytes are printed. auto: as text where they are text; json: also as JSON.  [default: auto]",
+        ),
+        click.option(
+            "--json-body",
+            "style",
+            flag_value=BytesStyle.JSON.name.lower(),
+            help="--bytes json: bodies that are JSON objects or lists are printed as such, with their fields.",
         ),
         click.option(
             "--color",

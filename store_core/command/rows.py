@@ -147,10 +147,11 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
     KEY is one of the words in property KEYS, or the id in property UNIQ_KEY. MSGID is an offset message id of 32 or 56
     hexadecimal digits. If nothing is found the exit code is 2.
     """
-    from store_core.format.columns import COLUMNS, CORRUPT_RECORD
+    from store_core.format.columns import BODY_TEXT, COLUMNS, CORRUPT_RECORD
     from store_core.store.read.one_message import find_message
 
-    columns = [column.name for column in COLUMNS if column.name not in {"properties_string", CORRUPT_RECORD}]
+    again = {"properties_string", BODY_TEXT, CORRUPT_RECORD}  # what other columns show
+    columns = [column.name for column in COLUMNS if column.name not in again]
     found = find_message(store, what, None if kind is None else NamedBy(kind), {"columns": columns, **read})
     if found is None:
         raise StoreNotFoundError(

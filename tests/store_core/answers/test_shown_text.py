@@ -14,6 +14,7 @@ from store_core.answers.shown_text import (
     BytesStyle,
     escape_json,
     escape_text,
+    json_of,
     plain_text,
     text_of,
     text_width,
@@ -76,3 +77,42 @@ def test_lines_and_tabs_are_text() -> None:
 @pytest.mark.parametrize(("text", "width"), [("abc", 3), ("订单", 4), ("e\u0301", 1), ("", 0)])
 def test_width_is_in_columns_of_a_terminal(text: str, width: int) -> None:
     assert width == text_width(text)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=3) | st.lists(json_values, max_size=3))
+def test_bytes_of_json_are_the_object_or_list_that_they_are(value: object) -> None:
+    assert value == json_of(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"text",
+        b"17",
+        b'"text"',
+        b"{",
+        b'{"a": NaN}',
+        b'{"a": 1e999}',
+        b'{"a": 0.12345678901234567890}',
+        b'{"a": 1, "a": 2}',
+        b'["\\ud800"]',
+        b"[" * 100_000,
+        '{"a": 1}'.encode("utf-16-le"),
+        b'["\xff"]',
+    ],
+)
+def test_what_is_no_json_or_would_not_keep_its_value_is_none(data: bytes) -> None:
+    assert json_of(data) is None
+
+
+@given(st.binary())
+def test_no_bytes_break_the_look_for_json(data: bytes) -> None:
+    json_of(b"{" + data)
+    json_of(b"[" + data)

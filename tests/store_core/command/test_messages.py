@@ -80,6 +80,20 @@ def test_a_table_has_the_columns_that_fit_a_terminal_and_other_formats_have_all(
     assert read_messages(store).schema.names == list(call("head", store, "-n1", "--format=jsonl").rows[0])
 
 
+def test_bodies_that_are_json_are_printed_with_their_fields_on_request(log: LogBuilder, tmp_path: Path) -> None:
+    for body in (b'{"order":"o-1","lines":[1,2]}', b"no json", b'{"a":1,"a":2}'):
+        log.append(body, topic="json")
+    store = log.write(tmp_path / "store")
+    asked = ("cat", store, "--topic=json", "--columns=body")
+
+    rows = call(*asked, "--json-body", "--format=jsonl").rows
+    assert [{"order": "o-1", "lines": [1, 2]}, "no json", '{"a":1,"a":2}'] == [row["body"] for row in rows]
+    assert rows == call(*asked, "--bytes=json", "--format=jsonl").rows
+    lines = call(*asked, "--json-body", "--format=fields", "--color=never").lines
+    assert ["body  order=o-1", "      lines=[1, 2]", ""] == lines[:3]
+    assert '{"order":"o-1","lines":[1,2]}' == call(*asked, "--json-body").lines[1]
+
+
 def test_with_mode_permissive_a_table_shows_damaged_bytes_and_where_they_are(log: LogBuilder, tmp_path: Path) -> None:
     log.flip(log.records[3].physical_offset, 8)
     store = log.write(tmp_path / "store")
