@@ -3,21 +3,27 @@
 
 A plot is rows one below the other, each with a name, a drawing and a label, so that names and labels are text that fits
 a narrow page, too. A drawing is paths in a box of 1000 by 10, or by 100 if it is tall, which SVG stretches.
-`store_core.answers.page` puts them into a page, whose style says which colours they have.
+The style of a page says which colours they have.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib.resources import files
 from math import log1p
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from store_core.answers.shown_text import escape_text
+from store_core.errors import UnsupportedStoreError
 from store_core.format.words import counted
+from store_core.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from jinja2 import Template
 
 __all__ = [
     "Bar",
@@ -34,7 +40,34 @@ __all__ = [
     "Strip",
     "Tone",
     "lanes_of",
+    "page",
+    "part",
 ]
+
+
+def page(title: str, **content: object) -> str:
+    """Return content as one HTML file: style and plots are inside, and it refers to nothing elsewhere."""
+    return _template().render(content | {"title": title, "is_page": True, "version": __version__})
+
+
+def part(**content: object) -> str:
+    """Return content as a part of a page, whose background stays as it is."""
+    return _template().render(content | {"is_page": False, "version": __version__})
+
+
+@cache
+def _template() -> Template:
+    try:
+        from jinja2 import Environment
+    except ModuleNotFoundError as error:
+        raise UnsupportedStoreError("pages and plots need jinja2: pip install 'jinja2>=3.1'") from error
+    environment = Environment(autoescape=True, finalize=_shown, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(files("store_core.answers").joinpath("page.html").read_text(encoding="utf-8"))
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 -- whatever the template has
+    r"""Return text without what could change how other text is shown; jinja2 then escapes what HTML knows."""
+    return escape_text(value) if type(value) is str else value
 
 
 class Tone(StrEnum):
@@ -272,14 +305,10 @@ class Plots:
         UnsupportedStoreError
             If jinja2 is not installed.
         """
-        from store_core.answers.page import page
-
         return page(self.plots[0].title if self.plots else "", plots=self.plots)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from store_core.answers.page import part
-
         return part(plots=self.plots)
 
 

@@ -290,7 +290,7 @@ class Report(ABC, Generic[Facts]):
         UnsupportedStoreError
             If jinja2 is not installed.
         """
-        from store_core.answers.page import page
+        from store_core.answers.plots import page
 
         origin = []
         if made is not None:
@@ -301,7 +301,7 @@ class Report(ABC, Generic[Facts]):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from store_core.answers.page import part
+        from store_core.answers.plots import part
 
         return part(**self._content([], _MOST_ROWS_OF_PART))
 

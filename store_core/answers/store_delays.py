@@ -133,7 +133,7 @@ class Delays(Answer["DelaysReport"]):
 
     def on(self, engine: Engine, store: StorePaths) -> DelaysReport:
         """Read the topics where they wait, through their queues where these prove complete."""
-        from store_core.answers.life.stray_timers import stray_timers
+        from store_core.answers.life.delay_states import stray_timers
         from store_core.snapshot.config import DELAY_OFFSETS, Config
         from store_core.snapshot.log import Log
         from store_core.snapshot.store import Store

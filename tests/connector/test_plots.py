@@ -18,7 +18,7 @@ from pyspark_commitlog.plot_data import rates, segment_bytes, store_latencies
 from pyspark_commitlog.plots import binary_bytes, duration, si
 from pyspark_commitlog.sample import orders_store
 from store_core import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError, read_messages
-from store_core.answers import page
+from store_core.answers import plots as drawn
 from store_core.answers.shown_text import escape_text
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def test_a_path_without_a_store_is_refused(tmp_path: Path) -> None:
 
 def test_without_jinja2_the_way_to_get_it_is_told(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    page._template.cache_clear()
+    drawn._template.cache_clear()
 
     with pytest.raises(UnsupportedStoreError, match=r"pip install 'jinja2>=3\.1'"):
         plots.message_rates(table).to_html()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.answers import check, diff, salvage
-from store_core.answers.page import part
-from store_core.answers.plots import Bar, Bars, Lane, Plot, Plots, Strip, Tone
+from store_core.answers.plots import Bar, Bars, Lane, Plot, Plots, Strip, Tone, part
 from tests.builders import BODY_AT, LogBuilder
 
 if TYPE_CHECKING:
