@@ -33,7 +33,6 @@ __all__ = [
     "Sends",
     "from_bytes",
     "order_findings",
-    "to_bytes",
     "unique_findings",
 ]
 
@@ -160,17 +159,8 @@ def _table(rows: pa.Table, keys: pa.StringArray, names: tuple[str, ...] | list[s
     return pa.table([columns.get(name, rows[name] if name in rows.column_names else None) for name in names], names)
 
 
-def to_bytes(table: pa.Table) -> bytes:
-    """Return a table as bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
 def from_bytes(data: bytes) -> pa.Table:
-    """Return the table that `to_bytes` made bytes of."""
+    """Return the table that `store_core.store.rebuild.spill.packed` made bytes of."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 

@@ -23,7 +23,6 @@ from store_core.answers.producer_keys import (
     Sends,
     from_bytes,
     order_findings,
-    to_bytes,
     unique_findings,
 )
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
@@ -31,7 +30,7 @@ from store_core.answers.scanning.group_table import COUNT, MAX, MIN, TOP, GroupT
 from store_core.answers.scanning.message_scan import MessageScan, ScanCounts, Scanned
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
-from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun
+from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -243,7 +242,7 @@ class ProducersJob:
         scanned.found.keys = KeyPieces()  # the totals travel without them
         with nullcontext() if self.spill_root is None else RunSpill(self.spill_root) as spill:
             for group, kind, table in pieces:
-                data = to_bytes(table)
+                data = packed(table)
                 yield PieceKey(1 + group, kind, part.begin), data if spill is None else spill.put(data)
         yield PieceKey(0, _TOTALS_KIND, part.begin), scanned
 

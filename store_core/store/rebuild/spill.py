@@ -19,17 +19,17 @@ __all__ = ["RunReader", "RunSpill", "SpilledRun", "packed", "unpacked"]
 Carried = TypeVar("Carried")
 
 
-def packed(table: pa.RecordBatch) -> bytes:
-    """Return a table as Arrow's stream format."""
+def packed(table: pa.RecordBatch | pa.Table) -> bytes:
+    """Return a table, or one batch of it, as Arrow's stream format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_batch(table)
+        stream.write(table)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
-    """Return the table of `packed` bytes."""
+    """Return the one batch of `packed` bytes."""
     with pa.ipc.open_stream(data) as stream:
         return stream.read_next_batch()
 
