@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from store_core.format.record.decode import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.time_search import BoundaryType
     from store_core.snapshot.store import Store, StoreKind, store_at
-    from store_core.store.config.broker_config import BrokerConfig
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.broker_config import BrokerConfig
+    from store_core.store.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
     from store_core.store.message_store import DefaultMessageStore
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
-    from store_core.store.query.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
     from store_core.store.read.lookup.looked_up import ReadExplanation
     from store_core.store.read.message_reader import read_range
     from store_core.store.read.option_values import ReadMode
@@ -137,23 +137,23 @@ _HOMES: Final = {
     "AppendMessageResult": "store_core.format.message",
     "AppendMessageStatus": "store_core.format.message",
     "BoundaryType": "store_core.queue.consume_queue.time_search",
-    "BrokerConfig": "store_core.store.config.broker_config",
+    "BrokerConfig": "store_core.store.broker_config",
     "CorruptRecordError": "store_core.errors",
     "DefaultMessageStore": "store_core.store.message_store",
     "FilterError": "store_core.errors",
-    "GetMessageResult": "store_core.store.query.get_message",
-    "GetMessageStatus": "store_core.store.query.get_message",
+    "GetMessageResult": "store_core.store.get_message",
+    "GetMessageStatus": "store_core.store.get_message",
     "InnerMessage": "store_core.format.record.decode",
     "InvalidOptionError": "store_core.errors",
     "LostWorkerError": "store_core.errors",
     "Message": "store_core.format.message",
     "MessageExt": "store_core.format.message",
     "MessageSelector": "store_core.format.filter.message_selector",
-    "MessageStoreConfig": "store_core.store.config.message_store_config",
+    "MessageStoreConfig": "store_core.store.message_store_config",
     "Moved": "store_core.files.remote.storage",
     "PutMessageResult": "store_core.store.put.put_result",
     "PutMessageStatus": "store_core.format.message",
-    "QueryMessageResult": "store_core.store.query.get_message",
+    "QueryMessageResult": "store_core.store.get_message",
     "ReadExplanation": "store_core.store.read.lookup.looked_up",
     "ReadMode": "store_core.store.read.option_values",
     "ReadOptions": "store_core.store.read.read_options",

@@ -12,7 +12,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.properties import PropertyMap
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.put.put_service import PutService
 from tests.store_core.fakes import FakeClock

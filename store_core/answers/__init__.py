@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_replay import Replay, ReplayReport, replay
     from store_core.answers.store_retention import Retention, RetentionReport, retention
     from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
-    from store_core.store.diff.log_side import DiffBy
+    from store_core.store.log_side import DiffBy
 
 __all__ = [
     "Answer",
@@ -107,7 +107,7 @@ _HOMES: Final = {
     "DeadLettersReport": "store_core.answers.store_dead_letters",
     "Delays": "store_core.answers.store_delays",
     "DelaysReport": "store_core.answers.store_delays",
-    "DiffBy": "store_core.store.diff.log_side",
+    "DiffBy": "store_core.store.log_side",
     "Diff": "store_core.answers.log_diff",
     "Redact": "store_core.answers.store_redact",
     "Salvage": "store_core.answers.log_salvage",

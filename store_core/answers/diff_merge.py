@@ -15,17 +15,17 @@ from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.files.segment_source import load_record, open_pages
 from store_core.format.columnar.records import Records
 from store_core.format.times import table_time
-from store_core.store.diff.log_side import DiffBy
-from store_core.store.diff.segment_diff import CHANGED, ONLY, TopicCount, count_topics, record_rows
+from store_core.store.log_side import DiffBy
+from store_core.store.segment_diff import CHANGED, ONLY, TopicCount, count_topics, record_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from store_core.store.diff.log_pair import LogPair
-    from store_core.store.diff.log_side import DiffOptions, LogSide
-    from store_core.store.diff.segment_diff import DiffPartial, Unmatched
+    from store_core.store.log_pair import LogPair
+    from store_core.store.log_side import DiffOptions, LogSide
+    from store_core.store.segment_diff import DiffPartial, Unmatched
 
 __all__ = ["AheadRecords", "extent_facts", "log_rows", "merge", "merge_records", "topic_rows"]
 

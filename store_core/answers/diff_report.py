@@ -14,7 +14,7 @@ from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.words import agreeing, counted
-from store_core.store.diff.log_side import DiffBy
+from store_core.store.log_side import DiffBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

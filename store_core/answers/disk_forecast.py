@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.lag_queues import QueueLag
     from store_core.snapshot.queues import UnitFile
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
 
 
 __all__ = ["Deletion", "DiskForecast", "DiskState", "LogFile", "PointingFile", "Reason", "losses", "pointing_files"]

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt
-from store_core.store.diff.log_side import DiffBy, DiffOptions
+from store_core.store.log_side import DiffBy, DiffOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.answers.diff_report import DiffReport
     from store_core.files.store_path import StorePaths
-    from store_core.store.diff.log_pair import LogPair
-    from store_core.store.diff.segment_diff import DiffPart, DiffPartial, PartSide, Unmatched
+    from store_core.store.log_pair import LogPair
     from store_core.store.parts import Engine
+    from store_core.store.segment_diff import DiffPart, DiffPartial, PartSide, Unmatched
 
 
 __all__ = ["Diff", "DiffJob", "RecordDiffJob", "diff"]
@@ -55,7 +55,7 @@ class Diff(Answer["DiffReport"]):
 
         What follows the end of a log that a broker holds is not looked at: a record may be in progress there.
         """
-        from store_core.store.diff.log_pair import LogPair
+        from store_core.store.log_pair import LogPair
 
         options, pair = DiffOptions(self.by, self.most_rows, self.same_extent), LogPair.of(store, self.b)
         if self.by is DiffBy.RECORDS or (self.by is DiffBy.AUTO and not pair.is_cut_alike):
@@ -88,7 +88,7 @@ class DiffJob:
 
     def run(self, part: DiffPart) -> DiffPartial:
         """Compare one part."""
-        from store_core.store.diff.segment_diff import diff_part
+        from store_core.store.segment_diff import diff_part
 
         return diff_part(part)
 
@@ -113,7 +113,7 @@ class RecordDiffJob:
 
     def plan(self) -> Sequence[PartSide]:
         """Return the parts: the segment files of both logs."""
-        from store_core.store.diff.segment_diff import PartSide
+        from store_core.store.segment_diff import PartSide
 
         a, b = self.pair.a, self.pair.b
         sides = ((a, b), (b, a))
@@ -121,7 +121,7 @@ class RecordDiffJob:
 
     def run(self, part: PartSide) -> Iterator[tuple[DigestKey, bytes]]:
         """Digest the records of a segment file."""
-        from store_core.store.diff.segment_diff import digested_records
+        from store_core.store.segment_diff import digested_records
 
         for sequence, records in enumerate(digested_records(part)):
             digests = np.ascontiguousarray(records["digest"])
@@ -132,7 +132,7 @@ class RecordDiffJob:
 
     def gather(self, pieces: Iterable[tuple[DigestKey, bytes]]) -> Iterator[Unmatched]:
         """Find which records of a group only one log has."""
-        from store_core.store.diff.segment_diff import DIGESTED, unmatched_records
+        from store_core.store.segment_diff import DIGESTED, unmatched_records
 
         packed: dict[str, list[bytes]] = {"a": [], "b": []}
         for key, piece in pieces:

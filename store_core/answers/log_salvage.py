@@ -18,7 +18,7 @@ from store_core.answers.plots import Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
-from store_core.store.salvage.tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
+from store_core.store.salvage_tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
 
 if TYPE_CHECKING:
     import os
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
-    from store_core.store.salvage.salvage_output import SalvageOutput
-    from store_core.store.salvage.segment_salvage import SalvagePart
+    from store_core.store.salvage_output import SalvageOutput
+    from store_core.store.segment_salvage import SalvagePart
 
 __all__ = ["Salvage", "SalvageJob", "SalvagePartial", "SalvageReport", "salvage"]
 
@@ -59,8 +59,8 @@ class Salvage(Answer["SalvageReport"]):
 
     def on(self, engine: Engine, store: StorePaths) -> SalvageReport:
         """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
-        from store_core.store.salvage.salvage_output import SalvageOutput
-        from store_core.store.salvage.segment_salvage import segment_size
+        from store_core.store.salvage_output import SalvageOutput
+        from store_core.store.segment_salvage import segment_size
 
         if self.into is None:
             return engine.run(SalvageJob(store, None))
@@ -95,7 +95,7 @@ class SalvageJob:
 
     def __init__(self, source: StorePaths, output: SalvageOutput | None) -> None:
         from store_core.files.store_path import store_roots
-        from store_core.store.salvage.segment_salvage import plan_salvage
+        from store_core.store.segment_salvage import plan_salvage
 
         self.output = output
         self.source = str(store_roots(source)[0])
@@ -107,8 +107,8 @@ class SalvageJob:
 
     def run(self, part: SalvagePart) -> SalvagePartial:
         """Salvage a segment, and write its records."""
-        from store_core.store.salvage.salvage_output import write_piece
-        from store_core.store.salvage.segment_salvage import SegmentSalvage
+        from store_core.store.salvage_output import write_piece
+        from store_core.store.segment_salvage import SegmentSalvage
 
         found = SegmentSalvage(part)
         if self.output is None:
@@ -125,7 +125,7 @@ class SalvageJob:
 
 def _write_log(job: SalvageJob, output: SalvageOutput, size: int) -> None:
     """Make the new log of the pieces, segment after segment."""
-    from store_core.store.salvage.salvage_output import PIECES, NewLog
+    from store_core.store.salvage_output import PIECES, NewLog
 
     with NewLog(output.work, size) as log:
         for part in job.parts:

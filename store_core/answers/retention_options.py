@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from store_core.errors import InvalidOptionError
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.store.clean import DiskLimits, parse_delete_when
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
 
 if TYPE_CHECKING:

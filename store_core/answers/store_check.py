@@ -88,7 +88,7 @@ class Compared(Answer[AnyReport]):
 
     def comparison(self, topic: tuple[str, ...] = ()) -> RebuildOptions:
         """Return the options of the comparison of queues, of all topics or of some, and of the index with the log."""
-        from store_core.store.config.message_store_config import MessageStoreConfig
+        from store_core.store.message_store_config import MessageStoreConfig
         from store_core.store.rebuild.options import RebuildOptions
 
         has_index = True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
     from store_core.store.recovery.recovery_report import RecoveryReport
 

@@ -17,7 +17,7 @@ from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order, spread_hash
 from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
 from store_core.snapshot.config import DataVersion, backup_of, bytes_of, read_config
-from store_core.store.config.broker_config import snake_case
+from store_core.store.broker_config import snake_case
 
 if TYPE_CHECKING:
     import os

@@ -14,7 +14,7 @@ from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.snapshot.config import CONSUMER_FILTERS
 from store_core.snapshot.config_json import ConfigFields
-from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     import os

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.format.releases.release import Release
     from store_core.snapshot.config_json import JsonObject
-    from store_core.store.config.broker_config import BrokerConfig
+    from store_core.store.broker_config import BrokerConfig
 
 __all__ = ["NO_OFFSET", "ConsumerOffsetManager", "DelayOffsetTable", "FlushConsumerOffsetService"]
 

@@ -21,7 +21,7 @@ from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import PropertyParser
 from store_core.format.releases.release import rules_of
 from store_core.snapshot.config import Permission, SubscriptionGroupConfig
-from store_core.store.query.get_message import GetMessageStatus
+from store_core.store.get_message import GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from store_core.format.message import MessageExt
     from store_core.format.releases.release import Release
     from store_core.snapshot.config import TopicConfig
-    from store_core.store.config.broker_config import BrokerConfig
-    from store_core.store.query.get_message import GetMessageResult
+    from store_core.store.broker_config import BrokerConfig
+    from store_core.store.get_message import GetMessageResult
 
 __all__ = [
     "CheckedPull",

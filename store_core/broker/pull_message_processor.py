@@ -16,7 +16,7 @@ from store_core.broker.pull_checks import PullMessageResponse, PullSysFlag, Resp
 from store_core.files.service_thread import ServiceThread
 from store_core.format.message import Message
 from store_core.format.properties import DELAY, KEYS, TAGS, PropertyMap
-from store_core.store.query.get_message import GetMessageResult, GetMessageStatus
+from store_core.store.get_message import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from store_core.broker.pull_checks import CheckedPull, PullChecks, PullMessageRequest
     from store_core.files.clock import Clock
     from store_core.snapshot.config_json import JsonObject
-    from store_core.store.config.broker_config import BrokerConfig
+    from store_core.store.broker_config import BrokerConfig
 
 __all__ = ["OFFSET_MOVED_EVENT", "OffsetMovedEvent", "PullMessageProcessor", "PullRequest", "PullRequestHoldService"]
 

@@ -24,7 +24,7 @@ from store_core.format.properties import (
 )
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.releases.release import rules_of
-from store_core.store.query.get_message import queue_units
+from store_core.store.get_message import queue_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.get_message import AnyQueue, QueueUnit
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import PutMessageResult
-    from store_core.store.query.get_message import AnyQueue, QueueUnit
 
 __all__ = ["DelayingStore", "ScheduleMessageService", "message_time_up"]
 

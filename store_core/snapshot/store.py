@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.told_release import ToldRelease
     from store_core.snapshot.units import QueueName
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
 
 
 __all__ = [

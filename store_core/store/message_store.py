@@ -20,16 +20,16 @@ from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
 from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.message_store_config import MessageStoreConfig
-from store_core.store.dispatch.log_adoption import LogAdoption
+from store_core.store.broker_config import BrokerConfig
+from store_core.store.log_adoption import LogAdoption
 from store_core.store.memory import keep_freed_memory
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import as_future
 from store_core.store.put.put_service import PutService, default_hooks
-from store_core.store.query.store_reading import StoreReading
 from store_core.store.recovery.recovery_report import RecoveryReport
 from store_core.store.store_layout import check_is_store, check_is_there, checked_config, lock_of, log_place
 from store_core.store.store_life import StoreServices, StoreSetup
+from store_core.store.store_reading import StoreReading
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.message import Message
-    from store_core.store.dispatch.reput import FilterBitMap
     from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService
+    from store_core.store.reput import FilterBitMap
 
 __all__ = ["DefaultMessageStore"]
 

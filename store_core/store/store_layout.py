@@ -47,7 +47,7 @@ from store_core.format.releases.release import DEFAULT_RELEASE
 from store_core.queue.queue_path import QueueRules
 from store_core.queue.units.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.snapshot.index import Index
-from store_core.store.config.message_store_config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
+from store_core.store.message_store_config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

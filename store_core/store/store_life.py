@@ -14,16 +14,16 @@ from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.store_parts import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index.index_service import IndexService
+from store_core.store.broker_config import BrokerConfig
 from store_core.store.clean import CleanServices, DiskSpace
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.dispatch.reput import (
+from store_core.store.put.commit_log import CommitLog, uses_pool
+from store_core.store.recovery.store_recovery import StoreRecovery, complete_index
+from store_core.store.reput import (
     Dispatcher,
     FlushCheckpointService,
     FlushConsumeQueueService,
     ReputMessageService,
 )
-from store_core.store.put.commit_log import CommitLog, uses_pool
-from store_core.store.recovery.store_recovery import StoreRecovery, complete_index
 from store_core.store.store_layout import log_paths
 from store_core.store.store_state import RunningFlag, StoreCheckpoint
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import QueueRules
-    from store_core.store.config.message_store_config import MessageStoreConfig
-    from store_core.store.dispatch.reput import FilterBitMap
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import ReplicaService
     from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.reput import FilterBitMap
 
 __all__ = ["DerivedStructures", "StoreServices", "StoreSetup", "disk_space"]
 

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
 from tests.benchmarks.measure import Timing

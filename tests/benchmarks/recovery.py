@@ -36,7 +36,7 @@ from tests.interop.rocketmq import RocketMq
 from tests.interop.toolchain import RELEASES, harness_command
 
 if TYPE_CHECKING:
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 __all__ = ["bench_recovery", "lose_queues"]

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.answers import Check, Diff, Salvage
-from store_core.store.diff.log_side import DiffBy
+from store_core.store.log_side import DiffBy
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.passes import rebuild_by

@@ -27,9 +27,9 @@ from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.releases.release import RELEASES
 from store_core.snapshot.config_json import parse_config
-from store_core.store.config.broker_config import BrokerConfig, parse_properties_file
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.broker_config import BrokerConfig, parse_properties_file
 from store_core.store.export.export_ledger import ExportEntry
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit_ledger import CommitLedger

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.interop.puts import put_job
 from tests.interop.scenarios import SEGMENT_SIZE
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
     from tests.interop.puts import Put
     from tests.interop.rocketmq import Answer, RocketMq
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.broker.pull_checks import PullMessageRequest
-from store_core.store.config.broker_config import snake_case
+from store_core.store.broker_config import snake_case
 from tests.store_core.broker.pull_broker import PullBroker
 
 if TYPE_CHECKING:

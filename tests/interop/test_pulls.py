@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore
-from store_core.store.config.broker_config import snake_case
+from store_core.store.broker_config import snake_case
 from tests.interop.ours import our_config
 from tests.interop.pulls import BROKERS, Pulls, our_answers
 from tests.interop.scenarios import random_scenario

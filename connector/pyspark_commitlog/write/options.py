@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from store_core.format.releases.release import Release
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.sink.commit import Rebuild
 
 __all__ = ["WRITE_OPTIONS", "WriteOptions"]

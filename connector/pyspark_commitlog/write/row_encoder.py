@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark_commitlog.write.options import WriteOptions
     from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.releases.release import Release
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
 
 __all__ = [
     "NULL_BODY",

@@ -147,7 +147,7 @@ def _with_numbers(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 
 def delay_levels(broker_config: str | os.PathLike[str] | None, release: Release) -> tuple[int, ...]:
     """Return the delay of each level, ms: as a broker's file sets ``messageDelayLevel``, or the usual ones."""
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
 
     if broker_config is None:
         return MessageStoreConfig(release=release).delay_levels

@@ -384,7 +384,7 @@ class RecordLookUp:
         from store_core.files.segment_source import load_record, open_pages
         from store_core.format.columnar.records import Records
         from store_core.format.record.scan import check_record
-        from store_core.store.diff.segment_diff import record_rows
+        from store_core.store.segment_diff import record_rows
 
         start = part.segment.start_offset
         try:

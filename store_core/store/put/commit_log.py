@@ -21,7 +21,7 @@ from store_core.files.segment_file import MAX_OPEN_SEGMENTS
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.message import PutMessageStatus
 from store_core.format.record.encode import Refusal
-from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.broker_config import BrokerConfig
 from store_core.store.put.log_appender import LogAppender, fits
 from store_core.store.put.put_preparation import LmqQueues, PutPreparation, QueueOffsets, refused
 from store_core.store.put.put_result import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_paths import SegmentPaths
     from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.message import Message
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import ReplicaService
     from store_core.store.store_state import StoreCheckpoint
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from store_core.format.message import Message
     from store_core.format.record.encode import EncodedRecords
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
 
 __all__ = ["LmqQueues", "Pending", "PutPreparation", "QueueOffsets", "refused"]
 

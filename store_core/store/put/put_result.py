@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.message import AppendMessageResult
-    from store_core.store.config.broker_config import BrokerConfig
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.broker_config import BrokerConfig
+    from store_core.store.message_store_config import MessageStoreConfig
 
 __all__ = [
     "ALL_IN_SYNC",

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.releases.release import Release
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.commit_log import CommitLog
 
 __all__ = ["PutChecks", "PutMessageHook", "PutService", "StoreState", "default_hooks", "topic_refusal"]

@@ -18,7 +18,7 @@ from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index.index_service import check_index_sizes
 from store_core.snapshot.log import Log
 from store_core.snapshot.store import store_at
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.rebuild.options import OUTPUT, RebuildRules
 from store_core.store.rebuild.queue_files import QUEUE_KINDS

@@ -41,7 +41,6 @@ from store_core.errors import SegmentLayoutError, UnsupportedStoreError
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
-from store_core.store.dispatch.reput import select_rows
 from store_core.store.recovery.log_recovery import (
     FollowedLog,
     RecoveryStart,
@@ -50,6 +49,7 @@ from store_core.store.recovery.log_recovery import (
     follow_log_for_recovery,
 )
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
+from store_core.store.reput import select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from store_core.queue.index.index_service import IndexService
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.log_end import FoundEnd
-    from store_core.store.dispatch.reput import Dispatcher, ReputMessageService
     from store_core.store.put.commit_log import CommitLog
+    from store_core.store.reput import Dispatcher, ReputMessageService
     from store_core.store.store_state import StoreCheckpoint
 
 __all__ = ["RecoveryGate", "StoreRecovery", "close_index_gap", "complete_index"]

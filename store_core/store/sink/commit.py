@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.sink.commit_ledger import Transaction
     from store_core.store.sink.staged_batch import StagedFile
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.store.dispatch.log_adoption import LogAdoption, LogPlace
+    from store_core.store.log_adoption import LogAdoption, LogPlace
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put.put_preparation import QueueOffsets
     from store_core.store.sink.staged_batch import StagedBatch, StagedFile

@@ -48,9 +48,9 @@ from store_core.queue.units.consume_queue_unit import (
 )
 from store_core.snapshot.config import checkpoint_fields
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.broker_config import BrokerConfig
 from store_core.store.export.export_ledger import ExportEntry
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.store_state import StoreCheckpoint

@@ -29,8 +29,8 @@ from store_core.answers import (
 from store_core.answers.retention_options import strange_settings
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.export.export_ledger import ExportLedger
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.new_directory import NewDirectory, named_places, places_beside
 from tests.builders import LogBuilder
 from tests.life_logs import BEGIN, LifeLog, write_config

@@ -21,7 +21,7 @@ from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record
 from store_core.store import new_directory
 from store_core.store.parts import InProcess
-from store_core.store.salvage.tiles import SalvageFormat
+from store_core.store.salvage_tiles import SalvageFormat
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
 from tests.store_core.files.store_kinds import every_file

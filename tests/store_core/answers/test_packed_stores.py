@@ -14,7 +14,7 @@ import pytest
 from store_core import DefaultMessageStore, rebuild_consume_queue, rebuild_index
 from store_core.answers import check, diff, plan_repair, recover, redact, repair, salvage
 from store_core.errors import SegmentLayoutError, UnsupportedStoreError
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:

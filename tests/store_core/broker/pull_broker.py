@@ -19,10 +19,10 @@ from store_core.broker.subscription_group import (
 from store_core.files.file_system import OsFileSystem
 from store_core.format.message import PutMessageStatus
 from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.broker_config import BrokerConfig
+from store_core.store.get_message import GetMessageResult, GetMessageStatus
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult
-from store_core.store.query.get_message import GetMessageResult, GetMessageStatus
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:

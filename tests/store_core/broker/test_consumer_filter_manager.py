@@ -14,7 +14,7 @@ from store_core.broker.subscription_group import RegisteredSubscription
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.broker_config import BrokerConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock
 

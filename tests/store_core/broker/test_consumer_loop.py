@@ -15,9 +15,9 @@ from store_core.files.file_system import OsFileSystem
 from store_core.format.compression import expand_body
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.message import Message
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.query.get_message import GetMessageResult, GetMessageStatus
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.broker.pull_broker import FakeStore
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

@@ -26,9 +26,9 @@ import pytest
 
 from store_core.broker.pull_checks import PullMessageRequest
 from store_core.snapshot.config import Permission
-from store_core.store.config.broker_config import BrokerConfig, snake_case
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.broker_config import BrokerConfig, snake_case
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.store_core.broker.pull_broker import PullBroker
 from tests.store_core.fakes import FaultyFileSystem
 

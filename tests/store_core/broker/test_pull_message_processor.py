@@ -12,7 +12,7 @@ import pytest
 from store_core.broker.consumer_filter import ExpressionMessageFilter
 from store_core.broker.pull_checks import ForbiddenType, PullSysFlag, ResponseCode
 from store_core.snapshot.config import Permission
-from store_core.store.query.get_message import GetMessageResult, GetMessageStatus
+from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from store_core.broker.pull_message_processor import PullRequestHoldService
 from store_core.files.clock import SystemClock
 from store_core.format.java import hash_code
 from store_core.format.message import Message
-from store_core.store.config.broker_config import BrokerConfig
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.broker_config import BrokerConfig
+from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.query.get_message import GetMessageResult, GetMessageStatus
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock
 

@@ -19,10 +19,10 @@ from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.decode import decode_message
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.get_message import queue_units
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult
-from store_core.store.query.get_message import queue_units
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 

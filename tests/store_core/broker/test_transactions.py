@@ -11,8 +11,8 @@ import pytest
 
 from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from store_core.broker.transactions import Transaction, TransactionState, TransactionStatus, transaction_state
-from store_core.store.config.message_store_config import MessageStoreConfig
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.store.logs import Log, message
 

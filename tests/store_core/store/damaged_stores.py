@@ -20,7 +20,7 @@ from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.record_head import read_frame
 from store_core.format.releases.release import RELEASE_RULES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.store.config.broker_config import snake_case
+from store_core.store.broker_config import snake_case
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import log_paths
 from store_core.store.store_life import DerivedStructures
@@ -30,7 +30,7 @@ from tests.store_core.fakes import FakeClock
 if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 __all__ = [

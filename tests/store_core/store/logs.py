@@ -12,7 +12,7 @@ from store_core.files.segment_paths import SegmentPaths
 from store_core.format.columnar.lockstep import scan
 from store_core.format.message import Message
 from store_core.format.record.decode import decode_message
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.put.put_result import as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

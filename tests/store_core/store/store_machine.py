@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.format.message import Message, MessageExt
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 __all__ = ["StoreMachine"]

@@ -15,7 +15,7 @@ from tests.store_core.store.asked_stores import AskedStores, answers, open_golde
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store_core.store.query.get_message import GetMessageResult
+    from store_core.store.get_message import GetMessageResult
     from tests.golden_stores import UnpackedStore
 
 _EVER: Final = 2**63 - 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
 
 SIZES: Final[dict[str, Any]] = {
     "mapped_file_size_commit_log": 1 << 14,

@@ -26,7 +26,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
-from store_core.store.config.broker_config import BrokerConfig
+from store_core.store.broker_config import BrokerConfig
 from store_core.store.store_state import RunningFlag
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message, messages_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
 
 SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": FILE_SIZE,

@@ -20,10 +20,10 @@ from store_core.format.message import PutMessageStatus
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.index.index_service import IndexService
-from store_core.store.dispatch.reput import Dispatcher
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.recovery.store_recovery import StoreRecovery
+from store_core.store.reput import Dispatcher
 from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.store.logs import FILE_SIZE, message
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.record.scan import Scan
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
 SMALL: Final[dict[str, Any]] = {

@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.message import PutMessageStatus
 from store_core.store.clean import CleanCommitLogService, DiskSpace, parse_delete_when
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message

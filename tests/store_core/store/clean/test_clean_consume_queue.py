@@ -11,7 +11,7 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.store.clean import CleanConsumeQueueService, CleanServices
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import log_paths
 from store_core.store.store_life import disk_space

@@ -10,7 +10,7 @@ import pytest
 
 from store_core.format.releases.release import rules_of
 from store_core.store.clean import DiskLimits, DiskSpace, SpaceVerdict
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from store_core import MessageStoreConfig
     from store_core.files.file_system import FileSystem
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
     from tests.golden_stores import UnpackedStore
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3", "5.3.4", "5.5"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import Release
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.sink.commit import CommitReport
     from tests.store_core.store.sink.test_staged_append import Case
 

@@ -21,7 +21,7 @@ from store_core.format.segment_room import place_records
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.index import index_file
 from store_core.queue.index.index_service import IndexService
-from store_core.store.dispatch.reput import ReputMessageService
+from store_core.store.reput import ReputMessageService
 from store_core.store.sink import staged_append
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
 from store_core.store.sink.staged_append import KnownRecords, append_staged

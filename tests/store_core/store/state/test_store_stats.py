@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.filter.message_selector import MessageFilter
-    from store_core.store.config.message_store_config import Release
+    from store_core.store.message_store_config import Release
     from tests.golden_stores import UnpackedStore
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from store_core import DefaultMessageStore
-from store_core.store.query.get_message import LogLookup
+from store_core.store.get_message import LogLookup
 from tests.store_core.store.damaged_stores import (
     RELEASES,
     batch_topics_of,

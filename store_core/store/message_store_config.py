@@ -16,7 +16,7 @@ from store_core.format.record.encode import EncodeRules
 from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
 from store_core.format.words import did_you_mean, without_controls
 from store_core.queue.queue_path import QueueRules
-from store_core.store.config.broker_config import BrokerConfig, check_fields, load_fields, snake_case
+from store_core.store.broker_config import BrokerConfig, check_fields, load_fields, snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,20 +15,20 @@ from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.queue.consume_queue.time_search import BoundaryType
-from store_core.store.memory import physical_memory
-from store_core.store.query.get_message import (
+from store_core.store.get_message import (
     GetMessageStatus,
     LogLookup,
     MessageGetter,
     QueryMessageResult,
     queue_units,
 )
+from store_core.store.memory import physical_memory
 
 if TYPE_CHECKING:
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import MessageExt
+    from store_core.store.get_message import AnyQueue, GetMessageResult, QueueUnit
     from store_core.store.put.commit_log import CommitLog
-    from store_core.store.query.get_message import AnyQueue, GetMessageResult, QueueUnit
     from store_core.store.store_life import DerivedStructures, StoreSetup
 
 __all__ = ["StoreReading"]

@@ -23,10 +23,10 @@ from store_core.format.record.record_head import read_frame
 from store_core.format.record.scan import StopReason, check_record
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_ends
-from store_core.store.diff.log_side import without_overlap
+from store_core.store.log_side import without_overlap
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.salvage.tiles import FoundBy, PropertyCrc, Tile, TileKind, Tiles
+from store_core.store.salvage_tiles import FoundBy, PropertyCrc, Tile, TileKind, Tiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

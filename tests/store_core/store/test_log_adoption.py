@@ -13,7 +13,7 @@ import pytest
 from store_core import DefaultMessageStore, Message
 from store_core.errors import SegmentLayoutError
 from store_core.format.columnar.encode_batch import complete_batch, encode_batch
-from store_core.store.dispatch.reput import ReputMessageService
+from store_core.store.reput import ReputMessageService
 from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import CONFIG, bodies_of, check_queues, make_store, table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.store.dispatch.log_adoption import LogAdoption
+    from store_core.store.log_adoption import LogAdoption
 
 BEFORE = [b"old %d" % number for number in range(7)]
 ADDED = [b"new %d" % number for number in range(5)]

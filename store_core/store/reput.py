@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from store_core.queue.index.index_service import IndexService
     from store_core.queue.queue_path import QueueRules
     from store_core.queue.units.queue_assignment import LmqUnit
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.store_state import StoreCheckpoint
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.store.diff.segment_diff import JOINED, DifferingBytes, compare_bytes
+from store_core.store.segment_diff import JOINED, DifferingBytes, compare_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

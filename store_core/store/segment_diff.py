@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import PagedBytes, Segment
-    from store_core.store.diff.log_side import LogSide, SideName
+    from store_core.store.log_side import LogSide, SideName
 
     _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
 

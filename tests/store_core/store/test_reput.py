@@ -22,7 +22,7 @@ from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.queue_path import QueueRules
-from store_core.store.dispatch.reput import FlushCheckpointService, FlushConsumeQueueService, ReputMessageService
+from store_core.store.reput import FlushCheckpointService, FlushConsumeQueueService, ReputMessageService
 from store_core.store.store_state import RunningFlag, StoreCheckpoint
 from tests.budgets import budget
 from tests.builders import LogBuilder, Record, blank_record
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.store.config.message_store_config import BrokerRole, Release
+    from store_core.store.message_store_config import BrokerRole, Release
 
 SIZE: Final = 600
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]

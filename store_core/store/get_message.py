@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import MessageExt
-    from store_core.store.config.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import MessageStoreConfig
 
 __all__ = [
     "GetMessageResult",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.dispatch.precomputed_batch import KnownColumns
-    from store_core.store.dispatch.reput import ReputMessageService
     from store_core.store.put.commit_log import CommitLog
+    from store_core.store.reput import ReputMessageService
     from store_core.store.store_state import StoreCheckpoint
 
 __all__ = ["LogAdoption", "LogPlace", "make_place"]

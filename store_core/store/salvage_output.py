@@ -25,8 +25,8 @@ from store_core.format.columns import arrow_schema
 from store_core.format.segment_room import blank_head, fill_segments
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
-from store_core.store.salvage.segment_salvage import SALVAGED_COLUMNS, property_crcs
-from store_core.store.salvage.tiles import PropertyCrc, SalvageFormat
+from store_core.store.salvage_tiles import PropertyCrc, SalvageFormat
+from store_core.store.segment_salvage import SALVAGED_COLUMNS, property_crcs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
-    from store_core.store.salvage.segment_salvage import Salvaged
+    from store_core.store.segment_salvage import Salvaged
 
 __all__ = ["PIECES", "SALVAGED_SCHEMA", "NewLog", "SalvageOutput", "write_piece"]
 

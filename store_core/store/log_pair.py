@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from store_core.store.diff.log_side import LogSide
-from store_core.store.diff.segment_diff import DiffPart, PartSide
+from store_core.store.log_side import LogSide
+from store_core.store.segment_diff import DiffPart, PartSide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError
-from store_core.store.config.broker_config import BrokerConfig, parse_properties_file
-from store_core.store.config.message_store_config import MessageStoreConfig
+from store_core.store.broker_config import BrokerConfig, parse_properties_file
+from store_core.store.message_store_config import MessageStoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
