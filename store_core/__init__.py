@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         UnsafeSizeError,
         UnsupportedStoreError,
     )
-    from store_core.files.remote.storage import Moved
+    from store_core.files.storage import Moved
     from store_core.format.filter.message_selector import MessageSelector
     from store_core.format.message import (
         AppendMessageResult,
@@ -150,7 +150,7 @@ _HOMES: Final = {
     "MessageExt": "store_core.format.message",
     "MessageSelector": "store_core.format.filter.message_selector",
     "MessageStoreConfig": "store_core.store.message_store_config",
-    "Moved": "store_core.files.remote.storage",
+    "Moved": "store_core.files.storage",
     "PutMessageResult": "store_core.store.put.put_result",
     "PutMessageStatus": "store_core.format.message",
     "QueryMessageResult": "store_core.store.get_message",

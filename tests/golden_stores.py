@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

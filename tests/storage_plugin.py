@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.remote import remote_bytes, storage
+from store_core.files import remote_bytes, storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
-from store_core.format.releases.release_rules import release_features
+from store_core.format.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
+from store_core.format.release_rules import release_features
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.format.releases.release_rules import Feature
+    from store_core.format.release_rules import Feature
 
 __all__ = ["markdown_document"]
 

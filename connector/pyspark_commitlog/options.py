@@ -9,7 +9,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.files.remote.storage import SETTING_PREFIX
+from store_core.files.storage import SETTING_PREFIX
 from store_core.store.option import unknown_option
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
 from store_core.store.read.read_options import ReadOptions, with_absolute_times

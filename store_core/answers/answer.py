@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from store_core.errors import InvalidOptionError
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 from store_core.format.words import hint_of
 from store_core.store.parts import InProcess
 

@@ -27,9 +27,9 @@ from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
-from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import absolute_path_of, path_of
 from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.log_findings import Certificate
     from store_core.files.clock import Clock
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.snapshot.index import KeyFile, LoadedIndex
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage

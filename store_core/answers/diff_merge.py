@@ -225,7 +225,7 @@ def _stale_side(pair: LogPair, ahead: AheadRecords) -> str | None:
     """Return which log goes on after the end of the other with records older than the other's last one.
 
     A broker that truncated its log, as a slave does after a switch, leaves whole records after the end (see
-    `store_core.format.damage.salvage`); where their chain joins the log's own, only the other log shows their age.
+    `store_core.format.salvage`); where their chain joins the log's own, only the other log shows their age.
     """
     for side, other in ((pair.a, pair.b), (pair.b, pair.a)):
         if side.name in ahead and ahead[side.name][1][1] < other.last_store_timestamp:

@@ -21,7 +21,7 @@ from store_core.answers.scanning.message_scan import told_apart
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.storage import NO_SETTINGS
+from store_core.files.storage import NO_SETTINGS
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.answers.findings import Finding, FindingKind
-from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted

@@ -23,9 +23,9 @@ from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import kind_of_topic
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.remote.url_path import UrlPath
+from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.files.store_lock import ABORT_FILE
-from store_core.files.store_parts import CHECKPOINT_FILE, CONFIG_DIRECTORY
+from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
 from store_core.format.times import iso_time
 from store_core.format.words import counted

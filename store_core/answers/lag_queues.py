@@ -15,8 +15,8 @@ import numpy as np
 
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX, TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
+from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
-from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.words import did_you_mean
 from store_core.queue.queue_path import LMQ_PREFIX

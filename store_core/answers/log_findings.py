@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from store_core.answers.findings import Finding, FindingKind
 from store_core.errors import CorruptRecordError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
+from store_core.files.names import CHECKPOINT_FILE
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
-from store_core.files.store_parts import CHECKPOINT_FILE
 from store_core.files.store_path import log_directories
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.answers.findings import Tally
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.snapshot.config import ConfigFile
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.lost_ranges import LostRange

@@ -21,7 +21,7 @@ from store_core.errors import CorruptDatabaseError, InvalidOptionError, Unsuppor
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.format.times import iso_time
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index

@@ -20,9 +20,9 @@ from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
+from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_is_no_url, check_is_root, check_store_kind
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_parts import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.files.store_path import path_of
 from store_core.queue.queue_path import is_light, queue_path
 from store_core.snapshot.index import Index, KeyFile

@@ -20,8 +20,8 @@ from store_core.answers.report import Report, ReportColumn, ReportSchema, Report
 from store_core.answers.store_check import Check, Compared
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
+from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
 from store_core.files.store_lock import ABORT_FILE
-from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
 from store_core.format.words import agreeing, counted
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
 from store_core.store.rebuild.queue_files import QUEUE_KINDS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from store_core.answers.findings import FindingKind
 from store_core.answers.log_findings import LogReach, wrong_values
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.store_state import StoreCheckpoint
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import InvalidOptionError
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.clean import DiskLimits, parse_delete_when
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.store_time import check_calendar_time, parse_zone, store_time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import date, tzinfo
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
 
 
 __all__ = ["RetentionOptions", "refuse_strange", "strange_settings"]

@@ -15,7 +15,7 @@ from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
 from store_core.answers.text_table import message_name
 from store_core.answers.verdict import Verdict
-from store_core.format.releases.release import RELEASES, release_hint
+from store_core.format.release import RELEASES, release_hint
 from store_core.format.words import counted
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.store.parts import Engine
 
 

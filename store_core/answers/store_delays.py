@@ -29,10 +29,10 @@ from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
-from store_core.files.store_parts import CONFIG_DIRECTORY, TIMER_CHECK_FILE
+from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from store_core.format.times import iso_time, table_time
 from store_core.format.words import agreeing, counted
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.store.parts import Engine
 
 __all__ = ["Delays", "DelaysReport", "Scale", "calendar_rows", "delays", "heat_map", "scale_of"]

@@ -18,10 +18,10 @@ from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_path import path_of
+from store_core.files.url_path import UrlPath
 from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:

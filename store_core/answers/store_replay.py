@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
     from store_core.store.sink.staged_batch import StagedBatch

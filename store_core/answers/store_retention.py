@@ -17,10 +17,10 @@ from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes
-from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_path import nothing_at, places_of
+from store_core.files.url_path import UrlPath
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import DAY_MS, iso_time, table_time
 from store_core.format.words import agreeing, counted
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from store_core.answers.retention_options import RetentionOptions
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.store.parts import Engine
 
 __all__ = ["Retention", "RetentionJob", "RetentionReport", "retention"]

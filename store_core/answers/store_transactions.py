@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from store_core.answers.plots import Plot
     from store_core.broker.transactions import Transaction
     from store_core.files.store_path import StorePaths
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.snapshot.log import Log
     from store_core.snapshot.units import Queue
     from store_core.store.parts import Engine

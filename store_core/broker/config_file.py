@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
-from store_core.files.store_parts import CONFIG_DIRECTORY
+from store_core.files.names import CONFIG_DIRECTORY
 from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order, spread_hash
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.snapshot.config import DataVersion, backup_of, bytes_of, read_config
 from store_core.store.broker_config import snake_case
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.releases.release import Release
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release import Release
+    from store_core.format.release_rules import ReleaseRules
     from store_core.snapshot.config_json import JsonKey, JsonObject, JsonValue
 
 __all__ = [

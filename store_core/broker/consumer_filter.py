@@ -16,7 +16,7 @@ from store_core.format.filter.message_selector import TagSubscription, record_pr
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import RETRY_TOPIC, PropertyParser
 from store_core.format.record.delayed import RETRY_PREFIX
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

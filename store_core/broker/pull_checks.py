@@ -19,7 +19,7 @@ from store_core.broker.subscription_group import MessageModel
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import PropertyParser
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from store_core.snapshot.config import Permission, SubscriptionGroupConfig
 from store_core.store.get_message import GetMessageStatus
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from store_core.broker.subscription_group import ConsumerGroupInfo, SubscriptionGroupManager, TopicConfigManager
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.snapshot.config import TopicConfig
     from store_core.store.broker_config import BrokerConfig
     from store_core.store.get_message import GetMessageResult

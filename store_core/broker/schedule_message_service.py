@@ -23,7 +23,7 @@ from store_core.format.properties import (
     format_properties,
 )
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from store_core.store.get_message import queue_units
 
 if TYPE_CHECKING:

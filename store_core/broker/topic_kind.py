@@ -8,10 +8,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 
 if TYPE_CHECKING:
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
 
 __all__ = [
     "CHECK_MAX_TIME_TOPIC",

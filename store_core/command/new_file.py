@@ -41,7 +41,7 @@ def check_new(option: str, target: Path | None) -> None:
         raise click.UsageError(f"{target} exists already: delete it first, or give another {option}")
     if not target.absolute().parent.is_dir():
         raise click.UsageError(f"there is no directory {target.absolute().parent}: make it, or give another {option}")
-    from store_core.files.store_parts import COMMIT_LOG
+    from store_core.files.names import COMMIT_LOG
 
     root = next((each for each in target.resolve().parents if (each / COMMIT_LOG).is_dir()), None)
     if root is not None:

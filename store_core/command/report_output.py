@@ -18,7 +18,7 @@ from store_core.command.console import Console, shown_zone
 from store_core.command.exit_code import ExitCode
 from store_core.command.new_file import check_new, write_new
 from store_core.command.spark import is_on_spark, spark_engine, with_spark
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, release_hint
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreError
-from store_core.files.segment_names import archive_codec, archive_error
+from store_core.files.names import archive_codec, archive_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

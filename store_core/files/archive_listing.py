@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, read_piece
-from store_core.files.remote.remote_bytes import RemoteFile, RemoteReader
-from store_core.files.remote.storage import local_file
-from store_core.files.remote.url_path import remote_file_of
-from store_core.files.segment_names import LAST_OFFSET, NAME_RULE, archive_codec, start_offset_of
+from store_core.files.names import COMMIT_LOG, LAST_OFFSET, NAME_RULE, archive_codec, start_offset_of
+from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.segment_source import Segment
-from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.storage import local_file
+from store_core.files.url_path import remote_file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from store_core.files.remote.remote_bytes import RemoteFile
+    from store_core.files.remote_bytes import RemoteFile
 
 __all__ = [
     "LARGEST_SEGMENT",
@@ -41,7 +41,7 @@ class CompressedFile(NamedTuple):
     """A compressed segment file."""
 
     path: str  # absolute path, or URL
-    codec: str  # one of `store_core.files.segment_names.CODECS`
+    codec: str  # one of `store_core.files.names.CODECS`
     remote: RemoteFile | None = None  # None on a disk of this machine
     begin: int | None = None
     """Where the segment begins in what the file expands to, if that is an archive; None if it is the segment."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.errors import StoreAccessError
 from store_core.files.access import kind_of_file, naming
-from store_core.files.remote.url_path import UrlFile, UrlPath
+from store_core.files.url_path import UrlFile, UrlPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable

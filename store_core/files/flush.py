@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.service_thread import ServiceThread
 from store_core.format.message import PutMessageStatus
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

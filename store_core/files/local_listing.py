@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.remote.remote_bytes import RemoteFile
-from store_core.files.remote.url_path import UrlPath, remote_file_of
-from store_core.files.segment_names import (
+from store_core.files.names import (
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT_FILE,
+    COMMIT_LOG,
+    CONFIG_DIRECTORY,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX_DIRECTORY,
     LAST_OFFSET,
     advice_on_name,
     codec_of,
@@ -21,16 +26,9 @@ from store_core.files.segment_names import (
     start_offset_of,
     why_no_segment,
 )
+from store_core.files.remote_bytes import RemoteFile
 from store_core.files.segment_source import Segment, open_pages
-from store_core.files.store_parts import (
-    BATCH_CONSUME_QUEUE,
-    CHECKPOINT_FILE,
-    COMMIT_LOG,
-    CONFIG_DIRECTORY,
-    CONSUME_QUEUE,
-    CONSUME_QUEUE_EXT,
-    INDEX_DIRECTORY,
-)
+from store_core.files.url_path import UrlPath, remote_file_of
 from store_core.format.layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,

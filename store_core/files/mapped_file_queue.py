@@ -16,7 +16,7 @@ from store_core.files.mapped_file import MappedFile
 from store_core.files.segment_file import OpenFiles, offset_of
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.service_thread import ServiceThread
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

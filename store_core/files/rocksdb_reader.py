@@ -22,8 +22,8 @@ import numpy as np
 
 from store_core.errors import CorruptDatabaseError, StoreAccessError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
-from store_core.files.remote.url_path import UrlPath
 from store_core.files.rocksdb_process import FRAME, read_frame, write_frame
+from store_core.files.url_path import UrlPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFou
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.local_bytes import LocalBytes, LocalFile
-from store_core.files.remote.remote_bytes import RemoteBytes
-from store_core.files.remote.url_path import remote_file_of
+from store_core.files.remote_bytes import RemoteBytes
+from store_core.files.url_path import remote_file_of
 from store_core.format.record.scan import Framing
 from store_core.format.segment_view import Pages, SegmentView
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.files.remote.remote_bytes import RemoteFile
+    from store_core.files.remote_bytes import RemoteFile
     from store_core.format.columnar.spans import EntryLog
 
 __all__ = [
@@ -61,7 +61,7 @@ class Segment:
     remote: RemoteFile | None = None
     """The file in an object store or another file system; None on a disk of this machine."""
     codec: str | None = None
-    """How the file is compressed, one of `store_core.files.segment_names.CODECS`; `size` is then that of the segment in
+    """How the file is compressed, one of `store_core.files.names.CODECS`; `size` is then that of the segment in
     it. None for a plain file."""
     archive: str = ""  # path or URL of the tar archive that it is in; empty for a file of its own
     begin: int = 0  # where it begins in what a compressed archive expands to

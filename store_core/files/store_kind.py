@@ -31,10 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem, is_directory, names_in
-from store_core.files.remote.url_path import UrlPath
-from store_core.files.segment_names import archive_codec, archive_error, packed_error
-from store_core.files.segment_source import open_pages
-from store_core.files.store_parts import (
+from store_core.files.names import (
     BATCH_CONSUME_QUEUE,
     CHECKPOINT_FILE,
     COMMIT_LOG,
@@ -42,7 +39,12 @@ from store_core.files.store_parts import (
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     INDEX_DIRECTORY,
+    archive_codec,
+    archive_error,
+    packed_error,
 )
+from store_core.files.segment_source import open_pages
+from store_core.files.url_path import UrlPath
 from store_core.format.columnar.spans import EntryLog
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 from store_core.format.record.scan import ENTRY_HEAD_SIZE, ENTRY_MAGIC

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from store_core.errors import StoreLockedError
 from store_core.files.file_system import write_all
 from store_core.files.store_path import roots_to_lock
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection

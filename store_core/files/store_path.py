@@ -16,18 +16,17 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.access import access_error
 from store_core.files.archive_listing import is_archive
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.remote.storage import NO_SETTINGS, parse_url
-from store_core.files.remote.url_path import UrlPath
-from store_core.files.segment_names import NAME_RULE
+from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE
 from store_core.files.segment_paths import SegmentPaths
+from store_core.files.storage import NO_SETTINGS, parse_url
 from store_core.files.store_kind import check_is_no_url, dledger_logs, has_queues, is_root, path_exists, root_of_member
-from store_core.files.store_parts import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE
+from store_core.files.url_path import UrlPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store_core.files.file_system import FileSystem
-    from store_core.files.remote.storage import StorageSettings
+    from store_core.files.storage import StorageSettings
 
 
 __all__ = [

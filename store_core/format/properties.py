@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

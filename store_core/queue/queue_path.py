@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.format.java import INT_BITS, parse_java_int
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.format.releases.release import DEFAULT_RELEASE, Release, rules_of
+from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = [
     "BATCH_CONSUME_QUEUE",

@@ -17,7 +17,7 @@ from store_core.format.words import without_controls
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = ["ConfigFields", "ConfigValueError", "JsonKey", "JsonObject", "JsonValue", "parse_config"]
 

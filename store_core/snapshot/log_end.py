@@ -16,8 +16,8 @@ from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.columnar.spans import entry_column
-from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
+from store_core.format.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason, check_frame
 from store_core.snapshot.log import has_record, time_in
 

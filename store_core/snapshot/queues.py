@@ -17,11 +17,11 @@ import pyarrow as pa
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import access_error, explained_access
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.remote.url_path import remote_file_of
+from store_core.files.names import advice_on_name, start_offset_of, why_no_segment
 from store_core.files.segment_file import offset_of
-from store_core.files.segment_names import advice_on_name, start_offset_of, why_no_segment
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
+from store_core.files.url_path import remote_file_of
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, is_light, parse_queue_id, refusal_of
 from store_core.snapshot.units import (
     EVERY_QUEUE,

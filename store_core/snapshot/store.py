@@ -19,12 +19,12 @@ from store_core.files.access import explained_access
 from store_core.files.archive_listing import is_archive
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import segments_in, single_file
-from store_core.files.remote.storage import StorageSettings
-from store_core.files.remote.url_path import UrlPath
 from store_core.files.segment_source import open_pages
+from store_core.files.storage import StorageSettings
 from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, dledger_logs, is_root, queue_database
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import located, located_now, log_directories, places_of, root_at
+from store_core.files.url_path import UrlPath
 from store_core.format.record.scan import check_frame
 from store_core.format.sys_flag import TransactionType
 from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config, read_checkpoint

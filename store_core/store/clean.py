@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.commit_log import CommitLog
     from store_core.store.store_state import RunningFlags

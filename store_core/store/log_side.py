@@ -12,8 +12,8 @@ from store_core.files.segment_source import load_record, open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Chain, Run
-from store_core.format.damage.salvage import Salvage
 from store_core.format.record.record_head import store_timestamp
+from store_core.format.salvage import Salvage
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_ends
 

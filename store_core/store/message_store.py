@@ -18,7 +18,7 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.log_adoption import LogAdoption

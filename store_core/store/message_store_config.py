@@ -13,7 +13,7 @@ from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_path import ChosenPaths
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.format.record.encode import EncodeRules
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of
 from store_core.format.words import did_you_mean, without_controls
 from store_core.queue.queue_path import QueueRules
 from store_core.store.broker_config import BrokerConfig, check_fields, load_fields, snake_case
@@ -21,7 +21,7 @@ from store_core.store.broker_config import BrokerConfig, check_fields, load_fiel
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = ["SMALLEST_SEGMENT", "BrokerRole", "DefaultSize", "FlushDiskType", "MessageStoreConfig", "Release"]
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core.files.access import naming
+from store_core.files.names import COMMIT_LOG
 from store_core.files.segment_source import Segment, open_ahead
-from store_core.files.store_parts import COMMIT_LOG
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.columnar.records import Records

@@ -20,10 +20,10 @@ from store_core.files.segment_source import open_ahead
 from store_core.format.columnar.chain import Run
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.records import Records
-from store_core.format.damage.salvage import Salvage
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
 from store_core.format.record.scan import StopReason
+from store_core.format.salvage import Salvage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,11 +16,11 @@ from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS
-from store_core.format.damage.salvage import CandidateFinder, Damage, Salvage
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED
 from store_core.format.record.record_head import read_frame
 from store_core.format.record.scan import StopReason, check_record
+from store_core.format.salvage import CandidateFinder, Damage, Salvage
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_ends
 from store_core.store.log_side import without_overlap

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.remote.url_path import UrlPath
-from store_core.files.segment_names import start_offset_of
+from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, start_offset_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import (
     MEMBER_PREFIX,
@@ -30,7 +29,6 @@ from store_core.files.store_kind import (
     is_root_of,
 )
 from store_core.files.store_lock import StoreLock
-from store_core.files.store_parts import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.files.store_path import (
     ChosenPaths,
     ConfiguredRoot,
@@ -43,7 +41,8 @@ from store_core.files.store_path import (
     stores_near,
     without_scheme,
 )
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.files.url_path import UrlPath
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.queue_path import QueueRules
 from store_core.queue.units.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.snapshot.index import Index
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.files.store_path import StorePaths
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
 
 
 __all__ = [

@@ -11,7 +11,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import AllocateMappedFileService
-from store_core.files.store_parts import CONSUME_QUEUE, INDEX_DIRECTORY
+from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index.index_service import IndexService
 from store_core.store.broker_config import BrokerConfig

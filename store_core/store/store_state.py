@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.files.file_system import write_all
-from store_core.files.store_parts import CHECKPOINT_FILE
+from store_core.files.names import CHECKPOINT_FILE
 from store_core.format.layout import CHECKPOINT, unit_dtype
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.snapshot.config import checkpoint_fields
 
 if TYPE_CHECKING:

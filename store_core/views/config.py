@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import CorruptDatabaseError, SegmentVanishedError, StoreNotFoundError
+from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.files.rocksdb_reader import RocksdbReader
 from store_core.files.store_kind import StoreUse
-from store_core.files.store_parts import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.queue.rocksdb.store_entry import FAMILIES, STORE_DATABASE, is_place
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,

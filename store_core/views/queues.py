@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.url_path import remote_file_of
+from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse, dledger_logs
-from store_core.files.store_parts import CONFIG_DIRECTORY
 from store_core.files.store_path import log_directories
+from store_core.files.url_path import remote_file_of
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import table_time

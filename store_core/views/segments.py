@@ -12,8 +12,8 @@ import numpy as np
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Chain
-from store_core.format.damage.salvage import store_timestamps
 from store_core.format.record.scan import StopReason, check_frame
+from store_core.format.salvage import store_timestamps
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_end
 from store_core.views.view import name_text, row_batches, timestamps

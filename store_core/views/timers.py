@@ -16,7 +16,7 @@ from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import TIMER_SLOT, unit_dtype
 from store_core.format.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, UNIQ_KEY, PropertyParser
 from store_core.format.record.decode import decode_message
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from store_core.snapshot.timers import CANCELS, ROLLS, TIMER_DTYPE, TIMER_LOG, Timers, due_times, followed_slots
 from store_core.views.view import make_batch, timestamps, without_file
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
     from store_core.snapshot.log import Log
     from store_core.snapshot.store import Store
     from store_core.snapshot.timers import SlotChains

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, Self, TypeVar
 import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
-from store_core.files.store_parts import CONFIG_DIRECTORY
+from store_core.files.names import CONFIG_DIRECTORY
 from store_core.format.columns import resolve_columns
-from store_core.format.releases.release import named_rules
+from store_core.format.release import named_rules
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, backup_of
 from store_core.snapshot.store import Store

@@ -15,7 +15,7 @@ from store_core import RebuildOptions
 from store_core import answers as core
 from store_core.answers import rebuild as core_rebuild
 from store_core.errors import InvalidOptionError
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import make_viewed_store

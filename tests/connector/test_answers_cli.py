@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_commitlog.command import main
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import make_viewed_store

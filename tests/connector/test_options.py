@@ -13,7 +13,7 @@ from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.stream import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
-from store_core.files.remote.storage import StorageSettings
+from store_core.files.storage import StorageSettings
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
 from store_core.store.read.option_table import READ_OPTIONS

@@ -21,11 +21,11 @@ from store_core.broker import (
 from store_core.broker.config_file import write_config
 from store_core.errors import FilterError, StoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.storage import StorageSettings, parse_url
+from store_core.files.storage import StorageSettings, parse_url
 from store_core.files.store_path import places_of
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from store_core.snapshot.config_json import parse_config
 from store_core.store.broker_config import BrokerConfig, parse_properties_file
 from store_core.store.export.export_ledger import ExportEntry
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from tests.fuzz.target import Case
 
 __all__ = ["BROKER_CONFIGS", "FILTERS", "TEXT_TARGETS", "judge_filter", "judge_json"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from tests.interop.puts import Item, Put
 from tests.interop.random_puts import RandomPuts
 

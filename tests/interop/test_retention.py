@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers import RetentionReport
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
 
 pytestmark = pytest.mark.interop
 

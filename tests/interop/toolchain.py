@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.releases.release import RELEASE_RULES
+from store_core.format.release import RELEASE_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -29,7 +29,7 @@ from store_core.format.properties import (
     delete_property,
 )
 from store_core.format.record.delayed import OF_WAITING
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from store_core.format.sys_flag import TRANSACTION_MASK
 from store_core.queue.queue_path import refusal_of
 from store_core.store.put.log_appender import fits
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.write.options import WriteOptions
     from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
 
 __all__ = [

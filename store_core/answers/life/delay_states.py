@@ -15,7 +15,7 @@ from store_core.answers.life.message_reads import RecordLookUp
 from store_core.broker.transactions import with_ms
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.record.delayed import TIMER_TOPIC
-from store_core.format.releases.release import RELEASE_RULES
+from store_core.format.release import RELEASE_RULES
 from store_core.snapshot.timers import TIMER_LOG, Timers, due_times
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.format.releases.release import Release
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release import Release
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = [
     "DELAY_COLUMNS",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
 
 __all__ = [
     "OF_DELIVERY",

@@ -3,7 +3,7 @@
 
 `store_core.format.columnar.lockstep.chain` follows the lengths of one window; a `Chain` goes from window to window. It
 breaks where size and magic code are not those of a record. A record whose parts do not add up to its size does not
-break it: readers of the records measure them anyway, and continue with `store_core.format.damage.salvage` from the
+break it: readers of the records measure them anyway, and continue with `store_core.format.salvage` from the
 first that is not sound.
 """
 

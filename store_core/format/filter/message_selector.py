@@ -21,7 +21,7 @@ from store_core.format.properties import TAGS, PropertyParser, decode_text, pars
 from store_core.format.record.decode import corrupt_record_error
 from store_core.format.record.record_head import head_reader, head_shape
 from store_core.format.record.scan import check_record
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_parser import Apply, Copy, DropBelow, Join, Load, Push, parse, run
 from store_core.format.filter.sql92_values import reads_as_double
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

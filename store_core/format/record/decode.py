@@ -31,7 +31,7 @@ from store_core.format.properties import (
 )
 from store_core.format.record.record_head import format_host, message_id, read_sys_flag
 from store_core.format.record.scan import RecordCheck, StopReason, check_record
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from store_core.format.properties import (
     to_utf8,
 )
 from store_core.format.record.record_head import V4_BYTES, encode_host, message_id
-from store_core.format.releases.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.format.segment_room import blank_head, has_room
 from store_core.format.sys_flag import MessageSysFlag
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from store_core.format.message import Message
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = [
     "ENCODER_RESERVE",

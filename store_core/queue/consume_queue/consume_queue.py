@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue.consume_queue_ext import QueueExtension
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules

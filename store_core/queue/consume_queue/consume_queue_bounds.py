@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.units.consume_queue_unit import UnitArray
 
 __all__ = ["FirstLive", "QueueEnd", "first_live", "recover", "truncate"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from store_core.queue.units.consume_queue_unit import UnitArray
 
     StoreTime = Callable[[int, int], int]
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = ["BoundaryType", "SearchedUnits", "TimeSearch", "search_bounded"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.queue.dispatch.stored_batch import StoredFile
     from store_core.queue.queue_path import QueueRules
 

@@ -33,7 +33,7 @@ from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
 
 if TYPE_CHECKING:
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.queue_path import QueueRules
 
 __all__ = ["DUP_INFO", "check_message_and_return_size", "delay_of_level"]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
 

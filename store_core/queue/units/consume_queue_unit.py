@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
 
 __all__ = [
     "BATCH_UNIT_DTYPE",

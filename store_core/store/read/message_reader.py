@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
-from store_core.files.remote.remote_bytes import RemoteBytes
+from store_core.files.remote_bytes import RemoteBytes
 from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
-from store_core.format.damage.salvage import Damage, Salvage
 from store_core.format.record.decode import corrupt_record_error
 from store_core.format.record.scan import StopReason, check_frame
+from store_core.format.salvage import Damage, Salvage
 from store_core.format.segment_view import SegmentView
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory

@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 from store_core.errors import FilterError, InvalidOptionError
-from store_core.format.releases.release import DEFAULT_RELEASE, shown_releases
+from store_core.format.release import DEFAULT_RELEASE, shown_releases
 from store_core.store.option import Option
 
 if TYPE_CHECKING:

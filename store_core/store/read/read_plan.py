@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import LEFT_OUT, SegmentVanishedError
-from store_core.files.remote.storage import NO_SETTINGS
 from store_core.files.segment_source import open_ahead, size_on_disk
+from store_core.files.storage import NO_SETTINGS
 from store_core.files.store_kind import root_of_member
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import ConfiguredRoot, located
 from store_core.format.columnar.chain import Place
-from store_core.format.damage.log_end import find_walk_starts
+from store_core.format.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
 from store_core.snapshot.log_end import FoundEnd, covered_note, end_by_tail, uncommitted_note
 from store_core.store.read.lookup.look_up import LookUp
@@ -37,8 +37,8 @@ from store_core.store.read.read_options import ReadOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from store_core.files.remote.storage import StorageSettings
     from store_core.files.segment_source import Segment
+    from store_core.files.storage import StorageSettings
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.snapshot.log_end import SegmentEnd
@@ -116,7 +116,7 @@ def plan_and_walk(
 ) -> tuple[ReadPlan, Mapping[Segment, Chain]]:
     """Plan as `plan_ranges` does; also return segments that were mapped for it, for a reader in the same process.
 
-    The chain of a segment is as of `store_core.format.damage.log_end.LogEnd` if it was walked.
+    The chain of a segment is as of `store_core.format.log_end.LogEnd` if it was walked.
     """
     paths = options.store_of(paths).paths
     for attempt in range(_ATTEMPTS):

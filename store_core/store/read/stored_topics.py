@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import StoreError
-from store_core.files.remote.url_path import UrlPath
 from store_core.files.store_path import located, store_roots
+from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import texts
 from store_core.format.words import did_you_mean, known_names
 from store_core.snapshot.config import Config

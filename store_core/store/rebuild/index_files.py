@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.files.file_sync import DeferredSyncFileSystem
-from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.queue.index.index_file import IndexFile
 from store_core.queue.index.index_service import IndexService, index_file_name, next_index_file_name

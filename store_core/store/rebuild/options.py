@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from store_core.errors import InvalidOptionError
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class RebuildOptions:
     since_offset : int
         Rebuild only from this physical offset on, bytes; what the store has for earlier records is kept.
     release : str
-        RocketMQ release whose rules apply, one of `store_core.format.releases.release.RELEASES`.
+        RocketMQ release whose rules apply, one of `store_core.format.release.RELEASES`.
     broker_config : path, optional
         The broker's configuration file, for sizes and switches, and for where the log is.
     store_path_commit_log : path, optional

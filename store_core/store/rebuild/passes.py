@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import UnsafeSizeError
 from store_core.files.clock import SystemClock
 from store_core.files.file_sync import sync_directories
-from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.snapshot.log import Log
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.url_path import UrlPath
+from store_core.files.names import COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_is_root, check_parts, check_store_kind, queue_database
-from store_core.files.store_parts import COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
 from store_core.files.store_path import absolute_path_of, log_directories
+from store_core.files.url_path import UrlPath
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index.index_service import check_index_sizes
 from store_core.snapshot.log import Log
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.queue.queue_path import QueueRules
     from store_core.store.rebuild.options import RebuildOptions
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from store_core.files.segment_source import open_ahead, open_pages
 from store_core.format.columnar.chain import Place
-from store_core.format.damage.salvage import CandidateFinder
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
+from store_core.format.salvage import CandidateFinder
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.queue_path import has_lists
 from store_core.queue.units.queue_assignment import UnfitListsError, lmq_units

@@ -19,8 +19,8 @@ from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
 from store_core.format.columnar.lockstep import count_sound
 from store_core.format.columnar.records import Records
-from store_core.format.damage.salvage import Damage, Salvage, store_timestamps
 from store_core.format.record.scan import StopReason, check_record
+from store_core.format.salvage import Damage, Salvage, store_timestamps
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
@@ -66,7 +66,7 @@ _BAD_BODY: Final = StopReason.BAD_CRC.value
 class SalvagedReader:
     """Iterates over the records of one segment that prove themselves: batches, each with the segment.
 
-    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.damage.salvage.Salvage`), except
+    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.salvage.Salvage`), except
     those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
 
     * `segment`: The segment up to the log's end.

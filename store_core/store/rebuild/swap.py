@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from store_core.errors import StoreError, UnsupportedStoreError
 from store_core.files.file_sync import WholeSync, sync_files
 from store_core.files.file_system import write_all
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.store_lock import StoreLock
-from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.store_state import LOG_OFFSETS, StoreCheckpoint
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
 
 __all__ = [
     "ATTEMPTS",

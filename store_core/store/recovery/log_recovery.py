@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.mapped_file import MappedFile
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
     from store_core.queue.queue_path import QueueRules
     from store_core.store.store_state import StoreCheckpoint
@@ -68,7 +68,7 @@ def follow_log_for_recovery(
     """Follow the records of some files, as ``CommitLog.recoverNormally`` and ``recoverAbnormally`` do.
 
     After a blank record the next file follows, wherever that starts. The first bytes that are not a record end the log.
-    Readers find the end differently, by `store_core.format.damage.log_end.find_log_end`: they continue after damage,
+    Readers find the end differently, by `store_core.format.log_end.find_log_end`: they continue after damage,
     where a recovery truncates.
 
     * `files`: The file at which recovery starts, and those after it; all count as full.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.words import counted
 from store_core.snapshot.log_end import FoundEnd
 from store_core.store.read.ranges import Check, Coverage

@@ -26,12 +26,12 @@ from store_core.files.archive_listing import archive_at, archive_segments
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.lockstep import scan
 from store_core.format.compression import expand_body
-from store_core.format.damage.log_end import find_log_end
 from store_core.format.java import parse_java_int
+from store_core.format.log_end import find_log_end
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import decode_items, unwrap_inner_batch
 from store_core.format.record.scan import Framing, follow_frames
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.index.index_file import IndexFile

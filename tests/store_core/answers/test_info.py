@@ -15,7 +15,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.format.damage.log_end import find_log_end
+from store_core.format.log_end import find_log_end
 from store_core.format.times import iso_time
 from tests.builders import LogBuilder
 from tests.store_core.command.calls import call

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.log_end import FoundEnd
     from tests.golden_stores import UnpackedStore

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
 
 SEGMENT = 2048
 ANSWERS: dict[str, Callable[[Path], Any]] = {

@@ -25,7 +25,7 @@ from store_core import (
     rebuild_index,
 )
 from store_core.files.clock import SystemClock
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.parts import InProcess, PartsDone, Step
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.passes import rebuild_by

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from store_core import ReadOptions, StoreError, explain, read_messages, read_view, store_at
 from store_core.answers import export, trace
 from store_core.command.program import program
-from store_core.files.remote import storage
-from store_core.files.remote.storage import StorageSettings, parse_url
+from store_core.files import storage
+from store_core.files.storage import StorageSettings, parse_url
 from store_core.store.read.read_plan import plan_ranges
 from store_core.views.view import ViewOptions, plan_view
 from tests.object_store import SECRET, Faults

@@ -21,13 +21,13 @@ from store_core import (
 )
 from store_core.answers import RecoverReport, recover
 from store_core.answers.verdict import Verdict
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from tests.golden_stores import UnpackedStore
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"

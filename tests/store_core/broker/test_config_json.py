@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from store_core.broker.config_file import write_config
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.releases.release import RELEASES, rules_of
+from store_core.format.release import RELEASES, rules_of
 from store_core.snapshot import config_json
 from store_core.snapshot.config_json import JsonObject, JsonValue, parse_config
 
 if TYPE_CHECKING:
-    from store_core.format.releases.release_rules import ReleaseRules
+    from store_core.format.release_rules import ReleaseRules
 
 _FILE = "consumerOffset.json"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from store_core.snapshot.config import DataVersion
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

@@ -12,7 +12,7 @@ from store_core.broker.config_file import write_config
 from store_core.broker.subscription_group import TopicConfigManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from store_core.snapshot.config import Permission, TopicConfig
 from tests.golden_stores import golden_stores
 from tests.store_core.fakes import FakeClock

@@ -12,7 +12,7 @@ import pytest
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers.store_recover import MOST_MESSAGES
 from store_core.command.exit_code import ExitCode
-from store_core.format.releases.release import DEFAULT_RELEASE, RELEASES
+from store_core.format.release import DEFAULT_RELEASE, RELEASES
 from tests.builders import LogBuilder
 from tests.store_core.command.calls import call
 

@@ -44,7 +44,7 @@ from tests.store_core.store.sink.staging import stage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from tests.store_core.kills.campaign import Target
 
 __all__ = ["TARGETS"]

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.store_parts import COMMIT_LOG
+from store_core.files.names import COMMIT_LOG
 from tests.store_core.kills.campaign import REFUSED, in_child, measure_whole, run_watched, scratch_folder
 from tests.store_core.kills.targets import TARGETS
 from tests.store_core.kills.trouble import ASIDE, NOTE, SYNC_FAILED, Trouble

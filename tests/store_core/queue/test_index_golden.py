@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_parts import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.store.store_state import StoreCheckpoint
 from tests.golden_replay import golden_puts

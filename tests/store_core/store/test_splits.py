@@ -41,8 +41,8 @@ one_directory = settings(budget(0.4), suppress_health_check=[HealthCheck.functio
 def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Walk these small logs in several windows, too, as for large ones."""
     if request.param == "small windows":
-        monkeypatch.setattr("store_core.format.damage.salvage._LONGEST_WINDOW", 500)
-        monkeypatch.setattr("store_core.format.damage.salvage._SHORTEST_WINDOW", 100)
+        monkeypatch.setattr("store_core.format.salvage._LONGEST_WINDOW", 500)
+        monkeypatch.setattr("store_core.format.salvage._SHORTEST_WINDOW", 100)
         monkeypatch.setattr("store_core.store.read.chunk_rows._BATCH_BYTES", 700)
         monkeypatch.setattr("store_core.format.columnar.chain._LEAST", 300)
         monkeypatch.setattr("store_core.format.columnar.chain._LARGEST", 600)

@@ -12,7 +12,7 @@ import pytest
 
 from store_core import read_messages, read_view
 from store_core.format.layout import CHECKPOINT
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from tests.golden_stores import golden_stores, has_stores_beside
 from tests.viewed_store import write_config
 

@@ -14,9 +14,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
+from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.segment_source import open_ahead
 from store_core.files.store_kind import has_queues
-from store_core.files.store_parts import INDEX_DIRECTORY
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Place
 from store_core.format.record.record_head import head_reader

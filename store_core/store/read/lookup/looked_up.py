@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.remote_bytes import NEAR, RemoteBytes
-from store_core.files.remote.storage import NOTHING, Moved
-from store_core.files.remote.url_path import UrlPath
+from store_core.files.remote_bytes import NEAR, RemoteBytes
 from store_core.files.segment_source import open_pages, size_on_disk
+from store_core.files.storage import NOTHING, Moved
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
+from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.record.scan import Framing, check_frame
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.words import agreeing, counted
 from store_core.snapshot.log import first_store_timestamp
 from store_core.store.read.picks import NO_QUEUE, Picks

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from store_core import MessageStoreConfig
 from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, Reason
-from store_core.format.releases.release import RELEASES
+from store_core.format.release import RELEASES
 from store_core.store.clean import CleanCommitLogService, DiskLimits, SpaceVerdict
 from store_core.store.store_state import RunningFlag, RunningFlags
 from tests.budgets import budget

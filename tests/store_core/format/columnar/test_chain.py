@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from store_core.format.columnar import chain as module
 from store_core.format.columnar.chain import Chain, Place
-from store_core.format.damage.log_end import find_walk_starts
+from store_core.format.log_end import find_walk_starts
 from store_core.format.record.scan import follow_chain
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_LENGTH_AT, MAGIC_AT

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.java import hash_code
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.queue_path import QueueRules, Release

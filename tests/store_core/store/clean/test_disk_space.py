@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.format.releases.release import rules_of
+from store_core.format.release import rules_of
 from store_core.store.clean import DiskLimits, DiskSpace, SpaceVerdict
 from store_core.store.message_store_config import MessageStoreConfig
 from tests.store_core.fakes import FaultyFileSystem

@@ -15,7 +15,7 @@ from store_core import read_messages, read_view, store_at
 from store_core.answers import bill, check
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import archive_listing, compressed_bytes
-from store_core.files.segment_names import CODECS
+from store_core.files.names import CODECS
 from store_core.store.read.ranges import task_groups
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges

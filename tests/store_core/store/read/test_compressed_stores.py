@@ -12,7 +12,7 @@ import pytest
 from store_core import read_messages, read_view
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import compressed_bytes
-from store_core.files.segment_names import CODECS
+from store_core.files.names import CODECS
 from store_core.snapshot.log import Log
 from store_core.views.view_columns import VIEWS
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import StoreError, read_messages
-from store_core.files.remote import remote_bytes
+from store_core.files import remote_bytes
 from tests.golden_stores import find_golden_store, golden_stores, stores_of_kind, unpack
 from tests.object_store import SECRET, Faults
 

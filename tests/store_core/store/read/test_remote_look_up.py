@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.remote import remote_bytes, url_path
+from store_core.files import remote_bytes, url_path
 from store_core.snapshot import queues as stored_queues
 from tests.budgets import budget
 from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import ReadOptions, StoreError, explain, plan_ranges, read_range, store_at
-from store_core.files.remote import remote_bytes
+from store_core.files import remote_bytes
 from store_core.store.read.lookup.looked_up import LookUpCosts
 from tests.builders import LogBuilder
 from tests.object_store import Faults

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from store_core import StoreError, read_messages
-from store_core.files.remote import remote_bytes
+from store_core.files import remote_bytes
 from store_core.format.columnar import chain
 from tests.benchmarks.segments import make_log
 

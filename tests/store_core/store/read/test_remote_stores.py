@@ -13,7 +13,7 @@ import pytest
 
 from store_core import StoreError, explain, read_messages
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreNotFoundError
-from store_core.files.remote import remote_bytes, storage
+from store_core.files import remote_bytes, storage
 from store_core.snapshot import log_end
 from store_core.store.read.read_options import ReadOptions
 from tests.object_store import BUCKET, SECRET, Faults

@@ -24,7 +24,7 @@ from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import index_files
 
 if TYPE_CHECKING:
-    from store_core.format.releases.release import Release
+    from store_core.format.release import Release
     from store_core.store.rebuild.spill import SpilledRun
 
 RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")

@@ -17,7 +17,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
-from store_core.format.releases.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
 from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder

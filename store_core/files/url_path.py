@@ -17,9 +17,9 @@ from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from store_core.errors import SegmentLayoutError, UnsupportedStoreError
-from store_core.files.remote.remote_bytes import RemoteFile, RemoteReader
-from store_core.files.remote.storage import Attempts
-from store_core.files.store_parts import CONFIG_DIRECTORY
+from store_core.files.names import CONFIG_DIRECTORY
+from store_core.files.remote_bytes import RemoteFile, RemoteReader
+from store_core.files.storage import Attempts
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
-    from store_core.files.remote.storage import RemotePath, Storage
+    from store_core.files.storage import RemotePath, Storage
 
 __all__ = ["StorageTree", "TreeEntry", "UrlFile", "UrlPath", "remote_file_of"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.remote import remote_bytes
-from store_core.files.remote.remote_bytes import RemoteBytes, RemoteFile, RemoteReader
-from store_core.files.remote.storage import StorageSettings, parse_url
+from store_core.files import remote_bytes
+from store_core.files.remote_bytes import RemoteBytes, RemoteFile, RemoteReader
+from store_core.files.storage import StorageSettings, parse_url
 from tests.object_store import BUCKET, ObjectStore
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 
 from store_core.errors import InvalidOptionError
 from store_core.format.record.encode import EncodeRules
-from store_core.format.releases.release import (
+from store_core.format.release import (
     DEFAULT_RELEASE,
     LIKELIEST_FIRST,
     RELEASE_RULES,
@@ -23,15 +23,15 @@ from store_core.format.releases.release import (
     Release,
     rules_of,
 )
-from store_core.format.releases.release_rules import Feature, ReleaseRules, release_features
+from store_core.format.release_rules import Feature, ReleaseRules, release_features
 from store_core.queue.queue_path import QueueRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ROOT = Path(__file__).parents[4]
+_ROOT = Path(__file__).parents[3]
 _PRODUCT = ("store_core", "connector", "jobs")
-_TABLE = _ROOT / "store_core/format/releases/release.py"
+_TABLE = _ROOT / "store_core/format/release.py"
 _SOURCE = re.compile(r"[A-Z]\w+(\.\w+)*, .*\d\.\w")
 _FEATURES = tuple(release_features())
 

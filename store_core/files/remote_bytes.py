@@ -13,7 +13,7 @@ import numpy as np
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError
 from store_core.files.clock import SystemClock
 from store_core.files.local_bytes import FilledMemory
-from store_core.files.remote.storage import Attempts
+from store_core.files.storage import Attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.clock import Clock
-    from store_core.files.remote.storage import RemotePath
+    from store_core.files.storage import RemotePath
 
     _T = TypeVar("_T")
 

@@ -13,11 +13,11 @@ import pytest
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.remote.storage import StorageSettings
-from store_core.files.remote.url_path import UrlPath
+from store_core.files.storage import StorageSettings
 from store_core.files.store_kind import check_is_no_url
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import located, path_of, places_of
+from store_core.files.url_path import UrlPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from store_core.errors import InvalidOptionError
-from store_core.files.remote.storage import NO_SETTINGS, StorageSettings
+from store_core.files.storage import NO_SETTINGS, StorageSettings
 
 HIDDEN: Final = "nobody-may-see-this"
 

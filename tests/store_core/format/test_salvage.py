@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.format import salvage
 from store_core.format.columnar.chain import Place, Run
-from store_core.format.damage import salvage
-from store_core.format.damage.salvage import CandidateFinder, Damage, Salvage
 from store_core.format.record.scan import (
     Framing,
     RecordCheck,
@@ -22,6 +21,7 @@ from store_core.format.record.scan import (
     follow_chain,
     follow_frames,
 )
+from store_core.format.salvage import CandidateFinder, Damage, Salvage
 from store_core.format.segment_view import SegmentView
 from tests.builders import (
     BODY_AT,
@@ -347,7 +347,7 @@ def test_damage_everywhere_costs_no_more_than_its_bytes(monkeypatch: pytest.Monk
         windows.append(end - begin)
         return follow_frames(data, begin, end, start_offset, framing, previous=previous)
 
-    monkeypatch.setattr("store_core.format.damage.salvage.follow_frames", counted)
+    monkeypatch.setattr("store_core.format.salvage.follow_frames", counted)
     data = bytearray()
     for _ in range(3000):
         data += Record(b"x", physical_offset=START + len(data)).encode() + b"#"

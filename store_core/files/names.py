@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of segment files, each the file's start offset, and how the names of compressed ones and archives end."""
+"""Names in a store: of its directories and files, of segments, each its start offset, and of what is packed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "BATCH_CONSUME_QUEUE",
+    "CHECKPOINT_FILE",
     "CODECS",
+    "COMMIT_LOG",
+    "CONFIG_DIRECTORY",
+    "CONSUME_QUEUE",
+    "CONSUME_QUEUE_EXT",
+    "INDEX_DIRECTORY",
     "LAST_OFFSET",
     "NAME_RULE",
+    "TIMER_CHECK_FILE",
     "TO_EXPAND",
     "advice_on_name",
     "archive_codec",
@@ -29,6 +37,24 @@ __all__ = [
     "twin_note",
     "why_no_segment",
 ]
+
+COMMIT_LOG: Final = "commitlog"
+"""Directory of the segments below a store root (RocketMQ: ``storePathCommitLog``)."""
+
+CHECKPOINT_FILE: Final = "checkpoint"
+"""File below a store root with up to where log, queues and index were on disk (RocketMQ: ``getStoreCheckpoint``)."""
+
+CONSUME_QUEUE: Final = "consumequeue"
+CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
+BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
+INDEX_DIRECTORY: Final = "index"
+"""Directory of the key index (RocketMQ: ``StorePathConfigHelper.getStorePathIndex``)."""
+
+CONFIG_DIRECTORY: Final = "config"
+"""Directory of the broker's configuration (RocketMQ: ``BrokerPathConfigHelper``)."""
+
+TIMER_CHECK_FILE: Final = "timercheck"
+"""File in it that says how far timers were delivered."""
 
 NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 LAST_OFFSET: Final = 2**63 - 1

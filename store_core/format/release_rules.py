@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The differences between releases of RocketMQ, each as a named feature: a field with its meaning and source.
 
-`store_core.format.releases.release` defines what each release does. A feature that is not a yes or no holds the
+`store_core.format.release` defines what each release does. A feature that is not a yes or no holds the
 release's value. Each names the Java method that the rule comes from, and the RocketMQ version that introduced or
 changed it. They are in groups, by those who ask: records, files, queues and index; putting, dispatching, recovering,
 getting and cleaning; what a broker adds.

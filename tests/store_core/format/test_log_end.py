@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from store_core.format.columnar.chain import Place
-from store_core.format.damage.log_end import LogEnd, find_log_end, find_tail_end
+from store_core.format.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.record.scan import StopReason
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder

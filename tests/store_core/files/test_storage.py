@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
-from store_core.files.remote import storage as storage_module
-from store_core.files.remote.storage import NO_SETTINGS, Storage, StorageSettings, parse_url
+from store_core.files import storage as storage_module
+from store_core.files.storage import NO_SETTINGS, Storage, StorageSettings, parse_url
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from store_core.errors import InvalidOptionError
-from store_core.format.releases.release_rules import ReleaseRules
+from store_core.format.release_rules import ReleaseRules
 from store_core.format.words import hint_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run
-from store_core.format.damage.salvage import Damage, Salvage
 from store_core.format.record.scan import RecordCheck, StopReason, check_frame
+from store_core.format.salvage import Damage, Salvage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
-from store_core.files.remote import remote_bytes
-from store_core.files.remote.remote_bytes import RemoteFile, RemoteReader
-from store_core.files.remote.storage import NO_SETTINGS, Attempts, parse_url
+from store_core.files import remote_bytes
+from store_core.files.remote_bytes import RemoteFile, RemoteReader
+from store_core.files.storage import NO_SETTINGS, Attempts, parse_url
 
 if TYPE_CHECKING:
     import numpy.typing as npt

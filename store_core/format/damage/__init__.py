@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Reading past damage: where a chain of records breaks, resumes and ends."""
