@@ -25,7 +25,7 @@ from tests.store_core.store.damaged_stores import (
 
 pytestmark = pytest.mark.golden
 
-GOLDEN: Final = Path(__file__).parents[3] / "golden" / "damage"
+GOLDEN: Final = Path(__file__).parents[2] / "golden" / "damage"
 ARCHIVES: Final = damaged_archives()
 FEW: Final = [archive for archive in ARCHIVES if (GOLDEN / archive.name).exists()]
 _MOST: Final = 32

@@ -18,7 +18,7 @@ from store_core.store.message_store_config import MessageStoreConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 BROKER_CONF = """\
 # what an operator has
 brokerClusterName = DefaultCluster
