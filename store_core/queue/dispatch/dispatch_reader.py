@@ -15,7 +15,7 @@ from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, MessageCheck, RequestBatch
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
-from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
+from store_core.queue.dispatch.stored_batch import QueueNumbers, StoredBatch, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -91,9 +91,10 @@ class DispatchReader:
         self._is_scalar = checks_property_crc or (features.checks_dup_info and check_dup_info)
         self._file = StoredFile(raw, start_offset, rules)
 
-    def along(self, chain: Chain) -> Self:
-        """Take record starts from a chain already followed through the same bytes; return the reader."""
+    def along(self, chain: Chain, numbers: QueueNumbers | None = None) -> Self:
+        """Take starts from a chain followed through the same bytes, and queues found before; return the reader."""
         self._chain = chain
+        self._file.numbers = numbers or self._file.numbers
         return self
 
     def check(self, position: int) -> MessageCheck:
@@ -199,6 +200,9 @@ def _wrong_bodies(raw: npt.NDArray[np.uint8], batch: StoredBatch) -> npt.NDArray
 
 
 _HEAD: Final = 4 << 10
+_MOST_QUEUES: Final = 1 << 17
+"""Queues that are remembered from window to window; a damaged log may name one in every record."""
+
 _FRAME: Final = 8
 """Bytes of a record's size and magic code."""
 
@@ -222,6 +226,7 @@ class WindowReader:
         self._rules = rules
         self._check_crc = check_crc
         self._limit = min(limit, segment.size)
+        self._numbers = QueueNumbers()
 
     def __iter__(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
         while self.position < self._limit:
@@ -239,7 +244,9 @@ class WindowReader:
         for window in Chain(self._segment).windows(Place(self.position), self._limit, _BATCH_ROWS):
             run = window.run
             view = SegmentView(window.raw[: run.stop], self._segment.start_offset + window.base)
-            reader = self._reader(view).along(Chain(view, (run,)))
+            if len(self._numbers.queues) > _MOST_QUEUES:
+                self._numbers = QueueNumbers()
+            reader = self._reader(view).along(Chain(view, (run,)), self._numbers)
             for batch in reader:
                 yield batch, view
             self.position = window.base + reader.position

@@ -234,19 +234,21 @@ class _Names:
         differ |= known.lengths.take(others) != self.lengths
         for passed, rows, words in self.steps():
             if known.stops.size < words.size:
-                table = words_before(self._raw, known.stops - passed, known.lengths - passed)
+                table = words_before(known._raw, known.stops - passed, known.lengths - passed)
                 differ[rows] |= table.take(others[rows]) != words
             else:
                 same = others[rows]
                 stops, left = known.stops.take(same) - passed, known.lengths.take(same) - passed
-                differ[rows] |= words_before(self._raw, stops, left) != words
+                differ[rows] |= words_before(known._raw, stops, left) != words
         return differ
 
     def followed_by(self, names: _Names) -> _Names:
-        """Concatenate two."""
-        stops = np.concatenate([self.stops, names.stops])
+        """Concatenate names that have their own bytes and others, whose topics are copied."""
+        topics = [names.key(row)[0] for row in range(names.stops.size)]
+        raw = np.concatenate([self._raw, np.frombuffer(b"".join(topics), np.uint8)])
         lengths = np.concatenate([self.lengths, names.lengths])
-        return _Names(self._raw, stops - lengths, stops, np.concatenate([self.queue_ids, names.queue_ids]))
+        stops = WORD_SIZE + np.cumsum(lengths)
+        return _Names(raw, stops - lengths, stops, np.concatenate([self.queue_ids, names.queue_ids]))
 
     def key(self, row: int) -> tuple[bytes, int]:
         """Return topic and queue id of one row."""
@@ -254,39 +256,47 @@ class _Names:
         return self._raw[stop - int(self.lengths[row]) : stop].tobytes(), int(self.queue_ids[row])
 
 
-class QueueNumbers:
-    """Numbering of the queues of a file's records, in order of first appearance.
+_NO_NAMES: Final = _Names(
+    np.zeros(WORD_SIZE, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32)
+)
 
-    * `raw`: uint8, shape (m,), contiguous: the file.
+
+class QueueNumbers:
+    """Numbering of the queues of a log's records, in order of first appearance; windows of a log share it.
 
     * `queues`: Topic and queue id by number. Malformed bytes of topics are U+FFFD; as in Java, topics that differ only
       in such bytes are the same.
     """
 
-    def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
-        self._raw = raw
+    def __init__(self) -> None:
         self._numbers = QueueNumbering()
         self.queues = self._numbers.queues
         self._examples: dict[tuple[bytes, int], int] = {}
-        self._known: _Names | None = None
+        self._known = _NO_NAMES
         self._queue_of = np.empty(0, np.int32)
         self._slots = np.zeros(1 << _SLOT_BITS, np.int64)
+        self._prefixes = np.empty(0, np.int32)
 
     def find(
-        self, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], queue_ids: npt.NDArray[np.int32]
+        self,
+        raw: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+        queue_ids: npt.NDArray[np.int32],
     ) -> npt.NDArray[np.int32]:
         """Return the number of each record's queue.
 
-        * `starts`, `stops`: int64, shape (n,): where the topics lie in the file, each after at least one word of other
+        * `raw`: uint8, shape (m,), contiguous: bytes of the log.
+        * `starts`, `stops`: int64, shape (n,): where the topics lie in them, each after at least one word of other
           bytes.
         * `queue_ids`: int32, shape (n,).
         """
-        names = _Names(self._raw, starts, stops, queue_ids)
+        names = _Names(raw, starts, stops, queue_ids)
         mixed = names.mixed()
         slots = (mixed >> _SLOT_SHIFT).view(np.int64)
         others = self._slots.take(slots)
         wrong = np.arange(starts.size)
-        if self._known is not None:
+        if self._examples:
             wrong = np.flatnonzero(names.differ(others, self._known))
         if wrong.size:
             others[wrong] = self._resolve(names.only(wrong), mixed[wrong])
@@ -297,9 +307,8 @@ class QueueNumbers:
         """Look up rows that the table got wrong: one row per mixed value, then the rows that differ from it."""
         _, first, kinds = np.unique(mixed, return_index=True, return_inverse=True)
         others = self._look_up(names, first)[kinds]
-        if self._known is not None:
-            unlike = np.flatnonzero(names.differ(others, self._known))
-            others[unlike] = self._look_up(names, unlike)
+        unlike = np.flatnonzero(names.differ(others, self._known))
+        others[unlike] = self._look_up(names, unlike)
         return others
 
     def _look_up(self, names: _Names, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -316,31 +325,33 @@ class QueueNumbers:
         return np.array(found, np.int64)
 
     def _remember(self, names: _Names) -> None:
-        self._known = names if self._known is None else self._known.followed_by(names)
+        self._known = self._known.followed_by(names)
         keys = map(names.key, range(names.stops.size))
         numbers = [self._numbers.number((decode_text(topic), queue_id)) for topic, queue_id in keys]
         self._queue_of = np.concatenate([self._queue_of, np.array(numbers, np.int32)])
 
+    def index_prefixes(self) -> npt.NDArray[np.int32]:
+        """Return the hash of the index's prefix of a key, ``topic#``, by number of the queue."""
+        known = self._prefixes
+        if known.size < len(self.queues):
+            new = np.array([hash_code(f"{topic}#") for topic, _ in self.queues[known.size :]], np.int32)
+            self._prefixes = np.concatenate([known, new])
+        return self._prefixes
+
 
 class StoredFile:
-    """State shared by the batches of one file: its bytes, and the queues and properties found so far."""
+    """State shared by the batches of one file: its bytes, and the queues and properties found so far.
+
+    * `raw`: uint8, shape (m,), contiguous: the file, or a window of it.
+    * `numbers`: Of its queues; those of the window before it may go on here.
+    """
 
     def __init__(self, raw: npt.NDArray[np.uint8], start_offset: int, rules: QueueRules) -> None:
         self.raw = raw
         self.start_offset = start_offset
         self.rules = rules
-        self.numbers = QueueNumbers(raw)
+        self.numbers = QueueNumbers()
         self.finder = property_finder(rules.release)
-        self._prefixes = np.empty(0, np.int32)
-
-    def index_prefixes(self) -> npt.NDArray[np.int32]:
-        """Return the hash of the index's prefix of a key, ``topic#``, by number of the queue."""
-        known = self._prefixes
-        if known.size < len(self.numbers.queues):
-            topics = (topic for topic, _ in self.numbers.queues[known.size :])
-            new = np.array([hash_code(f"{topic}#") for topic in topics], np.int32)
-            self._prefixes = np.concatenate([known, new])
-        return self._prefixes
 
     def request(self, start: int) -> DispatchRequest:
         """Return the request of a record that is known to be valid."""
@@ -507,7 +518,7 @@ class StoredBatch(DispatchBatch):
     def _numbered(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Which of the file's queues occur, and each record's position among them."""
         spans = self.spans
-        numbers = self._file.numbers.find(spans.topic_start, spans.topic_stop, self.queue_id)
+        numbers = self._file.numbers.find(self._file.raw, spans.topic_start, spans.topic_stop, self.queue_id)
         if len(self._file.numbers.queues) > len(self):
             occurring, codes = np.unique(numbers, return_inverse=True)
             return occurring.astype(np.int64), codes.astype(np.int32)
@@ -554,7 +565,7 @@ class StoredBatch(DispatchBatch):
 
     def index_hashes(self, *, with_tags: bool) -> IndexHashes:  # noqa: D102
         occurring, codes = self._numbered
-        before = self._file.index_prefixes().take(occurring).take(codes)
+        before = self._file.numbers.index_prefixes().take(occurring).take(codes)
         return self.properties.index_hashes(before, self._is_indexed, with_tags=with_tags)
 
     @property

@@ -152,20 +152,12 @@ class QueueUnits(NamedTuple):
         queues = [self.queues[code] for code in used.tolist()]
         return type(self)(queues, self.units._replace(code=numbers.take(self.units.code)))
 
-    def divided(self, groups: npt.NDArray[np.int64]) -> Iterator[tuple[int, QueueUnits]]:
-        """Yield the units of each group of queues that has some, given the group of each queue."""
-        order = np.argsort(groups, kind="stable")
-        if (np.diff(groups[order]) == 0).all():
-            yield from ((int(group), self) for group in groups[:1].tolist())
-            return
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order))
-        units = self.units._replace(code=ranks.take(self.units.code)).ordered()
-        queues = [self.queues[number] for number in order.tolist()]
-        for group, first, last in queue_bounds(groups[order]):
-            start, stop = np.searchsorted(units.code, (first, last)).tolist()
-            own = units.slice(start, stop)
-            yield group, QueueUnits(queues[first:last], own._replace(code=own.code - first))
+    def tables(self, groups: npt.NDArray[np.int64], *, is_whole: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the units of each group of queues that has some as `to_table`, given the group of each queue."""
+        table = self.to_table(is_whole=is_whole)
+        for group in np.unique(groups).tolist():
+            rows = np.flatnonzero(groups == group)
+            yield group, table if rows.size == groups.size else table.take(fixed_array(rows))
 
     @classmethod
     def joined(cls, pieces: Sequence[QueueUnits]) -> Self:

@@ -51,6 +51,9 @@ _FIRST_SEQUENCE = -1
 _CHUNK = 1 << 20
 """Units that are put into their order, and written, at once."""
 
+_MANY = 1 << 10
+"""Units a queue from which on pieces are written as they come: a write has 20 KB then."""
+
 _QUEUE_NAME = attrgetter("topic", "queue_id")
 
 
@@ -183,12 +186,9 @@ class RebuildJob:
 
     def _queue_runs(self, units: QueueUnits, part: int, sequence: int) -> Iterator[tuple[RunKey, bytes, int]]:
         """Yield units as runs, by the bucket of their queues."""
-        for bucket, own in units.divided(np.array([self._bucket(*queue) for queue in units.queues], np.int64)):
-            yield (
-                RunKey(bucket, RunKind.QUEUES, part, sequence),
-                packed(own.to_table(is_whole=not self.rules.is_plain)),
-                0,
-            )
+        buckets = np.array([self._bucket(*queue) for queue in units.queues], np.int64)
+        for bucket, table in units.tables(buckets, is_whole=not self.rules.is_plain):
+            yield RunKey(bucket, RunKind.QUEUES, part, sequence), packed(table), 0
 
     def _bucket(self, topic: str, queue_id: int) -> int:
         name = f"{topic}/{queue_id}".encode(errors="surrogatepass")
@@ -250,7 +250,7 @@ class RebuildJob:
                 yield from _outcomes(group)
             elif kind == RunKind.QUEUES:
                 writers = self._writers(root, budget)
-                for chunk in _chunks(_units_of(group), _CHUNK):
+                for chunk in _chunks(_units_of(group)):
                     writers.put(chunk)
                 yield from writers.finish()
             elif self.splits_index:
@@ -303,12 +303,13 @@ def _units_of(runs: Iterable[_KeyedRun]) -> Iterator[QueueUnits]:
     return (QueueUnits.of_table(unpacked(data)) for data in _payloads(runs))
 
 
-def _chunks(pieces: Iterable[QueueUnits], size: int) -> Iterator[QueueUnits]:
-    """Join pieces until they have so many units."""
+def _chunks(pieces: Iterable[QueueUnits]) -> Iterator[QueueUnits]:
+    """Join pieces until they have enough units."""
     waiting: list[QueueUnits] = []
     for piece in pieces:
         waiting.append(piece)
-        if sum(len(each.units.row) for each in waiting) >= size:
+        queues = max(len(each.queues) for each in waiting)
+        if sum(len(each.units.row) for each in waiting) >= min(_MANY * queues, _CHUNK):
             yield QueueUnits.joined(waiting)
             waiting = []
     if waiting:

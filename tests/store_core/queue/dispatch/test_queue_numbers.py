@@ -26,13 +26,11 @@ def place(rows: list[tuple[bytes, int]]) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def assert_told_apart(rows: list[tuple[bytes, int]], piece: int) -> None:
-    raw, starts, stops = place(rows)
-    ids = np.array([queue_id for _, queue_id in rows], np.int32)
-    numbers = QueueNumbers(raw)
+    numbers = QueueNumbers()
     found: list[int] = []
     for first in range(0, len(rows), piece):
-        part = slice(first, first + piece)
-        found += numbers.find(starts[part], stops[part], ids[part]).tolist()
+        window = rows[first : first + piece]
+        found += numbers.find(*place(window), np.array([queue_id for _, queue_id in window], np.int32)).tolist()
     expected = [(decode_text(topic), queue_id) for topic, queue_id in rows]
 
     assert expected == [numbers.queues[number] for number in found]

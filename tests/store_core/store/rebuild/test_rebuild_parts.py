@@ -106,10 +106,8 @@ def test_units_of_a_queue_are_the_same_after_they_were_divided_sent_and_joined(
     pieces = [QueueUnits(QUEUES, coded(made[start:stop]).ordered()) for start, stop in pairwise(edges)]
     sent: dict[int, list[QueueUnits]] = {}
     for piece in pieces:
-        for group, own in piece.divided(np.array(groups)):
-            sent.setdefault(group, []).append(
-                QueueUnits.of_table(unpacked(packed(own.used().to_table(is_whole=is_whole))))
-            )
+        for group, table in piece.tables(np.array(groups), is_whole=is_whole):
+            sent.setdefault(group, []).append(QueueUnits.of_table(unpacked(packed(table))).used())
     joined = [QueueUnits.joined(some) for some in sent.values()]
 
     assert by_queue(joined, names) == by_queue(pieces, names)
