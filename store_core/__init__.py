@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from store_core.format.record.decode import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.time_search import BoundaryType
-    from store_core.snapshot.store import Store, StoreKind, store_at
+    from store_core.snapshot.store import Store, StoreKind, store_at, stores_of
     from store_core.store.broker_config import BrokerConfig
     from store_core.store.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
     from store_core.store.message_store import DefaultMessageStore
@@ -129,6 +129,7 @@ __all__ = [
     "rebuild_index",
     "sql",
     "store_at",
+    "stores_of",
     "unwrap_inner_batch",
 ]
 
@@ -187,6 +188,7 @@ _HOMES: Final = {
     "rebuild_index": "store_core.answers.rebuild",
     "sql": "store_core.views.sql",
     "store_at": "store_core.snapshot.store",
+    "stores_of": "store_core.snapshot.store",
     "unwrap_inner_batch": "store_core.format.record.decode",
 }
 """Name here -> the module that has it."""

@@ -35,6 +35,7 @@ __all__ = [
     "LogPlace",
     "StorePaths",
     "absolute_path_of",
+    "given_paths",
     "located",
     "located_now",
     "lock_places",
@@ -246,7 +247,7 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     * `paths`: Of a `UrlPath` the settings are those with which it was made.
     * `storage`: For those that are text.
     """
-    given = _given(paths)
+    given = given_paths(paths)
     found = [path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage) for path in given]
     remote = [path for path in found if path is not None]
     if not remote:
@@ -256,7 +257,7 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     return remote
 
 
-def _given(paths: object) -> list[str | os.PathLike[str]]:
+def given_paths(paths: object) -> list[str | os.PathLike[str]]:
     """Return what a caller gave, one path or several, as a list; its type is only known to be right when it is run."""
     is_one = isinstance(paths, str | bytes | os.PathLike)
     several = paths if isinstance(paths, Iterable) and not is_one else [paths]
@@ -273,7 +274,7 @@ def _checked(path: object, more: str = "") -> str | os.PathLike[str]:
 def located_now(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StorePaths:
     """Return paths as `located` does, with nothing known of what is there: for who looks again and again."""
     found = located(paths, storage)
-    return [path.relisted() for path in _given(found) if isinstance(path, UrlPath)] or found
+    return [path.relisted() for path in given_paths(found) if isinstance(path, UrlPath)] or found
 
 
 def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS) -> Path:
@@ -323,7 +324,7 @@ def _has_log(directory: Path) -> bool:
 
 def places_of(paths: StorePaths) -> list[Path]:
     """Return the files and directories that paths stand for."""
-    given = _given(paths)
+    given = given_paths(paths)
     if not given:
         raise InvalidOptionError("no path is given: expected a store root, a commitlog directory or a segment file")
     return [place for path in given for place in _places_at(path)]

@@ -50,7 +50,16 @@ if TYPE_CHECKING:
     from store_core.files.storage import StorageSettings
     from store_core.files.store_path import StorePaths
 
-__all__ = ["Log", "NamedRecord", "check_plain", "first_store_timestamp", "has_record", "time_in"]
+__all__ = [
+    "Log",
+    "NamedRecord",
+    "check_plain",
+    "first_store_timestamp",
+    "has_record",
+    "segments_at",
+    "time_in",
+    "without_twins",
+]
 
 _Compressed: TypeAlias = Literal["left out", "read", "refused"]
 
@@ -112,7 +121,7 @@ class Log:
                 (
                     segment
                     for place in places
-                    for segment in _segments_at(place, notes, reads_entries=reads_entries, compressed=is_listed)
+                    for segment in segments_at(place, notes, reads_entries=reads_entries, compressed=is_listed)
                 ),
                 key=lambda segment: (segment.start_offset, segment.path),
             )
@@ -120,7 +129,7 @@ class Log:
             raise nothing_at(places, notes)
         if compressed == "refused":
             check_plain(found)
-        segments = _without_empty_tail(_with_expanded_sizes(_without_twins(found, notes)), notes)
+        segments = _without_empty_tail(_with_expanded_sizes(without_twins(found, notes)), notes)
         for note in notes:
             if told is None or note not in told:
                 _log.warning(note)
@@ -201,7 +210,8 @@ class Log:
 # ---- listing
 
 
-def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
+def segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
+    """Return the segment files that one place stands for; `notes` gets what is left out. See `Log.of`."""
     archive = archive_at(place)
     if archive is not None:
         return archive_segments(archive, notes)
@@ -232,7 +242,7 @@ def _segments_at(place: Path, notes: list[str], *, reads_entries: bool, compress
     if below.is_dir() or logs:
         ordinary = list(segments_in(below, notes, compressed=compressed)) if below.is_dir() else []
         return ordinary + [
-            part for log in logs for part in _segments_at(log, notes, reads_entries=True, compressed=compressed)
+            part for log in logs for part in segments_at(log, notes, reads_entries=True, compressed=compressed)
         ]
     check_log_place(place, OsFileSystem())
     return _segments_of(place, notes, None, reads_entries=reads_entries, compressed=compressed)
@@ -297,7 +307,7 @@ def check_plain(segments: Iterable[Segment]) -> None:
         raise compressed_error(names[0], more=len(names) - 1)
 
 
-def _without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
+def without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment]:
     """Drop a file that was given twice, and one of zeros whose twin has the data; refuse others of the same offset."""
     kept: list[Segment] = []
     for segment in segments:

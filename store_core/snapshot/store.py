@@ -23,7 +23,7 @@ from store_core.files.segment_source import open_pages
 from store_core.files.storage import StorageSettings
 from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, dledger_logs, is_root, queue_database
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import located, located_now, log_directories, places_of, root_at
+from store_core.files.store_path import located, located_now, log_directories, places_of, root_at, store_roots
 from store_core.files.url_path import UrlPath
 from store_core.format.record.scan import check_frame
 from store_core.format.sys_flag import TransactionType
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.stores import StoreNames
     from store_core.snapshot.told_release import ToldRelease
     from store_core.snapshot.units import QueueName
     from store_core.store.message_store_config import MessageStoreConfig
@@ -50,9 +51,12 @@ __all__ = [
     "Store",
     "StoreKind",
     "store_at",
+    "stores_of",
 ]
 
 _FILES: Final = OsFileSystem()
+_SEVERAL: Final = frozenset(",*?[")
+"""What a path may have that stands for several."""
 
 
 class StoreKind(Flag):
@@ -142,7 +146,8 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle where it is and, if it was taken, its moment: the rest is read again when it is needed."""
-        moment = ("is_live", "config", "end") if "end" in self.__dict__ else ()
+        moment: tuple[str, ...] = ("is_live", "config", "end") if "end" in self.__dict__ else ()
+        moment += ("name",) if self._among is not None else ()
         return _restored, (type(self), self.paths, {name: getattr(self, name) for name in moment})
 
     def __enter__(self) -> Self:
@@ -162,11 +167,22 @@ class Store:
     def refresh(self) -> None:
         """Forget what was read: what is asked for next is as it is then."""
         self.close()
-        paths = located_now(self.paths)
+        paths, among = located_now(self.paths), self._among
         self.__dict__.clear()
-        self.paths = paths
+        self.paths, self._among = paths, among
 
     # ---- what it is
+
+    _among: tuple[StoreNames, int] | None = None
+    """The names of the stores that it is read with, and which is its own."""
+
+    @cached_property
+    def name(self) -> str:
+        """What it is called: as its broker, if ``config`` tells that, or by its path; see `stores_of`."""
+        from store_core.snapshot.stores import StoreNames  # noqa: PLC0415 -- few ask
+
+        names, at = self._among or (StoreNames(self._roots), 0)
+        return names.names[at]
 
     @cached_property
     def root(self) -> Path:
@@ -208,7 +224,7 @@ class Store:
     @cached_property
     def _roots(self) -> tuple[Path, ...]:
         """The directories that may be its root; those of an archive are itself."""
-        return tuple(dict.fromkeys(map(root_at, places_of(self.paths))))
+        return store_roots(self.paths)
 
     @cached_property
     def kind(self) -> StoreKind:
@@ -404,6 +420,71 @@ def _restored(kind: type[Store], paths: StorePaths, moment: Mapping[str, object]
     store = kind(paths)
     store.__dict__.update(moment)
     return store
+
+
+def stores_of(
+    paths: StorePaths,
+    *,
+    config: MessageStoreConfig | str | os.PathLike[str] | None = None,
+    storage: Mapping[str, object] | StorageSettings | str | None = None,
+    store_path_commit_log: str | os.PathLike[str] | None = None,
+) -> tuple[Store, ...]:
+    """Return the stores at some paths: several directories of one log are one, roots are one each.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Also patterns such as ``"/data/*/store"``, and several paths separated by commas.
+    config, storage
+        As of `Store`; they hold for each.
+    store_path_commit_log : path, optional
+        As of `Store`: everything is one store then.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is not certain which paths are parts of one log; the error says how to say it.
+    StoreNotFoundError
+        If nothing exists at a path, or a pattern matches no store.
+
+    Examples
+    --------
+    >>> [store.name for store in stores_of("/data/*/store")]  # doctest: +SKIP
+    ['broker-a', 'broker-b']
+    """
+    settings = StorageSettings.of(storage or {})
+    if store_path_commit_log is not None or _is_one(paths):
+        return (Store(paths, config=config, storage=settings, store_path_commit_log=store_path_commit_log),)
+    from store_core.snapshot.stores import StoreNames, grouped_paths  # noqa: PLC0415 -- most ask for one store
+
+    groups = grouped_paths(paths, settings, _configured_log(config))
+    found = tuple(
+        Store(group[0] if len(group) == 1 else list(group), config=config, storage=settings) for group in groups
+    )
+    if len(found) > 1:
+        names = StoreNames([store_roots(store.paths)[0] for store in found])
+        for at, store in enumerate(found):
+            store.__dict__["_among"] = names, at
+    return found
+
+
+def _is_one(paths: StorePaths) -> bool:
+    """Return whether a path is one as it is written, so that nobody has to look."""
+    if isinstance(paths, list | tuple) and len(paths) == 1:
+        return _is_one(paths[0])
+    return isinstance(paths, str | os.PathLike) and _SEVERAL.isdisjoint(os.fspath(paths))
+
+
+def _configured_log(config: MessageStoreConfig | str | os.PathLike[str] | None) -> frozenset[str]:
+    """Return the real paths of the directories of a configured log."""
+    if config is None:
+        return frozenset()
+    from store_core.files.segment_paths import SegmentPaths  # noqa: PLC0415 -- as above
+    from store_core.store.store_layout import config_of  # noqa: PLC0415 -- see the import contract
+
+    said = config_of(config)
+    texts = (said.store_path_commit_log, said.read_only_commit_log_store_paths)
+    return frozenset(os.path.realpath(path) for text in texts for path in SegmentPaths.parse(text or "").paths)
 
 
 def store_at(
