@@ -17,7 +17,7 @@ from store_core.store.read.option_table import READ_OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from store_core.store.option import Option
+    from store_core.store.read.option_table import Option
 
 __all__ = ["markdown_document"]
 

@@ -24,8 +24,7 @@ from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
 from store_core.format.record.delayed import OF_WAITING
 from store_core.format.words import did_you_mean
-from store_core.store.option import pairs_of
-from store_core.store.read.option_table import READ_OPTIONS
+from store_core.store.read.option_table import READ_OPTIONS, pairs_of
 from store_core.store.store_layout import chosen_log
 
 if TYPE_CHECKING:

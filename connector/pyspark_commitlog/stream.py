@@ -15,9 +15,9 @@ from pyspark_commitlog.errors import without_traceback_at_the_end
 from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions
 from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader
 from store_core.errors import InvalidOptionError
-from store_core.store.option import Option
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower, ReadLimits
 from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.option_table import Option
 from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.store.read.stored_topics import TopicWatch
 

@@ -35,8 +35,7 @@ from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import FoundEnd
-from store_core.snapshot.moment import LiveMoment
+from store_core.snapshot.log_end import FoundEnd, LiveMoment
 from store_core.snapshot.store import store_at
 from store_core.snapshot.told_release import ToldRelease
 from store_core.store.read.option_values import ReadMode

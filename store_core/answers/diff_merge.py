@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.log_pair import LogPair
     from store_core.store.log_side import DiffOptions, LogSide
-    from store_core.store.segment_diff import DiffPartial, Unmatched
+    from store_core.store.segment_diff import DiffPartial, LogPair, Unmatched
 
 __all__ = ["AheadRecords", "extent_facts", "log_rows", "merge", "merge_records", "topic_rows"]
 

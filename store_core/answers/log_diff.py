@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from store_core.answers.diff_report import DiffReport
     from store_core.files.store_path import StorePaths
-    from store_core.store.log_pair import LogPair
     from store_core.store.parts import Engine
-    from store_core.store.segment_diff import DiffPart, DiffPartial, PartSide, Unmatched
+    from store_core.store.segment_diff import DiffPart, DiffPartial, LogPair, PartSide, Unmatched
 
 
 __all__ = ["Diff", "DiffJob", "RecordDiffJob", "diff"]
@@ -55,7 +54,7 @@ class Diff(Answer["DiffReport"]):
 
         What follows the end of a log that a broker holds is not looked at: a record may be in progress there.
         """
-        from store_core.store.log_pair import LogPair
+        from store_core.store.segment_diff import LogPair
 
         options, pair = DiffOptions(self.by, self.most_rows, self.same_extent), LogPair.of(store, self.b)
         if self.by is DiffBy.RECORDS or (self.by is DiffBy.AUTO and not pair.is_cut_alike):

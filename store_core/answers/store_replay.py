@@ -142,8 +142,8 @@ class Replay(Answer["ReplayReport"]):
 
     def is_mistaken(self, store: StorePaths, report: ReplayReport) -> bool:
         """Return whether nothing was chosen, and the store knows none of the topics, or of the queues."""
+        from store_core.store.read.read_messages import has_unknown_topic
         from store_core.store.read.read_options import ReadOptions
-        from store_core.store.read.unknown_topic import has_unknown_topic
 
         return not report.found.messages and has_unknown_topic(store, ReadOptions.parse(**self.read))
 

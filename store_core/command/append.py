@@ -14,7 +14,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.new_file import check_report, words_beside, write_json
 from store_core.command.spark import connector, is_on_spark, with_spark
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.store.option import pairs_of
+from store_core.store.read.option_table import pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

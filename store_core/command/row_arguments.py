@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from store_core.command.output import Output
-    from store_core.store.option import Option
+    from store_core.store.read.option_table import Option
 
 __all__ = ["FORMATS", "STORES", "with_output", "with_read_options", "with_replayed_options", "with_view_options"]
 

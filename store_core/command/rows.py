@@ -224,7 +224,7 @@ def _print_messages(stores: tuple[str, ...], read: Mapping[str, Any], output: Ou
 
 def _code_of(rows: int, stores: StorePaths, options: ReadOptions) -> ExitCode:
     """Return how a read of messages ends: wrong usage if it had none because a topic or queue is not known."""
-    from store_core.store.read.unknown_topic import has_unknown_topic
+    from store_core.store.read.read_messages import has_unknown_topic
 
     return ExitCode.DONE if rows or not has_unknown_topic(stores, options) else ExitCode.USAGE
 
@@ -320,7 +320,7 @@ def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> Exit
 
 
 def _print_view(stores: StorePaths, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
-    from store_core.store.read.unknown_topic import is_nowhere
+    from store_core.store.read.read_messages import is_nowhere
     from store_core.views.view import read_view
 
     columns = _VIEW_COLUMNS.get(name) if output.is_for_people else None
@@ -363,7 +363,7 @@ def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) ->
     unless neither queues nor configuration know the topic.
     """
     from store_core.store.read.read_messages import explain as explained
-    from store_core.store.read.unknown_topic import is_nowhere
+    from store_core.store.read.read_messages import is_nowhere
 
     table = _as_table(explained(stores, **read))
     output.put(table.schema, table.to_batches())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In what two segments differ, in bytes and records.
+"""In which parts two logs are compared, and in what two segments differ, in bytes and records.
 
 `compare_bytes` is the definition of where two arrays of bytes differ; `DifferingBytes.between` returns the same for
 large arrays, in bounded memory.
@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -24,11 +25,18 @@ from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import Salvage
+from store_core.store.log_side import LogSide
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
+
+    from store_core.files.segment_source import PagedBytes, Segment
+    from store_core.files.store_path import StorePaths
+    from store_core.store.log_side import SideName
+
+    _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
 
 __all__ = [
     "CHANGED",
@@ -38,6 +46,7 @@ __all__ = [
     "DiffPart",
     "DiffPartial",
     "DifferingBytes",
+    "LogPair",
     "PartSide",
     "TopicCount",
     "Unmatched",
@@ -51,16 +60,6 @@ __all__ = [
     "topic_text",
     "unmatched_records",
 ]
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from store_core.files.segment_source import PagedBytes, Segment
-    from store_core.store.log_side import LogSide, SideName
-
-    _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
 
 
 class TopicCount(NamedTuple):
@@ -499,3 +498,65 @@ def _ranks(numbers: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> np
     ranks = np.empty(numbers.size, np.int64)
     ranks[order] = np.arange(numbers.size) - np.searchsorted(placed, placed)
     return ranks
+
+
+# ---- the parts of a comparison
+
+
+@dataclass(frozen=True, slots=True)
+class LogPair:
+    """Two logs, as they were when the comparison was planned."""
+
+    a: LogSide
+    b: LogSide
+
+    @classmethod
+    def of(cls, a: StorePaths, b: StorePaths) -> LogPair:
+        """Find where both logs begin and end."""
+        return cls(LogSide.of("a", a), LogSide.of("b", b))
+
+    @property
+    def begin(self) -> int:
+        """Physical offset from which on both have bytes."""
+        return max(self.a.begin, self.b.begin)
+
+    @property
+    def end(self) -> int:
+        """Physical offset up to which bytes are compared; not after `begin` if there is nothing to compare."""
+        return max(min(self.a.compared_end, self.b.compared_end), self.begin)
+
+    @property
+    def is_cut_alike(self) -> bool:
+        """Whether no segment file of one log begins inside one of the other.
+
+        If one does, the two have files of different sizes: their messages may be the same, but not at the same offsets,
+        since a record does not cross the end of a file.
+        """
+        return not (self._begins_inside(self.a, self.b) or self._begins_inside(self.b, self.a))
+
+    def _begins_inside(self, one: LogSide, other: LogSide) -> bool:
+        starts = (each.start_offset for each in one.segments if self.begin <= each.start_offset < self.end)
+        holders = ((start, other.at(start)) for start in starts)
+        return any(holder is not None and holder.start_offset != start for start, holder in holders)
+
+    def parts(self, most_rows: int) -> Iterator[DiffPart]:
+        """Yield the parts in log order: those of what both should have, then those in which one log is ahead."""
+        for begin, end in pairwise(self._cuts()):
+            a, b = (self._share(side, begin) for side in (self.a, self.b))
+            if a is not None or b is not None:
+                yield DiffPart(begin, end, a, b, is_compared=True, most_rows=most_rows)
+        for side, other in ((self.a, self.b), (self.b, self.a)):
+            for begin, end, segment in side.covered(max(self.end, other.end, side.begin), side.end):
+                share = PartSide.of(side, segment, other)
+                a, b = (share, None) if side is self.a else (None, share)
+                yield DiffPart(begin, end, a, b, is_compared=False, most_rows=most_rows)
+
+    def _cuts(self) -> list[int]:
+        """Return the offsets at which a file of either log begins or ends, within what is compared."""
+        covered = [part for side in (self.a, self.b) for part in side.covered(self.begin, self.end)]
+        return sorted({cut for begin, end, _ in covered for cut in (begin, end)})
+
+    def _share(self, side: LogSide, offset: int) -> PartSide | None:
+        segment = side.at(offset)
+        other = self.b if side is self.a else self.a
+        return None if segment is None else PartSide.of(side, segment, other)

@@ -11,7 +11,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
 from store_core.queue.queue_path import QueueRules
-from store_core.snapshot.moment import LiveMoment
+from store_core.snapshot.log_end import LiveMoment
 from store_core.store.read.ranges import Check
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds

@@ -15,7 +15,7 @@ import pytest
 
 from store_core.errors import UnsafeSizeError
 from store_core.queue.queue_path import QueueRules
-from store_core.snapshot.moment import LiveMoment
+from store_core.snapshot.log_end import LiveMoment
 from store_core.store.rebuild import passes, segment_part
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by

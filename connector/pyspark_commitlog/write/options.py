@@ -14,7 +14,7 @@ from store_core.format.columnar.input_columns import parse_host
 from store_core.format.record.encode import pack_host
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint, rules_of, shown_releases
 from store_core.format.words import hint_of
-from store_core.store.option import Option, unknown_option
+from store_core.store.read.option_table import Option, unknown_option
 from store_core.store.store_layout import config_of
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import QueueRules
-    from store_core.snapshot.moment import LiveMoment
+    from store_core.snapshot.log_end import LiveMoment
     from store_core.store.rebuild.lost_ranges import LostBytes
 
 __all__ = [

@@ -17,8 +17,8 @@ from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.index.index_service import IndexService
-from store_core.snapshot import log_end, moment
-from store_core.snapshot.moment import LiveMoment
+from store_core.snapshot import log_end
+from store_core.snapshot.log_end import LiveMoment
 from store_core.store.parts import InProcess
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
@@ -97,14 +97,15 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
     with DefaultMessageStore.open(root, CONFIG) as store:
         writer = Writer(store)
         writer.write(201)
+        find = log_end.find_end
 
         def find_end(segments: Sequence[Segment]) -> FoundEnd:
             writer.write()
-            found = log_end.find_end(segments)
+            found = find(segments)
             writer.write()
             return found
 
-        monkeypatch.setattr(moment, "find_end", find_end)
+        monkeypatch.setattr(log_end, "find_end", find_end)
         yield writer
 
 
