@@ -24,7 +24,7 @@ from store_core.format.message import CRC_MASK, body_crc
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, property_crc_digits
 from store_core.format.record.record_head import head_shape, read_sys_flag
 from store_core.format.sys_flag import COMPRESSION_MASK, CompressionType, MessageSysFlag
-from store_core.store.new_directory import digest_of_file, matches_in_file
+from store_core.store.new_directory import digest_of_file, first_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -310,7 +310,7 @@ class FileJob:
     def run(self, part: str) -> SearchedFile:
         """Search a file."""
         path, expression = self.root / part, self.redaction.expression
-        found = matches_in_file(path, expression)
+        found = first_match(path, expression)
         is_name = expression.search(part.encode(errors="surrogateescape")) is not None
         return SearchedFile(part, path.stat().st_size, digest_of_file(path), found, is_name)
 

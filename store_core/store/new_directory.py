@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import mmap
 import os
 import shutil
 import uuid
@@ -34,7 +33,7 @@ __all__ = [
     "copy_store",
     "digest_of_file",
     "files_below",
-    "matches_in_file",
+    "first_match",
     "named_places",
     "path_in_copy",
     "path_in_source",
@@ -109,13 +108,23 @@ def digest_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def matches_in_file(path: Path, expression: re.Pattern[bytes]) -> int | None:
-    """Return where the first match in a file begins; None if there is none."""
-    if not path.stat().st_size:
-        return None
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-        found = expression.search(data)
-        return None if found is None else found.start()
+def first_match(path: Path, expression: re.Pattern[bytes]) -> int | None:
+    """Return where the first match in a file begins; None if there is none, or only some that need more than a piece.
+
+    Pieces overlap, and are searched from their second byte on, so that what looks back or asks for the beginning sees
+    what is before. A match that ends with a piece is searched for again where more follows, if all of it is kept.
+    """
+    begin, piece = 0, b""
+    with path.open("rb", buffering=0) as file:
+        following = file.read(_PIECE)
+        while following:
+            kept = min(len(piece), _PIECE)
+            begin, piece = begin + len(piece) - kept, piece[len(piece) - kept :] + following
+            following = file.read(_PIECE)
+            found = expression.search(piece, min(begin, 1))
+            if found is not None and not (following and found.end() == len(piece) <= found.start() + _PIECE):
+                return begin + found.start()
+    return None
 
 
 def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, Path]:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from store_core.store.new_directory import NewDirectory
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from store_core.store import new_directory
+from store_core.store.new_directory import NewDirectory, first_match
 
 
 def names(folder: Path) -> list[str]:
@@ -41,3 +45,32 @@ def test_what_another_process_is_making_stays(tmp_path: Path) -> None:
             assert [".new.copy-1", ".new.copy-2"] == names(tmp_path)
         assert [".new.copy-1"] == names(tmp_path)
     assert [] == names(tmp_path)
+
+
+_EXPRESSIONS = [rb"aab", rb"ba+b", rb"\Aab", rb"^b", rb"(?<=b)ab", rb"ab$", rb"b\Z", rb"a(?!b)", rb"ca+"]
+
+
+@pytest.mark.parametrize("expression", _EXPRESSIONS)
+@given(data=st.binary(max_size=60).map(lambda data: bytes(b"abc\n"[each % 4] for each in data)))
+def test_a_match_is_found_piece_by_piece_where_it_is_in_the_whole_file(expression: bytes, data: bytes) -> None:
+    """Matches here are shorter than a piece, or their first piece is one."""
+    searched = re.compile(expression)
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path = Path(folder) / "file"
+        path.write_bytes(data)
+        patch.setattr(new_directory, "_PIECE", 8)
+        found = first_match(path, searched)
+
+    whole = searched.search(data)
+    assert (None if whole is None else whole.start()) == found or (found is None and _longest_run(data) >= 6)
+
+
+def _longest_run(data: bytes) -> int:
+    return max(map(len, re.findall(rb"a+", data)), default=0)
+
+
+def test_a_match_longer_than_a_piece_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_directory, "_PIECE", 8)
+    (tmp_path / "file").write_bytes(bytes(20) + b"secret" + bytes(100))
+
+    assert 20 == first_match(tmp_path / "file", re.compile(rb"secret.*", re.DOTALL))
