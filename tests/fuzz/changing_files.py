@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["KINDS", "bad_ends", "campaign"]
+__all__ = ["ANSWERS", "KINDS", "Changed", "ReadLog", "Work", "bad_ends", "made_log"]
 
 Changed = Literal["segment", "queue"]
 Work = Literal["scan", "look-up", "check", "rebuild", "salvage", "diff", "segments"]
@@ -152,7 +153,7 @@ KINDS: Final[dict[str, Callable[[Path, int], None]]] = {
 """What is done to the file, at a position."""
 
 
-def _read(log: _Log, mode: str) -> None:
+def _read(log: ReadLog, mode: str) -> None:
     """Read all messages again and again, until there is an error or the change is over, and end with a code."""
     logging.disable()
     if not os.geteuid():
@@ -183,7 +184,7 @@ def _checked_rows(batch: pa.RecordBatch, expected: dict[int, bytes]) -> int:
     return len(rows["body"])
 
 
-class _Log:
+class ReadLog:
     """A log with one full segment, and its queues.
 
     Parameters
@@ -242,6 +243,14 @@ class _Log:
         for part in plan.ranges:
             yield from read_range(part, options, mapped)
 
+    def campaign(self, times: int, seed: int, kinds: list[str]) -> Counter[tuple[str, str]]:
+        """Change the file `times` times for each kind; return how often the reads ended how."""
+        random, ends = Random(seed), Counter[tuple[str, str]]()
+        for kind in kinds:
+            for number in range(times):
+                ends[kind, _tried(self, random, kind, _MODES[number % len(_MODES)])] += 1
+        return ends
+
     def restore(self) -> None:
         """Undo a change."""
         self.path.parent.chmod(0o755)
@@ -250,22 +259,17 @@ class _Log:
         self.changed.unlink()
 
 
-def campaign(
-    times: int, seed: int, kinds: list[str], *, work: Work = "scan", of: Changed = "segment"
-) -> Counter[tuple[str, str]]:
-    """Change a file of a store `times` times for each kind; return how often the reads ended how."""
-    random, ends = Random(seed), Counter[tuple[str, str]]()
+@contextmanager
+def made_log(work: Work, of: Changed) -> Iterator[ReadLog]:
+    """Make a log, and read it once: what Python imports meanwhile is not there for another user."""
     with tempfile.TemporaryDirectory(prefix="changing-files-") as name:
-        log = _Log(Path(name), work=work, of=of)
+        log = ReadLog(Path(name), work=work, of=of)
         if work in ANSWERS:
-            ANSWERS[work](log.root)  # what Python imports meanwhile is not there for another user
-        for kind in kinds:
-            for number in range(times):
-                ends[kind, _tried(log, random, kind, _MODES[number % len(_MODES)])] += 1
-    return ends
+            ANSWERS[work](log.root)
+        yield log
 
 
-def _tried(log: _Log, random: Random, kind: str, mode: str) -> str:
+def _tried(log: ReadLog, random: Random, kind: str, mode: str) -> str:
     reader = multiprocessing.get_context("fork").Process(target=_read, args=(log, mode))
     reader.start()
     time.sleep(0.05 + random.random() * 0.2)
@@ -290,7 +294,8 @@ def main() -> int:
     parser.add_argument("--file", choices=("segment", "queue"), default="segment", help="what is changed")
     asked = parser.parse_args()
     work: Work = "look-up" if asked.file == "queue" else asked.work
-    ends = campaign(asked.times, asked.seed, asked.kinds.split(","), work=work, of=asked.file)
+    with made_log(work, asked.file) as log:
+        ends = log.campaign(asked.times, asked.seed, asked.kinds.split(","))
     for (kind, end), count in sorted(ends.items()):
         print(f"{count:6} {kind:10} {end}")
     return int(any(end in bad_ends(asked.file) for _, end in ends))

@@ -11,22 +11,35 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.changing_files import ANSWERS, KINDS, bad_ends, campaign
+from tests.fuzz.changing_files import ANSWERS, KINDS, bad_ends, made_log
 
 if TYPE_CHECKING:
-    from tests.fuzz.changing_files import Changed, Work
+    from collections.abc import Iterator
+
+    from tests.fuzz.changing_files import Changed, ReadLog, Work
 
 _SEED = 23
+_READS: list[tuple[Work, Changed]] = [
+    ("scan", "segment"),
+    ("look-up", "segment"),
+    ("look-up", "queue"),
+    *((work, "segment") for work in ANSWERS),
+]
 
 
-@pytest.mark.parametrize(
-    ("work", "changed"),
-    [("scan", "segment"), ("look-up", "segment"), ("look-up", "queue"), *((work, "segment") for work in ANSWERS)],
-)
+@pytest.fixture(scope="module", params=_READS, ids=" ".join)
+def read(request: pytest.FixtureRequest) -> Iterator[tuple[ReadLog, Changed]]:
+    """Make a log once for all changes; each is undone."""
+    work, changed = request.param
+    with made_log(work, changed) as log:
+        yield log, changed
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("times", [1, pytest.param(60, marks=pytest.mark.soak)])
-def test_no_change_kills_a_reader_or_changes_a_row(times: int, kind: str, work: Work, changed: Changed) -> None:
-    ends = campaign(times, _SEED, [kind], work=work, of=changed)
+def test_no_change_kills_a_reader_or_changes_a_row(times: int, kind: str, read: tuple[ReadLog, Changed]) -> None:
+    log, changed = read
+    ends = log.campaign(times, _SEED, [kind])
 
     assert times == ends.total()
     assert not {end for _, end in ends} & bad_ends(changed)
