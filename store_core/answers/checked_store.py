@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
+from store_core.answers.delay_states import stray_timers
 from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.index_findings import IndexFindings
-from store_core.answers.life.delay_states import stray_timers
 from store_core.answers.log_findings import (
     NOT_ASKED,
     ConfigFiles,

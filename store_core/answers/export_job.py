@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.answers.message_scan import PART_BYTES, ScanCounts, told_apart
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.scanning.message_scan import PART_BYTES, ScanCounts, told_apart
 from store_core.answers.verdict import Verdict
 from store_core.errors import (
     ExpiredSegmentsError,

@@ -1,24 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer `diff`: whether two logs are the same, and where they are not."""
+"""The answer `diff`: whether two logs are the same, byte by byte or record by record, and where they are not."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import MISSING, dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from operator import itemgetter
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt
+from store_core.answers.diff_report import DiffFacts, DiffReport
+from store_core.files.segment_source import load_record, open_pages
+from store_core.format.columnar.records import Records
+from store_core.format.times import table_time
 from store_core.store.log_side import DiffBy, DiffOptions
+from store_core.store.segment_diff import (
+    CHANGED,
+    DIGESTED,
+    ONLY,
+    LogPair,
+    PartSide,
+    TopicCount,
+    count_topics,
+    diff_part,
+    digested_records,
+    record_rows,
+    unmatched_records,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from store_core.answers.diff_report import DiffReport
+    import numpy.typing as npt
+
     from store_core.files.store_path import StorePaths
+    from store_core.store.log_side import LogSide
     from store_core.store.parts import Engine
-    from store_core.store.segment_diff import DiffPart, DiffPartial, LogPair, PartSide, Unmatched
-
+    from store_core.store.segment_diff import DiffPart, DiffPartial, Unmatched
 
 __all__ = ["Diff", "DiffJob", "RecordDiffJob", "diff"]
 
@@ -54,8 +75,6 @@ class Diff(Answer["DiffReport"]):
 
         What follows the end of a log that a broker holds is not looked at: a record may be in progress there.
         """
-        from store_core.store.segment_diff import LogPair
-
         options, pair = DiffOptions(self.by, self.most_rows, self.same_extent), LogPair.of(store, self.b)
         if self.by is DiffBy.RECORDS or (self.by is DiffBy.AUTO and not pair.is_cut_alike):
             return engine.run_grouped(RecordDiffJob(pair, options))
@@ -87,14 +106,10 @@ class DiffJob:
 
     def run(self, part: DiffPart) -> DiffPartial:
         """Compare one part."""
-        from store_core.store.segment_diff import diff_part
-
         return diff_part(part)
 
     def merge(self, partials: Iterable[DiffPartial]) -> DiffReport:
         """Make the report."""
-        from store_core.answers.diff_merge import merge
-
         return merge(self.pair, self.options, partials)
 
 
@@ -112,16 +127,12 @@ class RecordDiffJob:
 
     def plan(self) -> Sequence[PartSide]:
         """Return the parts: the segment files of both logs."""
-        from store_core.store.segment_diff import PartSide
-
         a, b = self.pair.a, self.pair.b
         sides = ((a, b), (b, a))
         return [PartSide.of(side, segment, other) for side, other in sides for segment in side.segments]
 
     def run(self, part: PartSide) -> Iterator[tuple[DigestKey, bytes]]:
         """Digest the records of a segment file."""
-        from store_core.store.segment_diff import digested_records
-
         for sequence, records in enumerate(digested_records(part)):
             digests = np.ascontiguousarray(records["digest"])
             groups = digests.view(np.uint8).reshape(digests.size, -1)[:, 0] % self.groups
@@ -131,8 +142,6 @@ class RecordDiffJob:
 
     def gather(self, pieces: Iterable[tuple[DigestKey, bytes]]) -> Iterator[Unmatched]:
         """Find which records of a group only one log has."""
-        from store_core.store.segment_diff import DIGESTED, unmatched_records
-
         packed: dict[str, list[bytes]] = {"a": [], "b": []}
         for key, piece in pieces:
             packed[key.side].append(piece)
@@ -140,6 +149,325 @@ class RecordDiffJob:
 
     def merge(self, partials: Iterable[Unmatched]) -> DiffReport:
         """Make the report."""
-        from store_core.answers.diff_merge import merge_records
-
         return merge_records(self.pair, self.options, partials)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Own:
+    """Records of one log that the other does not have: before, among and after those that both have."""
+
+    before: npt.NDArray[np.int64]
+    inside: npt.NDArray[np.int64]
+    after: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, offsets: npt.NDArray[np.int64], first: int, last: int) -> _Own:
+        ordered = np.sort(offsets)
+        if first < 0:
+            return cls(ordered[:0], ordered, ordered[:0])
+        cuts = np.searchsorted(ordered, (first, last)).tolist()
+        return cls(ordered[: cuts[0]], ordered[cuts[0] : cuts[1]], ordered[cuts[1] :])
+
+
+def merge_records(pair: LogPair, options: DiffOptions, partials: Iterable[Unmatched]) -> DiffReport:
+    """Make the report of a comparison record by record.
+
+    What only one log has before the first or after the last record that both have, is what retention deleted in the
+    other, or what that does not have yet. Where both have records of their own there, these are differences.
+    """
+    found = list(partials)
+    own = {
+        "a": _own([each.a for each in found], [(each.first_a, each.last_a) for each in found]),
+        "b": _own([each.b for each in found], [(each.first_b, each.last_b) for each in found]),
+    }
+    only = {side: _differing(own[side], own[other]) for side, other in (("a", "b"), ("b", "a"))}
+    sides = {"a": pair.a, "b": pair.b}
+    rows = [row for side in sides for row in _rows(sides[side], only[side][: options.most_rows])]
+    _name_kinds(rows)
+    ahead = {side: _records_after(sides[side], own[side].after) for side in sides if _is_alone(own, side, "after")}
+    changed = sum(row["kind"] == CHANGED and row["side"] == "a" for row in rows)
+    starts = [int(offsets[0]) for offsets in only.values() if offsets.size]
+    facts = DiffFacts(
+        by=DiffBy.RECORDS.value,
+        begin=pair.begin,
+        end=pair.begin,
+        first_difference=min(starts, default=None),
+        changed_records=changed,
+        only_a_records=int(only["a"].size) - changed,
+        only_b_records=int(only["b"].size) - changed,
+        **_extent(pair, options, own, ahead),
+    )
+    topics = {(side, topic): count for side in sides for topic, count in _topics(sides[side], only[side]).items()}
+    tables = {
+        "logs": log_rows(pair),
+        "records": sorted(rows, key=lambda row: (row["topic"], row["queue_id"], row["queue_offset"], row["side"])),
+        "topics": topic_rows(topics),
+        "ahead": ahead_rows(ahead, facts.stale_side),
+    }
+    return DiffReport.of(facts, tables)
+
+
+def _own(offsets: Sequence[npt.NDArray[np.int64]], matched: Sequence[tuple[int, int]]) -> _Own:
+    bounds = [each for each in matched if each[0] >= 0]
+    first, last = min((each[0] for each in bounds), default=-1), max((each[1] for each in bounds), default=-1)
+    return _Own.of(np.concatenate([np.empty(0, np.int64), *offsets]), first, last)
+
+
+def _differing(own: _Own, others: _Own) -> npt.NDArray[np.int64]:
+    """Return the records that are differences, and not just before or after what the other log has."""
+    before = own.before if others.before.size else own.before[:0]
+    after = own.after if others.after.size else own.after[:0]
+    return np.concatenate([before, own.inside, after])
+
+
+def _is_alone(own: dict[str, _Own], side: str, place: str) -> bool:
+    """Return whether only this log has records of its own before, or after, those that both have."""
+    sizes = {name: getattr(each, place).size for name, each in own.items()}
+    return bool(sizes.pop(side)) and not any(sizes.values())
+
+
+def _extent(pair: LogPair, options: DiffOptions, own: dict[str, _Own], ahead: AheadRecords) -> dict[str, Any]:
+    """Return the facts about the extents; offsets of the two logs say nothing about each other here."""
+    sides = {"a": pair.a, "b": pair.b}
+    earlier = {
+        f"earlier_bytes_{side}": sum(
+            count.size for count in _topics(sides[side], own[side].before).values()
+        ) if _is_alone(own, side, "before") else 0
+        for side in sides
+    }  # fmt: skip
+    notes = ["records were compared wherever in the log they are, not the bytes at each offset"]
+    facts = extent_facts(pair, options, ahead)
+    return facts | earlier | {"notes": (*pair.a.notes, *pair.b.notes, *notes)}
+
+
+# ---- reading the records
+
+
+def _pieces(side: LogSide, offsets: npt.NDArray[np.int64]) -> Iterator[Records]:
+    """Yield the records at some ascending offsets, segment by segment."""
+    for segment in side.segments:
+        mine = offsets[slice(*np.searchsorted(offsets, (segment.start_offset, segment.end_offset)).tolist())]
+        if mine.size:
+            with open_pages(segment) as opened:
+                for position in (mine - segment.start_offset).tolist():
+                    load_record(opened, position)
+                yield Records(opened.raw, mine - segment.start_offset, segment.name, segment.start_offset)
+
+
+def _rows(side: LogSide, offsets: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+    return [{"side": side.name, **row} for records in _pieces(side, offsets) for row in record_rows(records)]
+
+
+def _name_kinds(rows: list[dict[str, Any]]) -> None:
+    """Call a record changed if the other log's list has one at its place in its queue."""
+    places = {side: {_place(row) for row in rows if row["side"] == side} for side in ("a", "b")}
+    both = places["a"] & places["b"]
+    for row in rows:
+        row["kind"] = CHANGED if _place(row) in both else ONLY
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["topic"], row["queue_id"], row["queue_offset"]
+
+
+def _topics(side: LogSide, offsets: npt.NDArray[np.int64]) -> dict[str, TopicCount]:
+    topics: dict[str, TopicCount] = {}
+    for records in _pieces(side, offsets):
+        for topic, count in count_topics(records).items():
+            topics[topic] = count.plus(topics.get(topic, TopicCount(0, 0)))
+    return topics
+
+
+def _records_after(side: LogSide, offsets: npt.NDArray[np.int64]) -> tuple[TopicCount, tuple[int, int]]:
+    total, times = TopicCount(0, 0), (0, 0)
+    for number, records in enumerate(_pieces(side, offsets)):
+        stored = records.heads.column("store_timestamp")
+        total = total.plus(TopicCount(len(records), int((records.spans.stops - records.spans.starts).sum())))
+        times = (int(stored[0]) if not number else times[0]), int(stored[-1])
+    return total, times
+
+
+_NOT_COMPARED: Final = "no offset is in both logs, so nothing was compared"
+
+AheadRecords = dict[str, tuple[TopicCount, tuple[int, int]]]
+"""By side: records after the other log's end, and the store times of the first and the last, ms."""
+
+
+def merge(pair: LogPair, options: DiffOptions, partials: Iterable[DiffPartial]) -> DiffReport:
+    """Make the report of a comparison byte by byte."""
+    found = list(partials)
+    ahead = _ahead(found)
+    counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
+    ranges = sorted((row for each in found for row in _range_rows(each)), key=itemgetter(0))
+    facts = DiffFacts(
+        by=DiffBy.BYTES.value,
+        begin=pair.begin,
+        end=pair.end,
+        first_difference=ranges[0][0] if ranges else None,
+        differing_bytes=sum(each.differing_bytes for each in found),
+        differing_ranges=sum(each.range_count for each in found),
+        missing_bytes_a=_missing(found, "a"),
+        missing_bytes_b=_missing(found, "b"),
+        filler_bytes=sum(each.filler_bytes for each in found),
+        changed_records=counts["a", CHANGED],
+        only_a_records=counts["a", ONLY],
+        only_b_records=counts["b", ONLY],
+        **extent_facts(pair, options, ahead),
+    )
+    names = ("begin", "end", "differing_bytes", "missing_in", "segment")
+    tables = {
+        "logs": log_rows(pair),
+        "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: options.most_rows]],
+        "records": _record_rows(found, options.most_rows),
+        "topics": topic_rows(_topics_of(found)),
+        "ahead": ahead_rows(ahead, facts.stale_side),
+        "digests": [_digest_row(each) for each in found if each.part.is_compared],
+    }
+    return DiffReport.of(facts, tables)
+
+
+# ---- extents
+
+
+def extent_facts(pair: LogPair, options: DiffOptions, ahead: AheadRecords) -> dict[str, Any]:
+    """Return the facts about where the logs begin and end."""
+    counts = {side: ahead[side][0].records if side in ahead else 0 for side in ("a", "b")}
+    return {
+        "earlier_bytes_a": max(min(pair.b.begin, pair.a.end) - pair.a.begin, 0),
+        "earlier_bytes_b": max(min(pair.a.begin, pair.b.end) - pair.b.begin, 0),
+        "ahead_records_a": counts["a"],
+        "ahead_records_b": counts["b"],
+        "stale_side": _stale_side(pair, ahead),
+        "is_same_extent_required": options.same_extent,
+        "notes": (*pair.a.notes, *pair.b.notes, *_notes(pair)),
+    }
+
+
+def _stale_side(pair: LogPair, ahead: AheadRecords) -> str | None:
+    """Return which log goes on after the end of the other with records older than the other's last one.
+
+    A broker that truncated its log, as a slave does after a switch, leaves whole records after the end (see
+    `store_core.format.salvage`); where their chain joins the log's own, only the other log shows their age.
+    """
+    for side, other in ((pair.a, pair.b), (pair.b, pair.a)):
+        if side.name in ahead and ahead[side.name][1][1] < other.last_store_timestamp:
+            return side.name
+        if side.stale >= 0 and other.stale < 0 and side.end == other.end:
+            return side.name
+    return None
+
+
+def _notes(pair: LogPair) -> list[str]:
+    notes = [_NOT_COMPARED] if pair.begin >= pair.end else []
+    for side in (pair.a, pair.b):
+        if side.is_live:
+            notes.append(f"{side.name} is open in a broker: compared up to offset {side.end}, where it ended before")
+        if side.compared_end > side.end:
+            notes.append(f"{side.name} ends in {side.compared_end - side.end:,} bytes that are not a record")
+        if side.stale >= 0:
+            notes.append(f"{side.name} has older records after its end, from offset {side.stale} on")
+    return notes
+
+
+def log_rows(pair: LogPair) -> list[dict[str, Any]]:
+    """Return the rows of table `logs`."""
+    return [_log_row(side) for side in (pair.a, pair.b)]
+
+
+def _log_row(side: LogSide) -> dict[str, Any]:
+    return {
+        "side": side.name,
+        "path": side.path,
+        "begin": side.begin,
+        "end": side.end,
+        "segments": len(side.segments),
+        "is_live": side.is_live,
+        "last_store_timestamp": table_time(side.last_store_timestamp) if side.last_start >= 0 else None,
+        "torn_end": side.compared_end if side.compared_end > side.end else None,
+        "stale_begin": side.stale if side.stale >= 0 else None,
+    }
+
+
+def _ahead(found: Sequence[DiffPartial]) -> AheadRecords:
+    ahead: AheadRecords = {}
+    for each in found:
+        for side, count in each.ahead.items():
+            before, times = ahead.get(side, (TopicCount(0, 0), each.ahead_times[side]))
+            ahead[side] = before.plus(count), (times[0], each.ahead_times[side][1])
+    return ahead
+
+
+def ahead_rows(ahead: AheadRecords, stale_side: str | None) -> list[dict[str, Any]]:
+    """Return the rows of table `ahead`."""
+    return [
+        {
+            "side": side,
+            "kind": "stale" if side == stale_side else "ahead",
+            "records": count.records,
+            "bytes": count.size,
+            "first_store_timestamp": table_time(times[0]),
+            "last_store_timestamp": table_time(times[1]),
+        }
+        for side, (count, times) in sorted(ahead.items())
+    ]
+
+
+# ---- differences
+
+
+def _missing(found: Sequence[DiffPartial], side: str) -> int:
+    return sum(each.part.end - each.part.begin for each in found if _missing_side(each) == side)
+
+
+def _missing_side(found: DiffPartial) -> str | None:
+    """Return which log has no file where the other has one, within what both should have."""
+    part = found.part
+    if not part.is_compared or len(part.sides) > 1:
+        return None
+    return "b" if part.a else "a"
+
+
+def _range_rows(found: DiffPartial) -> list[tuple[int, int, int, str | None, str]]:
+    part = found.part
+    segment = PurePath(part.sides[0].segment.path).name
+    missing = _missing_side(found)
+    ranges = [(part.begin, part.end, part.end - part.begin)] if missing else found.ranges
+    return [(*each, missing, segment) for each in ranges]
+
+
+def _record_rows(found: Sequence[DiffPartial], most: int) -> list[dict[str, Any]]:
+    rows = sorted((row for each in found for row in each.rows), key=_row_order)
+    kept = [row for side in ("a", "b") for row in [each for each in rows if each["side"] == side][:most]]
+    return sorted(kept, key=_row_order)
+
+
+def _row_order(row: Mapping[str, Any]) -> tuple[int, str]:
+    return row["physical_offset"], row["side"]
+
+
+def _topics_of(found: Sequence[DiffPartial]) -> dict[tuple[str, str], TopicCount]:
+    """Return the differing records of all parts by side and topic."""
+    topics: dict[tuple[str, str], TopicCount] = {}
+    for each in found:
+        for key, count in each.topics.items():
+            topics[key] = count.plus(topics.get(key, TopicCount(0, 0)))
+    return topics
+
+
+def topic_rows(topics: Mapping[tuple[str, str], TopicCount]) -> list[dict[str, Any]]:
+    """Return the rows of table `topics`, by size."""
+    ordered = sorted(topics.items(), key=lambda item: (-item[1].size, item[0][1], item[0][0]))
+    return [
+        {"topic": topic, "side": side, "records": count.records, "bytes": count.size}
+        for (side, topic), count in ordered
+    ]
+
+
+def _digest_row(found: DiffPartial) -> dict[str, Any]:
+    return {
+        "begin": found.part.begin,
+        "end": found.part.end,
+        "is_equal": found.is_equal and _missing_side(found) is None,
+        "digest_a": found.digest_a,
+        "digest_b": found.digest_b,
+    }

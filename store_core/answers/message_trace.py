@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, Kind, function_of, opt, release_option
-from store_core.answers.life.delay_states import delay_levels
-from store_core.answers.life.message_reads import (
+from store_core.answers.delay_states import delay_levels
+from store_core.answers.message_reads import (
     MISSING_BYTES,
     ORIGIN_MESSAGE_ID,
     REPLAY_ID,
@@ -21,7 +21,9 @@ from store_core.answers.life.message_reads import (
     missing_line,
     read_of,
 )
-from store_core.answers.life.trace_steps import (
+from store_core.answers.plots import Strip, Tone, lanes_of
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.trace_steps import (
     BrokerState,
     StepKind,
     due_of,
@@ -31,8 +33,6 @@ from store_core.answers.life.trace_steps import (
     note_of,
     outcome_of,
 )
-from store_core.answers.plots import Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import HALF_TOPIC, OP_TOPICS
 from store_core.broker.transactions import OP_COLUMNS, operation_rows, with_ms
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.answers.life.message_reads import MessageRead
+    from store_core.answers.message_reads import MessageRead
     from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.release import Release

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from store_core.answers.scanning.message_scan import ScanCounts, told_apart
+from store_core.answers.message_scan import ScanCounts, told_apart
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem, write_all

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt
-from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.scanning.group_table import (
+from store_core.answers.group_table import (
     COUNT,
     MAX,
     MIN,
@@ -24,7 +22,9 @@ from store_core.answers.scanning.group_table import (
     top_rows,
     uncertain_note,
 )
-from store_core.answers.scanning.message_scan import MessageScan
+from store_core.answers.message_scan import MessageScan
+from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columns import TIMESTAMP_TYPE
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Self
 
+    from store_core.answers.message_scan import ScanCounts
     from store_core.answers.plots import Plot
-    from store_core.answers.scanning.message_scan import ScanCounts
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
@@ -94,7 +94,7 @@ def _groups(*keys: tuple[str, pa.DataType], most: int | None = None) -> GroupTab
 
 
 class _BillSums:
-    """Bytes and messages in groups; see `store_core.answers.scanning.message_scan.Gathered`.
+    """Bytes and messages in groups; see `store_core.answers.message_scan.Gathered`.
 
     * `topics`: By topic, with the first and last store time.
     * `queues`, `tags`, `producers`, `days`: By topic and queue; topic and tags; host; days since 1970 by store time.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt, release_option
-from store_core.answers.life.message_reads import (
+from store_core.answers.message_reads import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     MISSING_BYTES,

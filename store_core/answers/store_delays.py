@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
-from store_core.answers.life.delay_states import (
+from store_core.answers.delay_states import (
     DELAY_COLUMNS,
     DelayState,
     LevelRules,
@@ -24,7 +24,7 @@ from store_core.answers.life.delay_states import (
     timer_rows,
     timer_states,
 )
-from store_core.answers.life.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
+from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
@@ -133,7 +133,7 @@ class Delays(Answer["DelaysReport"]):
 
     def on(self, engine: Engine, store: StorePaths) -> DelaysReport:
         """Read the topics where they wait, through their queues where these prove complete."""
-        from store_core.answers.life.delay_states import stray_timers
+        from store_core.answers.delay_states import stray_timers
         from store_core.snapshot.config import DELAY_OFFSETS, Config
         from store_core.snapshot.log import Log
         from store_core.snapshot.store import Store

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt
+from store_core.answers.group_table import COUNT, MAX, MIN, TOP, GroupTable
+from store_core.answers.message_scan import MessageScan, ScanCounts, Scanned
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.producer_keys import (
     SEND_COLUMNS,
@@ -26,8 +28,6 @@ from store_core.answers.producer_keys import (
     unique_findings,
 )
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
-from store_core.answers.scanning.group_table import COUNT, MAX, MIN, TOP, GroupTable
-from store_core.answers.scanning.message_scan import MessageScan, ScanCounts, Scanned
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed
@@ -137,7 +137,7 @@ def _by_bucket(name: str) -> GroupTable:
 
 
 class SendTotals:
-    """Totals of messages; see `store_core.answers.scanning.message_scan.Gathered`.
+    """Totals of messages; see `store_core.answers.message_scan.Gathered`.
 
     * `sizes`: Messages by topic and bucket of their size.
     * `skews`: Sends by host and bucket of the milliseconds from born to store time.

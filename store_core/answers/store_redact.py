@@ -102,8 +102,8 @@ Row = dict[str, Any]
 
 def _options() -> ReadOptions:
     """Return the options by which all messages are read, and what is damaged between them."""
+    from store_core.answers.message_scan import PART_BYTES
     from store_core.answers.redaction import REDACT_COLUMNS
-    from store_core.answers.scanning.message_scan import PART_BYTES
     from store_core.store.read.read_options import ReadOptions
 
     never = {"use_consume_queues": "never", "use_index_files": "never"}

@@ -96,7 +96,7 @@ class Replay(Answer["ReplayReport"]):
         _check_read(self.read)
 
     def _check_target(self, topic: str) -> None:
-        from store_core.answers.life.replay import is_kept_by_broker
+        from store_core.answers.replayed_rows import is_kept_by_broker
         from store_core.broker.topic_kind import send_refusal
 
         found = repr(topic[:_LONGEST_ID])
@@ -219,7 +219,7 @@ class _Replay:
 
     def _encoded(self, config: MessageStoreConfig) -> Iterator[StagedBatch]:
         """Yield the messages as records."""
-        from store_core.answers.life.replay import REPLAYED_COLUMNS, TargetQueues, check_targets, replayed_batch
+        from store_core.answers.replayed_rows import REPLAYED_COLUMNS, TargetQueues, check_targets, replayed_batch
         from store_core.format.columnar.encode_batch import encode_batch
         from store_core.store.put.log_appender import fits
         from store_core.store.read.read_messages import read_messages

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
-from store_core.answers.life.message_reads import ReadJob, read_of
+from store_core.answers.message_reads import ReadJob, read_of
 from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
 from store_core.answers.verdict import Verdict
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from store_core.answers.life.message_reads import FoundRows
+    from store_core.answers.message_reads import FoundRows
     from store_core.answers.plots import Plot
     from store_core.broker.transactions import Transaction
     from store_core.files.store_path import StorePaths

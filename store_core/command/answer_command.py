@@ -1,33 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command of an answer, made of its fields and its docstring."""
+"""The commands of answers, made of their fields and docstrings, with what all that have a report share."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from store_core.answers.answer import Kind, Option, options_of
-from store_core.command.arguments import NearChoice, examples, with_config, with_log, with_storage
-from store_core.command.console import warnings_shown
+from store_core.answers.shown_text import clear_line, escape_json
+from store_core.command.arguments import (
+    NearChoice,
+    examples,
+    with_config,
+    with_log,
+    with_replayed_options,
+    with_storage,
+)
+from store_core.command.console import (
+    Console,
+    shown_engine,
+    shown_zone,
+    warnings_shown,
+    with_processes,
+    with_spark,
+)
 from store_core.command.exit_code import ExitCode
-from store_core.command.new_file import check_new, write_new_json
-from store_core.command.report_output import shown_engine, with_processes, with_report
-from store_core.command.row_arguments import with_replayed_options
-from store_core.command.spark import with_spark
+from store_core.command.new_file import check_new, write_new, write_new_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import tzinfo
 
     from store_core.answers.answer import Answer
+    from store_core.answers.report import Report
     from store_core.command.arguments import Store
-    from store_core.command.report_output import ReportOutput
 
-__all__ = ["command_of"]
+__all__ = [
+    "ReportOutput",
+    "command_of",
+    "with_report",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutput:
+    """Where a report goes."""
+
+    is_json: bool = False  # whether JSON is printed instead of text
+    html: Path | None = None  # A file that does not exist yet
+    zone: tzinfo | None = None  # of the times in the text; None is UTC
+
+    def put(self, report: Report[Any]) -> ExitCode:
+        """Print a report, write it as HTML, and return the exit code of the command."""
+        clear_line()
+        context = click.get_current_context()
+        if self.is_json:
+            click.echo(escape_json(json.dumps(report.to_json(), ensure_ascii=False)))
+        else:
+            click.echo(report.to_text(Console.of(context).table_width, self.zone))
+        if self.html is not None:
+            write_new(self.html, report.to_html(Console.of(context).clock.now_ms()))
+        return ExitCode.of(report.verdict)
+
+
+def with_report(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Give a command the options for its report; it gets a `ReportOutput` as its argument `output`.
+
+    Times in the text are in the zone of ``--time-zone``, which a command may have for other times, too.
+    """
+    has_zone = any(each.name == "time_zone" for each in getattr(command, "__click_params__", ()))
+
+    @wraps(command)
+    def run(*, is_json: bool, html: Path | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
+        check_new("--html", html)
+        zone = given.get("time_zone") if has_zone else given.pop("time_zone")
+        return command(output=ReportOutput(is_json, html, shown_zone(zone)), **given)
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    page = "Write the report to a new HTML file as well: one file, with plots, for a browser or a ticket."
+    zone = "Of the times in the text: a region, an offset, or local.  [default: UTC]"
+    options = [
+        click.option("--html", metavar="FILE", type=file, help=page),
+        click.option("--json", "is_json", is_flag=True, help="Print the report as a JSON object on one line."),
+    ]
+    for option in options if has_zone else [click.option("--time-zone", metavar="ZONE", help=zone), *options]:
+        option(run)
+    return run
 
 
 def command_of(answer: type[Answer[Any]]) -> click.Command:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from store_core.command.arguments import LOG_HELP, examples
-from store_core.command.console import Console
+from store_core.command.console import Console, connector, is_on_spark, with_spark
 from store_core.command.exit_code import ExitCode
 from store_core.command.new_file import check_report, words_beside, write_json
-from store_core.command.spark import connector, is_on_spark, with_spark
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.store.read.option_table import pairs_of
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command takes from the process around it, and what it says beside its output."""
+"""What a command takes from around it: the process, its terminal, Spark; and what it says beside its output."""
 
 from __future__ import annotations
 
@@ -8,25 +8,42 @@ import shutil
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from store_core.answers.shown_text import TerminalLine, clear_line, escape_text
-from store_core.errors import LEFT_OUT
+from store_core.command.main import LeanImports
+from store_core.errors import LEFT_OUT, StoreError
 from store_core.files.clock import SystemClock
 from store_core.store.parts import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from datetime import tzinfo
     from types import TracebackType
     from typing import Self, TextIO
 
     from store_core.files.clock import Clock
-    from store_core.store.parts import PartsDone
+    from store_core.store.parts import Engine, PartsDone
 
-__all__ = ["Console", "Notices", "PartsProgress", "say", "shown_zone", "warnings_shown"]
+__all__ = [
+    "Console",
+    "Notices",
+    "PartsProgress",
+    "connector",
+    "is_on_spark",
+    "say",
+    "shown_engine",
+    "shown_zone",
+    "spark_engine",
+    "warnings_shown",
+    "with_processes",
+    "with_spark",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +162,62 @@ class PartsProgress:
     def _show(self, text: str) -> None:
         if self._line is not None:
             self._line.show(text)
+
+
+_HELP: Final = "Run on Spark: the one that runs already, as below spark-submit, or one on this machine."
+_ASKED: Final = "store_core.spark"
+
+
+def _keep(context: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 -- click's signature
+    context.meta[_ASKED] = value
+
+
+with_spark: Final = click.option("--spark", is_flag=True, expose_value=False, callback=_keep, help=_HELP)
+"""Gives a command the option that makes it run on Spark, of which `is_on_spark` knows."""
+
+
+def is_on_spark() -> bool:
+    """Return whether the command that is run was given ``--spark``, or is below ``spark-submit``."""
+    context = click.get_current_context()
+    return bool(context.meta.get(_ASKED)) or Console.of(context).is_on_spark
+
+
+def connector(module: str) -> Any:  # noqa: ANN401 -- a module whose types this package can't know
+    """Return a module of the connector, by its name there."""
+    if find_spec("pyspark") is None:
+        minimum = import_module("pyspark_commitlog").MINIMUM_PYSPARK
+        raise StoreError(
+            f"--spark: PySpark is not installed for {sys.executable}: pip install 'pyspark>={minimum}', or leave "
+            f"--spark out"
+        )
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, LeanImports)]
+    return import_module(f"pyspark_commitlog.{module}")
+
+
+def spark_engine(name: str) -> AbstractContextManager[Engine]:
+    """Provide the engine whose parts are Spark's tasks, with a progress bar; a session made for it ends with it."""
+    engine: AbstractContextManager[Engine] = connector("engine").job_engine(name)
+    return engine
+
+
+def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say who works, processes or Spark; it gets the argument `processes`."""
+    help_text = "How many processes read the store.  [default: 1]"
+    processes = click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help=help_text)
+    return processes(with_spark(command))
+
+
+@contextmanager
+def shown_engine(processes: int) -> Iterator[Engine]:
+    """Provide the engine of a command; one of this machine shows on a terminal how many parts are done."""
+    from store_core.answers.answer import processes as engine_of
+
+    context = click.get_current_context()
+    around, name = Console.of(context), context.info_name or ""
+    if is_on_spark():
+        with spark_engine(f"commitlog-{name}") as engine:
+            yield engine
+        return
+    progress = PartsProgress(name, around.progress, around.clock)
+    with progress, engine_of(processes, progress) as engine:
+        yield engine

@@ -133,7 +133,7 @@ _UTF_8: Final = "utf-8"
 class Output:
     """Where a command's rows go, and in which format."""
 
-    format: str  # one of `store_core.command.row_arguments.FORMATS`
+    format: str  # one of `store_core.command.arguments.FORMATS`
     target: Path | None = None  # A file that does not exist yet; None for standard output
     style: BytesStyle = BytesStyle.AUTO
     width: int | None = None  # columns of a table on standard output; None if it is not to be cut

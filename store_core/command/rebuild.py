@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.arguments import LOG_HELP, NearChoice, examples
-from store_core.command.console import Console
+from store_core.command.arguments import LOG_HELP, NearChoice, examples, with_release
+from store_core.command.console import Console, connector, is_on_spark, shown_engine, with_processes
 from store_core.command.exit_code import ExitCode
 from store_core.command.new_file import STANDARD_OUTPUT, check_report, words_beside, write_json
-from store_core.command.report_output import shown_engine, with_processes, with_release
-from store_core.command.spark import connector, is_on_spark
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.arguments import NearChoice, examples
+from store_core.command.arguments import STORES, NearChoice, examples, with_output, with_read_options, with_view_options
 from store_core.command.console import Console, say
 from store_core.command.exit_code import ExitCode
-from store_core.command.row_arguments import STORES, with_output, with_read_options, with_view_options
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.store.read.option_table import NamedBy
 from store_core.views.view_names import VIEW_NAMES
@@ -173,7 +172,7 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
 )
 def count(stores: tuple[str, ...], by: str | None, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Count messages, and the bytes of their records."""
-    from store_core.command.groups import Groups
+    from store_core.answers.group_table import Groups
     from store_core.store.read.read_messages import read_messages
     from store_core.store.read.read_options import ReadOptions
 

@@ -11,7 +11,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import Trace, TraceReport, message_trace, trace
-from store_core.answers.life.message_reads import ReadJob
+from store_core.answers.message_reads import ReadJob
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.store.read.option_table import NamedBy

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages
-from store_core.answers import bill
-from store_core.answers.scanning import group_table, message_scan
+from store_core.answers import bill, group_table, message_scan
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
 from tests.builders import SIZE_AT, LogBuilder, Record

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import read_messages
-from store_core.answers.scanning import group_table
-from store_core.command import groups
+from store_core.answers import group_table
 from store_core.command.exit_code import ExitCode
 from tests.store_core.command.calls import call
 
@@ -83,7 +82,7 @@ def test_partial_counts_are_merged_as_they_come(store: Path, monkeypatch: pytest
 
 
 def test_more_groups_than_memory_should_hold_are_refused(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "_MOST", 10)
+    monkeypatch.setattr(group_table, "_MOST", 10)
 
     called = call("count", store, "--by=physical_offset")
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from store_core.answers import message_scan
 from store_core.answers.answer import processes as engine_of
-from store_core.answers.scanning import message_scan
-from store_core.answers.scanning.message_scan import MessageScan, ScanCounts
+from store_core.answers.message_scan import MessageScan, ScanCounts
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder
 
 if TYPE_CHECKING:

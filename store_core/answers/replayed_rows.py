@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.message_reads import REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC
+from store_core.answers.message_reads import REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC
 from store_core.broker.topic_kind import TopicKind, kind_of_topic, send_refusal
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.property_columns import without_names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.answers import check, delays
-from store_core.answers.life.delay_states import stray_timers
+from store_core.answers.delay_states import stray_timers
 from store_core.snapshot.log import Log
 from tests.builders import LogBuilder, Timer, write_timers
 from tests.golden_stores import GoldenStore, stores_of_kind, unpack

@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers.scanning import group_table
-from store_core.answers.scanning.group_table import COUNT, MAX, MIN, SUM, GroupTable
+from store_core.answers import group_table
+from store_core.answers.group_table import COUNT, MAX, MIN, SUM, GroupTable
 
 if TYPE_CHECKING:
     import pytest

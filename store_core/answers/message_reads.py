@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.scanning.message_scan import PART_BYTES
+from store_core.answers.message_scan import PART_BYTES
 from store_core.errors import SegmentVanishedError
 from store_core.format.columnar.arrow_slices import true_mask
 from store_core.format.columns import CORRUPT_RECORD, arrow_schema

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers import delays, transactions
+from store_core.answers import delays, message_reads, transactions
 from store_core.answers.answer import processes as engine_of
-from store_core.answers.life import message_reads
-from store_core.answers.life.message_reads import MessageRead, ReadJob, can_survey, read_of, surveyed
+from store_core.answers.message_reads import MessageRead, ReadJob, can_survey, read_of, surveyed
 from tests.budgets import budget
 from tests.life_logs import BEGIN, LifeLog
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.life.message_reads import RecordLookUp
+from store_core.answers.message_reads import RecordLookUp
 from store_core.broker.transactions import with_ms
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.record.delayed import TIMER_TOPIC
