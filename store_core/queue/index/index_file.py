@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import numpy.typing as npt
-
     from store_core.files.file_system import FileSystem, OpenFile
+    from store_core.queue.index.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
 __all__ = ["IndexFile", "IndexQuery", "IndexStorage", "walk_chain"]
@@ -364,41 +363,29 @@ class IndexFile:
             self.pending += 1
             return True
 
-    def put_entries(
-        self,
-        hash_codes: npt.NDArray[np.int32],
-        physical_offsets: npt.NDArray[np.int64],
-        store_timestamps: npt.NDArray[np.int64],
-    ) -> int:
-        """Put many keys by Java's hashes, as `put_key` one after the other; return how many fitted.
+    def put_entries(self, entries: IndexEntries) -> int:
+        """Put many keys, as `put_key` one after the other; return how many fitted.
 
         After an error some of them may have been put.
         """
         with self._lock:
             room = max(0, self._rules.max_index_num - self._header.index_count)
-            count = min(room, hash_codes.size)
+            count = min(room, entries.hashes.size)
             for start in range(0, count, _BLOCK):
-                block = slice(start, min(start + _BLOCK, count))
-                self._put_block(hash_codes[block], physical_offsets[block], store_timestamps[block])
+                self._put_block(entries.part(start, min(start + _BLOCK, count)))
             return count
 
-    def _put_block(
-        self,
-        hash_codes: npt.NDArray[np.int32],
-        physical_offsets: npt.NDArray[np.int64],
-        store_timestamps: npt.NDArray[np.int64],
-    ) -> None:
+    def _put_block(self, block: IndexEntries) -> None:
         slots, header = self._writable_slots(), self._header.copy()
-        columns = hash_codes, physical_offsets, store_timestamps
         slot_count = self._rules.max_hash_slot_num
-        entries = build_entries(header, slots, slot_count, *columns, counts_puts=self._counts_puts)
+        entries = build_entries(block, header, slots, slot_count, counts_puts=self._counts_puts)
         try:
             self._storage.write(entries.view("u1").data, self._entry_position(self._header.index_count))
         except OSError:
             slots.undo()
             raise
         self._header = header
-        self.pending += hash_codes.size
+        self.pending += entries.size
 
     def select_physical_offsets(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
         """Return the offsets of messages by ``topic#key``, newest first, with those of other keys of the same hash.

@@ -6,11 +6,13 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.format.layout import INDEX_HEADER, INDEX_UNIT, unit_dtype
 
@@ -25,9 +27,10 @@ __all__ = [
     "INDEX_HEADER_SIZE",
     "INDEX_STRUCT",
     "SLOT_SIZE",
+    "IndexEntries",
     "IndexHeader",
     "IndexSlots",
-    "accepted_entries",
+    "MessageKeys",
     "build_entries",
     "index_file_size",
     "java_int",
@@ -228,6 +231,9 @@ INDEX_DTYPE: Final = unit_dtype(INDEX_UNIT)
 INDEX_STRUCT: Final = unit_struct(INDEX_UNIT)
 """The same, for one at a time."""
 
+_SCHEMA: Final = pa.schema(
+    [("physical_offset", pa.int64()), ("store_timestamp", pa.int64()), ("hashes", pa.list_(pa.int32()))]
+)
 _MAX_INT: Final = 2**31 - 1
 _MS: Final = 1000
 
@@ -257,34 +263,88 @@ def _time_diffs(store_timestamps: Longs, begin_timestamp: int) -> Longs:
     return np.minimum(seconds, _MAX_INT, out=seconds)
 
 
-def accepted_entries(physical_offsets: Longs, end_physical_offset: int) -> npt.NDArray[np.intp] | None:
-    """Find the entries whose message is not before the end of what is indexed (``IndexService.buildIndex``).
+class IndexEntries(NamedTuple):
+    """What is put into index files, in the order of the log: arrays of one length."""
 
-    They are in dispatch order, and each accepted one moves the end; an equal offset is accepted. An end below 0, where
-    no message can be, counts as 0. Returns their positions; None for all, which is the usual case.
+    hashes: npt.NDArray[np.int32]  # Java's, of ``topic#key``
+    physical_offsets: Longs
+    store_timestamps: Longs
+
+    def part(self, begin: int, stop: int) -> Self:
+        """Return the entries of a range of places."""
+        own = slice(begin, stop)
+        return type(self)(self.hashes[own], self.physical_offsets[own], self.store_timestamps[own])
+
+
+class MessageKeys(NamedTuple):
+    """Keys of consecutive messages.
+
+    * `physical_offsets`, `store_timestamps`: Shape (n,): of each message.
     """
-    if physical_offsets.size and physical_offsets[0] >= max(0, end_physical_offset) and _ascends(physical_offsets):
-        return None
-    reached = np.empty(physical_offsets.size, np.int64)
-    reached[:1] = max(0, end_physical_offset)
-    np.maximum(np.maximum.accumulate(physical_offsets[:-1]), reached[:1], out=reached[1:])
-    is_accepted = physical_offsets >= reached
-    return None if is_accepted.all() else np.flatnonzero(is_accepted)
+
+    physical_offsets: Longs
+    store_timestamps: Longs
+    rows: Longs  # shape (k,), ascending: the message of each key
+    hashes: npt.NDArray[np.int32]  # shape (k,)
+
+    @property
+    def entries(self) -> IndexEntries:
+        """The entries of the keys."""
+        return IndexEntries(self.hashes, self.physical_offsets[self.rows], self.store_timestamps[self.rows])
+
+    @property
+    def ends_without_key(self) -> bool:
+        """Whether messages without keys come after the last key."""
+        return bool(self.rows.size and self.rows[-1] < self.physical_offsets.size - 1)
+
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """The first and the last message's offset; None if offsets descend anywhere."""
+        offsets = self.physical_offsets
+        return (int(offsets[0]), int(offsets[-1])) if offsets.size and _ascends(offsets) else None
+
+    def accepted(self, end_physical_offset: int) -> Self:
+        """Leave out the keys of messages before the end of what is indexed (``IndexService.buildIndex``).
+
+        Each accepted one moves the end; an equal offset is accepted. An end below 0, where no message can be, counts
+        as 0.
+        """
+        end = max(0, end_physical_offset)
+        if self.reach is not None and self.reach[0] >= end:
+            return self
+        offsets = self.physical_offsets[self.rows]
+        reached = np.maximum.accumulate(np.concatenate(([end], offsets)))[:-1]
+        places = np.flatnonzero(offsets >= reached)
+        return self._replace(rows=self.rows[places], hashes=self.hashes[places])
+
+    def to_table(self) -> pa.RecordBatch:
+        """Return a row for each message: where it is, its time, and the hashes of its keys.
+
+        Messages without keys are left out, except the last, which can still make the index begin a new file.
+        """
+        counts = np.bincount(self.rows, minlength=self.physical_offsets.size)
+        kept = np.flatnonzero(counts)
+        if not counts[-1:].all():
+            kept = np.append(kept, counts.size - 1)
+        bounds = np.concatenate(([0], np.cumsum(counts[kept]))).astype(np.int32)
+        hashes = pa.ListArray.from_arrays(fixed_array(bounds), fixed_array(self.hashes.astype(np.int32, copy=False)))
+        columns = [fixed_array(self.physical_offsets[kept]), fixed_array(self.store_timestamps[kept]), hashes]
+        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+    @classmethod
+    def of_table(cls, table: pa.RecordBatch) -> Self:
+        """Return the keys of a table of `to_table`."""
+        offsets, times, hashes = table.columns
+        rows = np.repeat(np.arange(len(offsets)), np.diff(numbers(hashes.offsets)))
+        return cls(numbers(offsets), numbers(times), rows, numbers(hashes.values))
 
 
-def _ascends(numbers: Longs) -> bool:
-    return bool((numbers[1:] >= numbers[:-1]).all())
+def _ascends(offsets: Longs) -> bool:
+    return bool((offsets[1:] >= offsets[:-1]).all())
 
 
-def build_entries(  # noqa: PLR0913 -- the three columns, and the three things they are built into
-    header: IndexHeader,
-    slots: IndexSlots,
-    slot_count: int,
-    hash_codes: npt.NDArray[np.int32],
-    physical_offsets: Longs,
-    store_timestamps: Longs,
-    *,
-    counts_puts: bool,
+def build_entries(
+    put: IndexEntries, header: IndexHeader, slots: IndexSlots, slot_count: int, *, counts_puts: bool
 ) -> npt.NDArray[np.void]:
     """Build the next entries of an index file; equivalent to `IndexFile.put_key` for one after the other.
 
@@ -293,6 +353,7 @@ def build_entries(  # noqa: PLR0913 -- the three columns, and the three things t
     that they change stay in the processor's cache. With `counts_puts`, as in release 4.3, ``hashSlotCount`` counts
     entries, not used slots.
     """
+    hash_codes, physical_offsets, store_timestamps = put
     entries = np.empty(hash_codes.size, INDEX_DTYPE)
     entries["key_hash"] = hashes = positive_hashes(hash_codes)
     entries["physical_offset"] = physical_offsets

@@ -14,19 +14,17 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.segment_file import offset_of
 from store_core.format.times import iso_time
 from store_core.queue.index.index_file import IndexFile
-from store_core.queue.index.index_format import accepted_entries, index_file_size
+from store_core.queue.index.index_format import MessageKeys, index_file_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
     from pathlib import Path
 
-    import numpy as np
-    import numpy.typing as npt
-
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
+    from store_core.queue.index.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
 __all__ = ["IndexService", "QueryOffsetResult", "check_index_sizes", "index_file_name", "next_index_file_name"]
@@ -348,56 +346,36 @@ class IndexService:
         return None
 
     def build_indexes(self, batch: DispatchBatch, *, write_back: bool = True) -> None:
-        """Put the keys of many messages, as `build_index` one after the other; `write_back` as of `put_entries`."""
+        """Put the keys of many messages, as `build_index` one after the other; `write_back` as of `put_keys`."""
         if not self.rules.is_index_enabled:
             return
-        keys = batch.index_hashes(with_tags=self.rules.features.indexes_tags)
-        self.put_entries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes, write_back=write_back)
+        found = batch.index_hashes(with_tags=self.rules.features.indexes_tags)
+        keys = MessageKeys(batch.physical_offset, batch.store_timestamp, found.rows, found.hashes)
+        self.put_keys(keys, write_back=write_back)
 
-    def put_entries(
-        self,
-        physical_offsets: npt.NDArray[np.int64],
-        store_timestamps: npt.NDArray[np.int64],
-        rows: npt.NDArray[np.int64],
-        hash_codes: npt.NDArray[np.int32],
-        *,
-        write_back: bool = True,
-    ) -> None:
-        """Put keys of many messages by their hashes; `rows`, ascending, has the message of each key.
+    def put_keys(self, keys: MessageKeys, *, write_back: bool = True) -> None:
+        """Put keys of many messages by their hashes.
 
         With `write_back` slots and header are written to the file at the end. The changed slots lie all over the file,
         so this costs a write of 20 MB if a batch has some thousand keys. Otherwise it is done every million keys, and
         the caller does the rest before a checkpoint or the removal of ``abort`` records these messages as dispatched.
         """
-        file = self.last_or_new() if physical_offsets.size and self.rules.is_index_enabled else None
+        file = self.last_or_new() if keys.physical_offsets.size and self.rules.is_index_enabled else None
         if file is None:
             return
-        offsets = physical_offsets[rows]
-        accepted = accepted_entries(offsets, file.end_physical_offset)
-        if accepted is not None:
-            offsets, rows, hash_codes = offsets[accepted], rows[accepted], hash_codes[accepted]
-        if not self._fill(hash_codes, offsets, store_timestamps[rows], write_back=write_back):
-            return
-        if rows.size and rows[-1] < physical_offsets.size - 1:
+        keys = keys.accepted(file.end_physical_offset)
+        if self._fill(keys.entries, write_back=write_back) and keys.ends_without_key:
             self.last_or_new()  # the next message would call it anyway
 
-    def _fill(
-        self,
-        hash_codes: npt.NDArray[np.int32],
-        offsets: npt.NDArray[np.int64],
-        store_timestamps: npt.NDArray[np.int64],
-        *,
-        write_back: bool,
-    ) -> bool:
+    def _fill(self, entries: IndexEntries, *, write_back: bool) -> bool:
         """Put all into the last file, and as many new ones as needed; False if that failed."""
         done = 0
-        while done < hash_codes.size:
+        while done < entries.hashes.size:
             file = self.last_or_new()
             if file is None:
                 return False
             try:
-                stop = done + _MOST_PENDING
-                done += file.put_entries(hash_codes[done:stop], offsets[done:stop], store_timestamps[done:stop])
+                done += file.put_entries(entries.part(done, done + _MOST_PENDING))
                 if write_back or file.pending >= _MOST_PENDING:
                     file.write_back()
             except OSError as error:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
 
 from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.files.names import INDEX_DIRECTORY
-from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.queue.index.index_file import IndexFile
+from store_core.queue.index.index_format import MessageKeys
 from store_core.queue.index.index_service import IndexService, index_file_name, next_index_file_name
 from store_core.snapshot.index import Index
 from store_core.store.memory import keep_freed_memory
@@ -25,17 +25,15 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    import numpy.typing as npt
-
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.queue.index.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.index import KeyFile
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.spill import SpilledRun
 
 __all__ = [
-    "IndexEntries",
     "IndexFilesJob",
     "IndexReport",
     "IndexSlice",
@@ -43,43 +41,6 @@ __all__ = [
     "KeptIndex",
     "slice_entries",
 ]
-
-_SCHEMA: Final = pa.schema(
-    [("physical_offset", pa.int64()), ("store_timestamp", pa.int64()), ("hashes", pa.list_(pa.int32()))]
-)
-
-
-class IndexEntries(NamedTuple):
-    """Keys of consecutive messages; the arguments of `IndexService.put_entries`.
-
-    * `physical_offsets`, `store_timestamps`: Shape (n,): of each message.
-    """
-
-    physical_offsets: npt.NDArray[np.int64]
-    store_timestamps: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]  # shape (k,), ascending: the message of each key
-    hashes: npt.NDArray[np.int32]  # shape (k,)
-
-    def to_table(self) -> pa.RecordBatch:
-        """Return a row for each message: where it is, its time, and the hashes of its keys.
-
-        Messages without keys are left out, except the last, which can still make the index begin a new file.
-        """
-        counts = np.bincount(self.rows, minlength=self.physical_offsets.size)
-        kept = np.flatnonzero(counts)
-        if not counts[-1:].all():
-            kept = np.append(kept, counts.size - 1)
-        bounds = np.concatenate(([0], np.cumsum(counts[kept]))).astype(np.int32)
-        hashes = pa.ListArray.from_arrays(fixed_array(bounds), fixed_array(self.hashes.astype(np.int32, copy=False)))
-        columns = [fixed_array(self.physical_offsets[kept]), fixed_array(self.store_timestamps[kept]), hashes]
-        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-
-    @classmethod
-    def of_table(cls, table: pa.RecordBatch) -> Self:
-        """Return the entries of a table of `to_table`."""
-        offsets, times, hashes = table.columns
-        rows = np.repeat(np.arange(len(offsets)), np.diff(numbers(hashes.offsets)))
-        return cls(numbers(offsets), numbers(times), rows, numbers(hashes.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +83,14 @@ class IndexWriter:
     def _note_full(self, end_timestamp: int) -> None:
         self._full_timestamp = end_timestamp
 
-    def add(self, entries: IndexEntries) -> None:
-        """Append entries."""
-        rows, hashes = entries.rows, entries.hashes
+    def add(self, keys: MessageKeys) -> None:
+        """Append the keys of some messages."""
         if self._skipped:
-            again = np.flatnonzero(entries.physical_offsets[rows] == self._kept_end)[: self._skipped]
+            again = np.flatnonzero(keys.physical_offsets[keys.rows] == self._kept_end)[: self._skipped]
             self._skipped -= len(again)
-            rows, hashes = np.delete(rows, again), np.delete(hashes, again)
-        self._entries += rows.size
-        self._index.put_entries(entries.physical_offsets, entries.store_timestamps, rows, hashes, write_back=False)
+            keys = keys._replace(rows=np.delete(keys.rows, again), hashes=np.delete(keys.hashes, again))
+        self._entries += keys.rows.size
+        self._index.put_keys(keys, write_back=False)
 
     def finish(self) -> IndexReport:
         """Close the completed files, and report what is in them."""
@@ -202,8 +162,14 @@ def slice_entries(runs: Sequence[SpilledRun], reader: RunReader, capacity: int) 
     * `runs`: All entries in log order; runs without a message are left out.
     * `capacity`: Entries of a full file: one fewer than ``maxIndexNum``.
 
-    Returns: One for each file with entries.
+    Returns: One for each file with entries; none at all if offsets descend: an index has no entry of a message that
+    claims an offset before one that it has, so only who puts all of them can count them.
     """
+    if any(run.reach is None for run in runs):
+        return []
+    reaches = [run.reach for run in runs if run.reach is not None]
+    if any(after[0] < before[1] for before, after in pairwise([(0, 0), *reaches])):
+        return []
     counts = np.array([run.entries for run in runs], np.int64)
     ends = np.cumsum(counts)
     total = int(ends[-1]) if ends.size else 0
@@ -220,8 +186,7 @@ def slice_entries(runs: Sequence[SpilledRun], reader: RunReader, capacity: int) 
 
 def _is_message_after(runs: Sequence[SpilledRun], reader: RunReader) -> bool:
     """Return whether a message comes after the last entry, which is in the first of these runs."""
-    last = IndexEntries.of_table(unpacked(reader.read(runs[0])))
-    return len(runs) > 1 or int(last.rows[-1]) < last.physical_offsets.size - 1
+    return len(runs) > 1 or MessageKeys.of_table(unpacked(reader.read(runs[0]))).ends_without_key
 
 
 class _FileTask(NamedTuple):
@@ -278,7 +243,7 @@ def _write(path: Path, rules: QueueRules, entries: IndexSlice, reader: RunReader
     ends = (int(before.physical_offsets[-1]), int(before.store_timestamps[-1])) if entries.skipped else (0, 0)
     file = IndexFile.create(path, rules, DeferredSyncFileSystem(), *ends)
     for block in blocks:
-        file.put_entries(block.hashes, block.physical_offsets, block.store_timestamps)
+        file.put_entries(block)
     file.flush()
     if entries.is_followed:
         _write_empty(path.with_name(next_index_file_name(path.name)), rules, file)
@@ -294,23 +259,11 @@ def _write_empty(path: Path, rules: QueueRules, before: IndexFile) -> None:
     file.close()
 
 
-class _Block(NamedTuple):
-    """Consecutive entries: arrays of one length."""
-
-    hashes: npt.NDArray[np.int32]
-    physical_offsets: npt.NDArray[np.int64]
-    store_timestamps: npt.NDArray[np.int64]
-
-    def part(self, begin: int, stop: int) -> _Block:
-        return _Block(self.hashes[begin:stop], self.physical_offsets[begin:stop], self.store_timestamps[begin:stop])
-
-
-def _blocks(entries: IndexSlice, reader: RunReader) -> Iterator[_Block]:
+def _blocks(entries: IndexSlice, reader: RunReader) -> Iterator[IndexEntries]:
     """Yield the skipped entries of the first run, then those of the file."""
     left = entries.count
     for number, run in enumerate(entries.runs):
-        found = IndexEntries.of_table(unpacked(reader.read(run)))
-        block = _Block(found.hashes, found.physical_offsets[found.rows], found.store_timestamps[found.rows])
+        block = MessageKeys.of_table(unpacked(reader.read(run))).entries
         begin = 0 if number else entries.skipped
         if not number:
             yield block.part(0, begin)

@@ -17,12 +17,13 @@ import numpy as np
 from store_core.files.clock import SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.format.crc32 import crc32
+from store_core.queue.index.index_format import MessageKeys
 from store_core.queue.units.unit_rows import QueueUnits, empty_units
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.index_compare import IndexComparison
-from store_core.store.rebuild.index_files import IndexEntries, IndexReport, IndexSlice, IndexWriter, slice_entries
+from store_core.store.rebuild.index_files import IndexReport, IndexSlice, IndexWriter, slice_entries
 from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes
 from store_core.store.rebuild.queue_compare import QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
@@ -161,43 +162,42 @@ class RebuildJob:
             yield from ((key, data) for key, data, _ in self._scan(part))
             return
         with RunSpill(self.spill_root) as spill:
-            for key, data, entries in self._scan(part):
+            for key, data, keys in self._scan(part):
                 if isinstance(data, bytes) and data and key.kind in self.spilled_kinds:
-                    yield key, spill.put(data, entries)
+                    yield key, spill.put(data, keys)
                 else:
                     yield key, data
 
-    def _scan(self, number: int) -> Iterator[tuple[RunKey, bytes | PartOutcome, int]]:
-        """Yield runs, with the numbers of entries of the index in them."""
+    def _scan(self, number: int) -> Iterator[tuple[RunKey, bytes | PartOutcome, MessageKeys | None]]:
+        """Yield runs, with the keys in those of the index."""
         if number == 0:
             yield from self._first_runs()
         scan = SegmentScan(self.parts[number], self.rules, self._comparison(self.parts[number]))
         for sequence, piece in enumerate(scan):
-            if isinstance(piece, IndexEntries):
-                key = RunKey(_FIRST_BUCKET, RunKind.INDEX, number, sequence)
-                yield key, packed(piece.to_table()), len(piece.rows)
+            if isinstance(piece, MessageKeys):
+                yield RunKey(_FIRST_BUCKET, RunKind.INDEX, number, sequence), packed(piece.to_table()), piece
             else:
                 yield from self._queue_runs(piece, number, sequence)
         if scan.outcome is not None:
-            yield RunKey(_FIRST_BUCKET, RunKind.OUTCOME, number, 0), PartOutcome(number, scan.outcome), 0
+            yield RunKey(_FIRST_BUCKET, RunKind.OUTCOME, number, 0), PartOutcome(number, scan.outcome), None
         if self.rules.is_salvaged and scan.lost.count:
             for bucket in range(self.groups):
-                yield RunKey(bucket, RunKind.LOST, number, 0), scan.lost.packed(), 0
+                yield RunKey(bucket, RunKind.LOST, number, 0), scan.lost.packed(), None
 
-    def _queue_runs(self, units: QueueUnits, part: int, sequence: int) -> Iterator[tuple[RunKey, bytes, int]]:
+    def _queue_runs(self, units: QueueUnits, part: int, sequence: int) -> Iterator[tuple[RunKey, bytes, None]]:
         """Yield units as runs, by the bucket of their queues."""
         buckets = np.array([self._bucket(*queue) for queue in units.queues], np.int64)
         for bucket, table in units.tables(buckets, is_whole=not self.rules.is_plain):
-            yield RunKey(bucket, RunKind.QUEUES, part, sequence), packed(table), 0
+            yield RunKey(bucket, RunKind.QUEUES, part, sequence), packed(table), None
 
     def _bucket(self, topic: str, queue_id: int) -> int:
         name = f"{topic}/{queue_id}".encode(errors="surrogatepass")
         return self.groups - 1 - crc32(name) % self.queue_buckets
 
-    def _first_runs(self) -> Iterator[tuple[RunKey, bytes, int]]:
+    def _first_runs(self) -> Iterator[tuple[RunKey, bytes, None]]:
         """Yield runs without units for the queues and the index copied from the store, whether or not more is added."""
         if self.rules.has_index and self.compared is None:
-            yield RunKey(_FIRST_BUCKET, RunKind.INDEX, 0, _FIRST_SEQUENCE), b"", 0
+            yield RunKey(_FIRST_BUCKET, RunKind.INDEX, 0, _FIRST_SEQUENCE), b"", None
         is_taken_over = self.rules.has_queues and self.rules.since_offset > 0
         for queue in Queues(self.store_root).in_files() if is_taken_over else ():
             if self.rules.wants(*queue.name):
@@ -265,11 +265,11 @@ class RebuildJob:
         writer = IndexWriter(self.rules, self.store_root, root, DeferredSyncFileSystem(), self.clock)
         for payload in payloads:
             if payload:
-                writer.add(IndexEntries.of_table(unpacked(payload)))
+                writer.add(MessageKeys.of_table(unpacked(payload)))
         return writer.finish()
 
     def _split_index(self, runs: Sequence[SpilledRun], root: Path) -> Iterator[IndexReport | IndexSlice]:
-        """Yield what goes into each file of an index; write it if that is only one."""
+        """Yield what goes into each file of an index; write it if that is only one, or can't be told."""
         with RunReader() as reader:
             slices = slice_entries(runs, reader, self.rules.queue_rules.max_index_num - 1)
             if len(slices) > 1:

@@ -25,10 +25,10 @@ from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.dispatch.stored_batch import StoredBatch
+from store_core.queue.index.index_format import MessageKeys
 from store_core.queue.units.queue_assignment import assign_batch
 from store_core.queue.units.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES
-from store_core.store.rebuild.index_files import IndexEntries
 from store_core.store.rebuild.lost_ranges import LostRanges
 from store_core.store.rebuild.segment_part import SegmentOutcome, ToldKinds
 
@@ -173,7 +173,7 @@ _NOTHING: Final = bytes(8)
 
 @dataclass(slots=True)
 class SegmentScan:
-    """Iterates over what a part of a segment gives: `QueueUnits`, in log order, and `IndexEntries`."""
+    """Iterates over what a part of a segment gives: `QueueUnits`, in log order, and `MessageKeys`."""
 
     part: SegmentPart
     rules: RebuildRules
@@ -189,7 +189,7 @@ class SegmentScan:
         self._units = SegmentUnits(self.rules)
         self._kinds = ToldKinds(self.rules)
 
-    def __iter__(self) -> Iterator[QueueUnits | IndexEntries]:
+    def __iter__(self) -> Iterator[QueueUnits | MessageKeys]:
         with open_pages(self.part.segment, self.part.end) as opened:
             reader, rules = self._reader(opened), self.rules
             records = last_start = last_time = 0
@@ -252,12 +252,12 @@ class SegmentScan:
             left_out += found.starts.size - is_refused
         return left_out
 
-    def _pieces(self, batch: DispatchBatch) -> Iterator[QueueUnits | IndexEntries]:
+    def _pieces(self, batch: DispatchBatch) -> Iterator[QueueUnits | MessageKeys]:
         if self.comparison is not None:
             self.comparison.add(batch)
         elif self.rules.has_index and batch.physical_offset[-1] >= self.rules.index_since_offset:
             keys = batch.index_hashes(with_tags=self.rules.queue_rules.features.indexes_tags)
-            yield IndexEntries(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes)
+            yield MessageKeys(batch.physical_offset, batch.store_timestamp, keys.rows, keys.hashes)
         if self.rules.has_queues:
             self._kinds.look_at(batch)
             yield from self._units.add(batch)

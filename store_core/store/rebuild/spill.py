@@ -14,6 +14,8 @@ from store_core.files.file_system import OsFileSystem, write_all
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.queue.index.index_format import MessageKeys
+
 __all__ = ["RunReader", "RunSpill", "SpilledRun", "packed", "unpacked"]
 
 Carried = TypeVar("Carried")
@@ -44,6 +46,7 @@ class SpilledRun(NamedTuple):
     position: int
     size: int
     entries: int = 0  # of the index, in a run of these
+    reach: tuple[int, int] | None = None  # first and last physical offset of their messages; None if they descend
 
 
 class RunSpill:
@@ -61,9 +64,11 @@ class RunSpill:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def put(self, data: bytes, entries: int = 0) -> SpilledRun:
-        """Write a run, and return its location."""
-        run = SpilledRun(str(self._path), self._position, len(data), entries)
+    def put(self, data: bytes, keys: MessageKeys | None = None) -> SpilledRun:
+        """Write a run, and return its location; `keys` are those that it has, if it is one of these."""
+        run = SpilledRun(str(self._path), self._position, len(data))
+        if keys is not None:
+            run = run._replace(entries=len(keys.rows), reach=keys.reach)
         write_all(self._file, memoryview(data), self._position)
         self._position += len(data)
         return run

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store_core.queue.index import index_file
 from store_core.queue.index.index_file import IndexQuery, walk_chain
-from store_core.queue.index.index_format import INDEX_DTYPE, IndexHeader, IndexSlots, build_entries
+from store_core.queue.index.index_format import INDEX_DTYPE, IndexEntries, IndexHeader, IndexSlots, build_entries
 
 _BEGIN: Final = 1_700_000_000_000
 _ALL: Final = (0, 2**63 - 1)
@@ -90,8 +90,8 @@ def test_walks_of_sound_files_follow_the_rules(
     count = len(hashes)
     header, slots = IndexHeader(index_count=1), IndexSlots(query.slot_count)
     stamps = np.array(times[:count], np.int64) + _BEGIN
-    columns = np.array(hashes, np.int32), np.arange(count, dtype=np.int64), stamps
-    built = build_entries(header, slots, query.slot_count, *columns, counts_puts=False)
+    put = IndexEntries(np.array(hashes, np.int32), np.arange(count, dtype=np.int64), stamps)
+    built = build_entries(put, header, slots, query.slot_count, counts_puts=False)
     entries: list[Entry] = [(0, 0, 0, 0), *built.tolist()]
     if damaged < count:
         entries[damaged] = (entries[damaged][0] + 1, *entries[damaged][1:])

@@ -20,7 +20,14 @@ from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index import index_file
 from store_core.queue.index.index_file import IndexFile
-from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, IndexHeader, index_file_size, time_diff
+from store_core.queue.index.index_format import (
+    INDEX_DTYPE,
+    INDEX_HEADER_SIZE,
+    IndexEntries,
+    IndexHeader,
+    index_file_size,
+    time_diff,
+)
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.queue.index_builders import ALWAYS, rules
 
@@ -76,7 +83,7 @@ def test_hash_slot_count_counts_entries_or_slots_by_release(release: str, count:
     keys = ["T#a", "T#b", "T#c"] * 4
     for key in keys:
         one.put_key(key, 1, 1)
-    many.put_entries(np.array([hash_code(key) for key in keys], np.int32), *[np.ones(12, np.int64)] * 2)
+    many.put_entries(IndexEntries(np.array([hash_code(key) for key in keys], np.int32), *[np.ones(12, np.int64)] * 2))
 
     assert count == one.header.hash_slot_count == many.header.hash_slot_count
 
@@ -167,15 +174,15 @@ def test_a_loaded_file_goes_on_where_it_ended(tmp_path: Path) -> None:
 def test_a_write_that_fails_puts_nothing(tmp_path: Path) -> None:
     of, disk = rules(3, 50), FaultyFileSystem()
     file, untouched = _new(tmp_path / "one", of, disk), _new(tmp_path / "other", of)
-    columns = np.array([3, 4, 3], np.int32), np.array([1, 2, 3], np.int64), np.full(3, _BEGIN)
+    entries = IndexEntries(np.array([3, 4, 3], np.int32), np.array([1, 2, 3], np.int64), np.full(3, _BEGIN))
     disk.fail("write", errno.ENOSPC, times=2)
     with pytest.raises(OSError, match="No space"):
-        file.put_entries(*columns)
+        file.put_entries(entries)
     with pytest.raises(OSError, match="No space"):
         file.put_key("T#a", 1, _BEGIN)
     for each in (file, untouched):
         each.put_key("T#b", 5, _BEGIN)
-        each.put_entries(*columns)
+        each.put_entries(entries)
         each.flush()
 
     assert untouched.path.read_bytes() == file.path.read_bytes()
@@ -194,7 +201,7 @@ def test_a_sync_that_failed_is_not_repeated(tmp_path: Path) -> None:
 
 def _filled(tmp_path: Path, disk: FaultyFileSystem) -> IndexFile:
     file = _new(tmp_path, rules(3, 50), disk)
-    file.put_entries(np.arange(9, dtype=np.int32), np.arange(9), np.full(9, _BEGIN))
+    file.put_entries(IndexEntries(np.arange(9, dtype=np.int32), np.arange(9), np.full(9, _BEGIN)))
     return file
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from store_core.format.java import hash_code
 from store_core.format.properties import decode_text, parse_properties
+from store_core.queue.index.index_format import MessageKeys
 from tests.builders import LogBuilder
 from tests.store_core.queue.index_builders import index_service, rules
 from tests.store_core.store.read.lookup_stores import write_queues
@@ -62,7 +63,7 @@ def write_index(root: Path, records: list[Record], *, slots: int = 16, entries: 
     offsets = np.array([record.physical_offset for record in records], np.int64)
     times = np.array([record.store_timestamp for record in records], np.int64)
     index = index_service(root / "index", rules(slots, entries))
-    index.put_entries(offsets, times, rows, hashes.astype(np.int32))
+    index.put_keys(MessageKeys(offsets, times, rows, hashes.astype(np.int32)))
     index.close()
 
 

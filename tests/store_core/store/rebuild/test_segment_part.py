@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
+from store_core.queue.index.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot import log_end
 from store_core.snapshot.log_end import find_end
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.index_files import IndexEntries
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.segment_part import SegmentPart, find_rebuilt_end, merge_outcomes, split_segments
 from store_core.store.rebuild.segment_scan import SegmentScan
@@ -53,7 +53,7 @@ def read(parts: list[SegmentPart]) -> tuple[list[SegmentOutcome], Units, list[by
     for part in parts:
         scan = SegmentScan(part, RULES)
         for piece in scan:
-            if isinstance(piece, IndexEntries):
+            if isinstance(piece, MessageKeys):
                 entries.append(packed(piece.to_table()))
                 continue
             rows = piece.units
