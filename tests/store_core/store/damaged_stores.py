@@ -6,9 +6,8 @@ from __future__ import annotations
 import json
 import lzma
 import tarfile
-from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -221,12 +220,13 @@ def _units(queue: Any) -> list[list[int]]:  # noqa: ANN401 -- of either kind
     return found
 
 
+@lru_cache(maxsize=1)
 def expected_answers(path: Path) -> dict[str, dict[str, Any]]:
-    """Read the results of each release for an unpacked store, by version."""
+    """Read the results of each release for an unpacked store, by version; not to be changed."""
     answers: dict[str, dict[str, Any]] = json.loads(path.joinpath("expected.json").read_text(encoding="utf-8"))
     batch_topics = batch_topics_of(read_conf(path / "store.conf"))
     newer = _newer_answers().get(path.name, {})
-    alike = {version: deepcopy(newer[other]) for version, other in _ALIKE.items() if other in newer}
+    alike = {version: newer[other] for version, other in _ALIKE.items() if other in newer}
     return answers | {version: _as_older(answer, batch_topics) for version, answer in (alike | newer).items()}
 
 

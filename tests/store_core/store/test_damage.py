@@ -7,6 +7,7 @@ Each store is opened with an overlay in memory; some also on disk, to see that t
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,7 +71,7 @@ def test_damaged_store_becomes_what_it_becomes_in_rocketmq(
     unpacked: Callable[[Path], Path], archive: Path, version: str
 ) -> None:
     path = unpacked(archive)
-    expected = expected_answers(path).get(version)
+    expected = deepcopy(expected_answers(path).get(version))
     if expected is None:
         return  # RocketMQ was not asked
     opened = opened_in_memory(path, version, expected)
