@@ -13,7 +13,7 @@ from store_core.answers.lag_queues import GroupKind
 from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at
 from store_core.format.times import table_time
-from store_core.queue.index.index_format import INDEX_HEADER_SIZE
+from store_core.queue.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.queues import FileQueue, OpenUnits, Queues
 from store_core.store.clean import DiskLimits, SpaceVerdict, expiry_rule, hour_at, parse_delete_when

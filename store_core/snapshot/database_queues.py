@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from store_core.queue.rocksdb.rocksdb_queues import ROCKSDB_UNIT_DTYPE
+from store_core.queue.rocksdb_queues import ROCKSDB_UNIT_DTYPE
 from store_core.snapshot.units import QueueBounds, QueueKind, UnitRange, Units, leading
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, StoredUnits
+    from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
     from store_core.snapshot.units import QueueName
 
 __all__ = ["QUEUED_COLUMNS", "DatabaseQueue", "QueuedLog", "Unflushed", "unflushed_of"]

@@ -14,7 +14,7 @@ from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.segment_file import offset_of
 from store_core.files.url_path import UrlFile, UrlPath, remote_file_of
-from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE, IndexHeader, index_file_size
+from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE, IndexHeader, index_file_size
 from store_core.queue.queue_path import QueueRules
 
 if TYPE_CHECKING:

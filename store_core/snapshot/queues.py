@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
+    from store_core.queue.rocksdb_queues import RocksdbQueues
     from store_core.snapshot.database_queues import QueuedLog, Unflushed
     from store_core.snapshot.units import Queue, QueueName
 
@@ -741,12 +741,12 @@ class Queues:
     @cached_property
     def light_database(self) -> Path | None:
         """The RocksDB that alone has the light queues, where other queues are files."""
-        from store_core.queue.rocksdb.rocksdb_queues import light_queue_database  # noqa: PLC0415 -- few have one
+        from store_core.queue.rocksdb_queues import light_queue_database  # noqa: PLC0415 -- few have one
 
         return light_queue_database(self.root, self._files) if self.database is None else None
 
     def _stored(self, database: Path) -> RocksdbQueues:
-        from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues  # noqa: PLC0415 -- few have one
+        from store_core.queue.rocksdb_queues import RocksdbQueues  # noqa: PLC0415 -- few have one
 
         if database not in self._databases:
             self._databases[database] = self._resources.enter_context(RocksdbQueues.open(database))

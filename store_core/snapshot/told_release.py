@@ -28,7 +28,7 @@ from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, fiel
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, TAGS, decode_text, parse_properties
 from store_core.format.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES
 from store_core.queue.dispatch.dispatch_batch import INDEX_TAG_PREFIX
-from store_core.queue.index.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
+from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot.config import read_checkpoint
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log

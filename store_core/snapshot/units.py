@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeAlias, 
 import numpy as np
 
 from store_core.format.layout import MIN_RECORD_SIZE, ROCKSDB_QUEUE_UNIT, unit_dtype
-from store_core.queue.units.consume_queue_unit import BATCH_UNIT_DTYPE, UNIT_DTYPE
+from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, UNIT_DTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
     from store_core.queue.consume_queue.consume_queue_ext import CqExtUnit
-    from store_core.queue.units.consume_queue_unit import BatchUnitArray, UnitArray
+    from store_core.queue.consume_queue_unit import BatchUnitArray, UnitArray
 
     AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBat
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.precomputed_batch import KnownBatch
 from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
-from store_core.queue.units.queue_assignment import UnfitListsError, lmq_units
+from store_core.queue.queue_assignment import UnfitListsError, lmq_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, MessageCheck
     from store_core.queue.dispatch.precomputed_batch import KnownColumns
-    from store_core.queue.index.index_service import IndexService
+    from store_core.queue.index_service import IndexService
+    from store_core.queue.queue_assignment import LmqUnit
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.units.queue_assignment import LmqUnit
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.store_state import StoreCheckpoint
 

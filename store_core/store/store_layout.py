@@ -43,8 +43,8 @@ from store_core.files.store_path import (
 )
 from store_core.files.url_path import UrlPath
 from store_core.format.release import DEFAULT_RELEASE
+from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.snapshot.index import Index
 from store_core.store.message_store_config import SMALLEST_SEGMENT, DefaultSize, MessageStoreConfig
 

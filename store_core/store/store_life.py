@@ -13,7 +13,7 @@ from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index.index_service import IndexService
+from store_core.queue.index_service import IndexService
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.clean import CleanServices, DiskSpace
 from store_core.store.put.commit_log import CommitLog, uses_pool

@@ -15,7 +15,7 @@ from store_core.errors import CorruptDatabaseError, SegmentVanishedError, StoreN
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.files.rocksdb_reader import RocksdbReader
 from store_core.files.store_kind import StoreUse
-from store_core.queue.rocksdb.store_entry import FAMILIES, STORE_DATABASE, is_place
+from store_core.queue.store_entry import FAMILIES, STORE_DATABASE, is_place
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.rocksdb_reader import Entries
-    from store_core.queue.rocksdb.store_entry import StoreEntry
+    from store_core.queue.store_entry import StoreEntry
     from store_core.snapshot.config import Committed, ConfigFile, SubscriptionGroupConfig
     from store_core.snapshot.queues import Queues
     from store_core.snapshot.store import Store

@@ -13,7 +13,7 @@ from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNot
 from store_core.files.access import explained_access
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
-from store_core.queue.index.index_format import INDEX_DTYPE
+from store_core.queue.index_format import INDEX_DTYPE
 from store_core.snapshot.index import Index
 from store_core.views.view import make_batch, timestamps, without_file
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core import read_messages
+from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.consume_queue_unit import UNIT_DTYPE
 from store_core.snapshot.index import Index
 from store_core.store.rebuild import passes
 from store_core.store.rebuild.index_compare import IndexComparison

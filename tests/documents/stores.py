@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core import DefaultMessageStore
-from store_core.queue.rocksdb.store_entry import STORE_DATABASE
+from store_core.queue.store_entry import STORE_DATABASE
 from tests.builders import SIZE_AT, TIMER_SLOTS, LogBuilder, Record, Timer, stored_half, write_timers
 from tests.dledger_logs import DLedgerLog
 from tests.documents.shop_store import write_shop

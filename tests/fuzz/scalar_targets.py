@@ -22,7 +22,7 @@ from store_core.format.record.decode import decode_message, unwrap_inner_batch
 from store_core.format.record.record_head import format_host, is_message_id, position_of_message_id
 from store_core.format.record.scan import Framing, follow_frames
 from store_core.format.sys_flag import CompressionType
-from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
+from store_core.queue.rocksdb_queues import parse_bound_key, unit_key
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from tests.dledger_logs import DLedgerLog
 from tests.fuzz.mutation import mutate_bytes, mutate_text, telling_number

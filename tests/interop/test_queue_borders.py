@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import DefaultMessageStore
-from store_core.queue.units.queue_assignment import index_limit, index_refusal
+from store_core.queue.queue_assignment import index_limit, index_refusal
 from tests.builders import LogBuilder
 from tests.interop.handed import derived_files, role
 from tests.interop.judge import our_small_config

@@ -12,7 +12,7 @@ from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue.consume_queue import delete_expired_files
 from store_core.queue.consume_queue.time_search import BoundaryType
-from store_core.queue.units.consume_queue_unit import (
+from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_SIZE,
     BatchCqUnit,
     are_valid,
@@ -21,7 +21,7 @@ from store_core.queue.units.consume_queue_unit import (
     readable_units,
     whole_batch_file,
 )
-from store_core.queue.units.queue_assignment import batch_refusal, fitting_batches
+from store_core.queue.queue_assignment import batch_refusal, fitting_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
+    from store_core.queue.consume_queue_unit import BatchUnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.units.consume_queue_unit import BatchUnitArray
 
     _Columns: TypeAlias = dict[str, npt.NDArray[np.signedinteger[Any]]]
 

@@ -14,7 +14,7 @@ from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue import consume_queue_bounds as bounds
 from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
 from store_core.queue.consume_queue.time_search import BoundaryType, TimeSearch
-from store_core.queue.units.consume_queue_unit import (
+from store_core.queue.consume_queue_unit import (
     CQ_STORE_UNIT_SIZE,
     UNIT_DTYPE,
     UNIT_SEAL,
@@ -26,7 +26,7 @@ from store_core.queue.units.consume_queue_unit import (
     units_of,
     units_per_file,
 )
-from store_core.queue.units.queue_assignment import index_limit, index_refusal
+from store_core.queue.queue_assignment import index_limit, index_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue.consume_queue_ext import QueueExtension
+    from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.units.consume_queue_unit import UnitArray
 
 __all__ = ["ConsumeQueue", "PutUnits", "QueueReader", "delete_expired_files"]
 
@@ -170,7 +170,7 @@ class QueueReader:
     def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
         """Return the units from an index to the end of its file, without copying.
 
-        Returns: Of dtype `store_core.queue.units.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum,
+        Returns: Of dtype `store_core.queue.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum,
         beyond the end, and in a hole between files. It stays valid when the file is deleted.
         """
         wanted = queue_offset * CQ_STORE_UNIT_SIZE

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, units_of, whole_file
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, units_of, whole_file
 
 if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.release_rules import ReleaseRules
-    from store_core.queue.units.consume_queue_unit import UnitArray
+    from store_core.queue.consume_queue_unit import UnitArray
 
 __all__ = ["FirstLive", "QueueEnd", "first_live", "recover", "truncate"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.units.unit_rows import UnitRows
+    from store_core.queue.unit_rows import UnitRows
 
 __all__ = [
     "EXT_UNIT_DTYPE",

@@ -13,9 +13,9 @@ from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering
+from store_core.queue.queue_assignment import RefusedUnit, assign, assign_batch
 from store_core.queue.queue_path import is_light
-from store_core.queue.units.queue_assignment import RefusedUnit, assign, assign_batch
-from store_core.queue.units.unit_rows import UnitBuffer, UnitRows
+from store_core.queue.unit_rows import UnitBuffer, UnitRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
+    from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.units.queue_assignment import AssignedUnit, BatchAssignment
 
 __all__ = ["ConsumeQueueStore"]
 
@@ -166,7 +166,7 @@ class ConsumeQueueStore:
     # ---- putting
 
     def put(self, request: DispatchRequest) -> None:
-        """Put a record into the queues that `store_core.queue.units.queue_assignment.assign` selects.
+        """Put a record into the queues that `store_core.queue.queue_assignment.assign` selects.
 
         Refused units are noted in `refused`, including those whose queue can't be created because there are as many as
         allowed, and those whose queue has reached the end of its last possible file.

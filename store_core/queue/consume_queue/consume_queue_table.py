@@ -24,7 +24,7 @@ from store_core.queue.queue_path import (
     queue_path,
     refusal_of,
 )
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, light_queue_database
+from store_core.queue.rocksdb_queues import RocksdbQueues, light_queue_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

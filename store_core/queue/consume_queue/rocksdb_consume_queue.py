@@ -9,7 +9,7 @@ import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 from store_core.queue.consume_queue.time_search import SearchedUnits, search_bounded
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.consume_queue.time_search import BoundaryType
+    from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, StoredUnits
-    from store_core.queue.units.consume_queue_unit import UnitArray
+    from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
 
 __all__ = ["RocksdbConsumeQueue"]
 

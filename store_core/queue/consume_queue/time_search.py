@@ -21,14 +21,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.queue.units.consume_queue_unit import UnitArray
+    from store_core.queue.consume_queue_unit import UnitArray
 
     StoreTime = Callable[[int, int], int]
     from store_core.format.release_rules import ReleaseRules

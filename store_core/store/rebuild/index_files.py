@@ -12,9 +12,9 @@ import numpy as np
 
 from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.files.names import INDEX_DIRECTORY
-from store_core.queue.index.index_file import IndexFile
-from store_core.queue.index.index_format import MessageKeys
-from store_core.queue.index.index_service import IndexService, index_file_name, next_index_file_name
+from store_core.queue.index_file import IndexFile
+from store_core.queue.index_format import MessageKeys
+from store_core.queue.index_service import IndexService, index_file_name, next_index_file_name
 from store_core.snapshot.index import Index
 from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.spill import RunReader, unpacked
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.index.index_format import IndexEntries
+    from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.index import KeyFile
     from store_core.store.rebuild.options import RebuildRules

@@ -17,8 +17,8 @@ import numpy as np
 from store_core.files.clock import SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.format.crc32 import crc32
-from store_core.queue.index.index_format import MessageKeys
-from store_core.queue.units.unit_rows import QueueUnits, empty_units
+from store_core.queue.index_format import MessageKeys
+from store_core.queue.unit_rows import QueueUnits, empty_units
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory

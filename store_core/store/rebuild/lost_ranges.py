@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.queue.consume_queue.consume_queue import PutUnits
-    from store_core.queue.units.consume_queue_unit import CqUnit
+    from store_core.queue.consume_queue_unit import CqUnit
 
 __all__ = [
     "FillBudget",

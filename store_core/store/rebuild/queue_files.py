@@ -21,8 +21,7 @@ from store_core.files.segment_file import file_name_of
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
-from store_core.queue.units.consume_queue_unit import (
+from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
     CQ_STORE_UNIT_SIZE,
     UNIT_DTYPE,
@@ -32,7 +31,8 @@ from store_core.queue.units.consume_queue_unit import (
     pre_blank,
     units_per_file,
 )
-from store_core.queue.units.queue_assignment import RefusedUnit, index_limit
+from store_core.queue.queue_assignment import RefusedUnit, index_limit
+from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
 from store_core.store.rebuild.lost_ranges import GapFiller
 from store_core.store.rebuild.queue_compare import NO_UNITS, Side, plain_columns
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.file_system import FileSystem
-    from store_core.queue.units.unit_rows import QueueUnits, UnitRows
+    from store_core.queue.unit_rows import QueueUnits, UnitRows
     from store_core.store.rebuild.lost_ranges import FillBudget, MissingOffsets, StandIn
     from store_core.store.rebuild.options import RebuildRules
 

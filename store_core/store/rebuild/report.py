@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.queue.units.queue_assignment import RefusedUnit
+    from store_core.queue.queue_assignment import RefusedUnit
     from store_core.store.rebuild.index_files import IndexReport
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.plan import RebuildPlan

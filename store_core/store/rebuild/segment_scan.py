@@ -25,9 +25,9 @@ from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.dispatch.stored_batch import StoredBatch
-from store_core.queue.index.index_format import MessageKeys
-from store_core.queue.units.queue_assignment import assign_batch
-from store_core.queue.units.unit_rows import QueueUnits, UnitBuffer, UnitRows
+from store_core.queue.index_format import MessageKeys
+from store_core.queue.queue_assignment import assign_batch
+from store_core.queue.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES
 from store_core.store.rebuild.lost_ranges import LostRanges
 from store_core.store.rebuild.segment_part import SegmentOutcome, ToldKinds
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes
     from store_core.format.segment_view import SegmentView
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
+    from store_core.queue.queue_assignment import BatchAssignment, RefusedUnit
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.units.queue_assignment import BatchAssignment, RefusedUnit
     from store_core.store.rebuild.index_compare import IndexComparison
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentPart
@@ -361,7 +361,7 @@ _UNWANTED: Final = -1
 
 
 class SegmentUnits:
-    """Assigns batches of records to queues, by `store_core.queue.units.queue_assignment`.
+    """Assigns batches of records to queues, by `store_core.queue.queue_assignment`.
 
     * `room`: Units collected before they are passed on.
 

@@ -14,7 +14,7 @@ from store_core.files.file_system import OsFileSystem, write_all
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.index.index_format import MessageKeys
+    from store_core.queue.index_format import MessageKeys
 
 __all__ = ["RunReader", "RunSpill", "SpilledRun", "packed", "unpacked"]
 

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from store_core.format.columnar.chain import Chain
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.index.index_service import IndexService
+    from store_core.queue.index_service import IndexService
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.log_end import FoundEnd
     from store_core.store.put.commit_log import CommitLog

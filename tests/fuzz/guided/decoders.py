@@ -34,11 +34,7 @@ from store_core.format.record.scan import Framing, follow_frames
 from store_core.format.release import RELEASES
 from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import CompressionType
-from store_core.queue.index.index_file import IndexFile
-from store_core.queue.queue_path import QueueRules
-from store_core.queue.rocksdb.rocksdb_queues import parse_bound_key, unit_key
-from store_core.queue.rocksdb.store_entry import FAMILIES, is_place
-from store_core.queue.units.consume_queue_unit import (
+from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
     CqUnit,
     are_valid,
@@ -46,6 +42,10 @@ from store_core.queue.units.consume_queue_unit import (
     count_valid,
     units_of,
 )
+from store_core.queue.index_file import IndexFile
+from store_core.queue.queue_path import QueueRules
+from store_core.queue.rocksdb_queues import parse_bound_key, unit_key
+from store_core.queue.store_entry import FAMILIES, is_place
 from store_core.snapshot.config import checkpoint_fields
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from store_core.store.broker_config import BrokerConfig

@@ -15,7 +15,7 @@ from store_core.answers import Check, check, plan_repair, repair
 from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues, unit_key
+from store_core.queue.rocksdb_queues import RocksdbQueues, unit_key
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.answers.planting import plant
 from tests.store_core.files.store_kinds import every_file

@@ -16,7 +16,7 @@ from store_core.answers import Check, check
 from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.queue.index.index_service import IndexService
+from store_core.queue.index_service import IndexService
 from store_core.snapshot import log_end
 from store_core.snapshot.log_end import LiveMoment
 from store_core.store.parts import InProcess

@@ -18,7 +18,7 @@ from store_core.answers.checked_store import ASKED_FOR
 from store_core.answers.findings import FindingKind
 from store_core.answers.verdict import Verdict
 from store_core.format.release import DEFAULT_RELEASE
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.snapshot.told_release import ToldRelease
 from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
 from store_core.queue.queue_path import QueueRules, Release
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hypothesis import strategies as st
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.queue.index.index_service import IndexService
+from store_core.queue.index_service import IndexService
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 

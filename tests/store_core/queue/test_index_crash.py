@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-    from store_core.queue.index.index_service import IndexService
+    from store_core.queue.index_service import IndexService
 
     Build = Callable[[IndexService], None]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-    from store_core.queue.index.index_service import IndexService
+    from store_core.queue.index_service import IndexService
     from tests.golden_stores import UnpackedStore
 
     Golden = Callable[[str], UnpackedStore]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
 from store_core.format.java import hash_code, positive_hash
-from store_core.queue.index.index_format import INDEX_HEADER_SIZE, SLOT_SIZE
+from store_core.queue.index_format import INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot import index as module
 from store_core.snapshot.index import BrokenChainError, Index, KeyFile
 from tests.store_core.queue.index_builders import ALWAYS, index_service, request, rules

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.queue.queue_path import QueueRules, is_light
-from store_core.queue.rocksdb.rocksdb_queues import RocksdbQueues
-from store_core.queue.units.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
+from store_core.queue.rocksdb_queues import RocksdbQueues
 from store_core.snapshot.queues import QueueBounds, QueueKind, Queues, TopicFilter, Units
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.fakes import FakeClock

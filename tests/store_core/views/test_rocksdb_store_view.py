@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from store_core import read_view
 from store_core.errors import CorruptDatabaseError, StoreNotFoundError
-from store_core.queue.rocksdb.store_entry import FAMILIES
+from store_core.queue.store_entry import FAMILIES
 from tests.builders import stored_half, stored_index_key, stored_timer
 from tests.golden_stores import stores_of_kind, unpack
 from tests.store_core.files.rocksdbs import make_rocksdb

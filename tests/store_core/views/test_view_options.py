@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, read_messages, read_view
-from store_core.queue.rocksdb.store_entry import STORE_DATABASE
+from store_core.queue.store_entry import STORE_DATABASE
 from store_core.snapshot.store import Store
 from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.views.view import ViewOptions, plan_view

@@ -24,7 +24,7 @@ from store_core.store.read.picks import NO_QUEUE, Picks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.queue.index.index_format import IndexHeader
+    from store_core.queue.index_format import IndexHeader
     from store_core.snapshot.index import KeyFile
     from store_core.store.read.lookup.looked_up import Proven, Question
     from store_core.store.read.read_options import ReadOptions

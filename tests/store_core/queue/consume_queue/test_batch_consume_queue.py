@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+from store_core.queue.queue_assignment import batch_refusal
 from store_core.queue.queue_path import QueueRules
-from store_core.queue.units.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit
-from store_core.queue.units.queue_assignment import batch_refusal
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import SegmentLayoutError
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, CqUnit
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, CqUnit
 from tests.store_core.queue.consume_queues import (
     FILE_SIZE,
     RELEASES,

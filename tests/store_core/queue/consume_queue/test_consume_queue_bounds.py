@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store_core.queue.units.consume_queue_unit import CQ_STORE_UNIT_SIZE, pre_blank
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, pre_blank
 from tests.store_core.queue.consume_queues import (
     FILE_SIZE,
     RELEASES,

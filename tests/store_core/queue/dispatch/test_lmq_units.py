@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+from store_core.queue.queue_assignment import LmqUnit, UnfitListsError, lmq_units
 from store_core.queue.queue_path import QueueRules, split_names
-from store_core.queue.units.queue_assignment import LmqUnit, UnfitListsError, lmq_units
 
 if TYPE_CHECKING:
     from store_core.queue.queue_path import Release

@@ -15,7 +15,7 @@ import pytest
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index.index_service import IndexService
+from store_core.queue.index_service import IndexService
 from store_core.store.clean import CleanServices
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog

@@ -9,7 +9,7 @@ import numpy as np
 
 from store_core.format.java import hash_code
 from store_core.format.properties import decode_text, parse_properties
-from store_core.queue.index.index_format import MessageKeys
+from store_core.queue.index_format import MessageKeys
 from tests.builders import LogBuilder
 from tests.store_core.queue.index_builders import index_service, rules
 from tests.store_core.store.read.lookup_stores import write_queues

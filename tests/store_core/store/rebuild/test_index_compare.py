@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers import check
-from store_core.queue.index.index_format import INDEX_DTYPE
+from store_core.queue.index_format import INDEX_DTYPE
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.index_compare import _are_equal, _expected
 from tests.budgets import budget

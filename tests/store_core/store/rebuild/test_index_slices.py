@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.index.index_format import MessageKeys
+from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.index_files import IndexFilesJob, IndexReport, IndexWriter, slice_entries
 from store_core.store.rebuild.options import RebuildRules

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.queue_path import Release
-    from store_core.queue.units.unit_rows import QueueUnits
+    from store_core.queue.unit_rows import QueueUnits
 
 RULES: Final = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
 

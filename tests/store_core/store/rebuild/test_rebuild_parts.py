@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.units.unit_rows import QueueUnits, UnitBuffer, UnitRows
+from store_core.queue.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.rebuild.queue_files import UnitGaps
 from store_core.store.rebuild.spill import packed, unpacked
 from store_core.store.rebuild.swap import update_checkpoint

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store_core.files.segment_source import Segment
-from store_core.queue.index.index_format import MessageKeys
+from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot import log_end
 from store_core.snapshot.log_end import find_end

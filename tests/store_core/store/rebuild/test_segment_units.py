@@ -24,9 +24,9 @@ from tests.store_core.queue.hostile_requests import BORDER_OFFSETS, hostile_requ
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.queue.queue_assignment import RefusedUnit
     from store_core.queue.queue_path import Release
-    from store_core.queue.units.queue_assignment import RefusedUnit
-    from store_core.queue.units.unit_rows import QueueUnits
+    from store_core.queue.unit_rows import QueueUnits
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
 LAST_INDEX = (2**63 - 1) // 100 * 5 - 1

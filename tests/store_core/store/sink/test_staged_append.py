@@ -18,9 +18,9 @@ from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_me
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.segment_room import place_records
+from store_core.queue import index_file
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.index import index_file
-from store_core.queue.index.index_service import IndexService
+from store_core.queue.index_service import IndexService
 from store_core.store.reput import ReputMessageService
 from store_core.store.sink import staged_append
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction

@@ -15,7 +15,7 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.file_sync import FileSync
 from store_core.files.file_system import write_all
 from store_core.format.java import hash_code, positive_hash
-from store_core.queue.index.index_format import (
+from store_core.queue.index_format import (
     INDEX_DTYPE,
     INDEX_HEADER_SIZE,
     INDEX_STRUCT,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.queue.index.index_format import IndexEntries
+    from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
 __all__ = ["IndexFile", "IndexQuery", "IndexStorage", "walk_chain"]

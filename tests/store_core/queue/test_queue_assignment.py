@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, QueueNumbering, RequestBatch
-from store_core.queue.queue_path import QueueRules, Release
-from store_core.queue.units.queue_assignment import (
+from store_core.queue.queue_assignment import (
     AssignedUnit,
     Assignment,
     assign,
@@ -23,11 +22,12 @@ from store_core.queue.units.queue_assignment import (
     index_limit,
     index_refusal,
 )
-from store_core.queue.units.unit_rows import UnitRows
+from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.unit_rows import UnitRows
 from tests.store_core.queue.hostile_requests import hostile_requests
 
 if TYPE_CHECKING:
-    from store_core.queue.units.queue_assignment import RefusedUnit
+    from store_core.queue.queue_assignment import RefusedUnit
 
 RULES = QueueRules(
     consume_queue_file_size=100,

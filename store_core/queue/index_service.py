@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.segment_file import offset_of
 from store_core.format.times import iso_time
-from store_core.queue.index.index_file import IndexFile
-from store_core.queue.index.index_format import MessageKeys, index_file_size
+from store_core.queue.index_file import IndexFile
+from store_core.queue.index_format import MessageKeys, index_file_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.queue.index.index_format import IndexEntries
+    from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
 __all__ = ["IndexService", "QueryOffsetResult", "check_index_sizes", "index_file_name", "next_index_file_name"]

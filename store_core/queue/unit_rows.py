@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
-    from store_core.queue.units.queue_assignment import BatchAssignment
+    from store_core.queue.queue_assignment import BatchAssignment
 
 __all__ = ["QueueUnits", "UnitBuffer", "UnitRows", "empty_units", "queue_bounds", "sorted_places"]
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.queue.index import index_file
-from store_core.queue.index.index_file import IndexQuery, walk_chain
-from store_core.queue.index.index_format import INDEX_DTYPE, IndexEntries, IndexHeader, IndexSlots, build_entries
+from store_core.queue import index_file
+from store_core.queue.index_file import IndexQuery, walk_chain
+from store_core.queue.index_format import INDEX_DTYPE, IndexEntries, IndexHeader, IndexSlots, build_entries
 
 _BEGIN: Final = 1_700_000_000_000
 _ALL: Final = (0, 2**63 - 1)

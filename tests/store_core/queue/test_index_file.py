@@ -18,9 +18,9 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.format.java import hash_code, positive_hash
-from store_core.queue.index import index_file
-from store_core.queue.index.index_file import IndexFile
-from store_core.queue.index.index_format import (
+from store_core.queue import index_file
+from store_core.queue.index_file import IndexFile
+from store_core.queue.index_format import (
     INDEX_DTYPE,
     INDEX_HEADER_SIZE,
     IndexEntries,
