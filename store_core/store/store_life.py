@@ -12,6 +12,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
+from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index_service import IndexService
 from store_core.store.broker_config import BrokerConfig
@@ -72,10 +73,13 @@ class DerivedStructures:
         self._log_on_disk = 0
         self.rules = rules
         flags = log.running_flags
-        self.queues = ConsumeQueueStore(
-            root, rules, file_system, clock, self._note_put, lambda: _set(log, RunningFlag.WRITE_LOGICS_QUEUE_ERROR),
-            can_write=lambda: flags.is_cq_writeable, reads_rocksdb=reads_rocksdb,
+        services = QueueServices(
+            rules, file_system, clock,
+            can_write=lambda: flags.is_cq_writeable,
+            on_error=lambda: _set(log, RunningFlag.WRITE_LOGICS_QUEUE_ERROR),
+            reads_rocksdb=reads_rocksdb,
         )  # fmt: skip
+        self.queues = ConsumeQueueStore(root, services, self._note_put)
         self.index = IndexService(
             root / INDEX_DIRECTORY, rules, file_system, clock,
             on_full=self._note_full_index, on_error=lambda: _set(log, RunningFlag.WRITE_INDEX_FILE_ERROR),

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from store_core.files.mapped_file_queue import MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue.consume_queue import delete_expired_files
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.queue.consume_queue_unit import (
@@ -29,12 +27,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
+    from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.queue.consume_queue.consume_queue import QueueServices
     from store_core.queue.consume_queue_unit import BatchUnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-    from store_core.queue.queue_path import QueueRules
 
     _Columns: TypeAlias = dict[str, npt.NDArray[np.signedinteger[Any]]]
 
@@ -43,14 +41,6 @@ __all__ = ["BatchConsumeQueue", "BatchQueueEnd", "end_before", "found_end", "uni
 _LOG: Final = logging.getLogger("store_core")
 _MAX_RETRIES: Final = 30
 _SECONDS_BETWEEN: Final = 1.0
-
-
-def _yes() -> bool:
-    return True
-
-
-def _ignore() -> None:
-    pass
 
 
 class BatchConsumeQueue:
@@ -63,9 +53,6 @@ class BatchConsumeQueue:
     `store_core.queue.consume_queue.consume_queue`.
 
     * `directory`: The queue's own: ``batchconsumequeue/TOPIC/QUEUE``.
-    * `can_write`: Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
-    * `on_error`: Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
-    * `writable`: Whether anything on disk may be changed.
 
     * `max_physical_offset`: Where the last unit's record **starts**; -1 before the first.
     * `min_offset_in_queue`: First existing index; -1 without units.
@@ -75,35 +62,17 @@ class BatchConsumeQueue:
 
     unit_size: Final = BATCH_UNIT_SIZE  # bytes per unit
 
-    def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
-        self,
-        topic: str,
-        queue_id: int,
-        directory: Path,
-        rules: QueueRules,
-        file_system: FileSystem,
-        clock: Clock,
-        *,
-        can_write: Callable[[], bool] = _yes,
-        on_error: Callable[[], None] = _ignore,
-        writable: bool = True,
-    ) -> None:
+    def __init__(self, topic: str, queue_id: int, directory: Path, services: QueueServices) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.rules = rules
-        file_size = -(-rules.batch_consume_queue_file_size // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE
-        self.mapped_file_queue = MappedFileQueue(
-            SegmentPaths((directory,)), file_size, file_system, clock, writable=writable
-        )
+        self.rules = services.rules
+        file_size = -(-self.rules.batch_consume_queue_file_size // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE
+        self.mapped_file_queue = services.files_of(directory, file_size)
         self.max_physical_offset = -1
         self.min_offset_in_queue = -1
         self.max_offset_in_queue = 0
         self.min_logic_offset = 0
-        self._file_system = file_system
-        self._clock = clock
-        self._can_write = can_write
-        self._on_error = on_error
-        self._writable = writable
+        self._services = services
         self._is_recovering = False
 
     def __repr__(self) -> str:
@@ -223,15 +192,15 @@ class BatchConsumeQueue:
         return True
 
     def _append_with_retries(self, units: BatchUnitArray) -> int:
-        for _ in range(_MAX_RETRIES if self._can_write() else 0):
+        for _ in range(_MAX_RETRIES if self._services.can_write() else 0):
             taken = self._append(units)
             if taken:
                 return taken
             if self.mapped_file_queue.is_barred:
                 break
-            self._clock.sleep(_SECONDS_BETWEEN)
+            self._services.clock.sleep(_SECONDS_BETWEEN)
         _LOG.error("queue %s-%d can't be written: %d records are not in it", self.topic, self.queue_id, len(units))
-        self._on_error()
+        self._services.on_error()
         return 0
 
     def _append(self, units: BatchUnitArray) -> int:
@@ -317,7 +286,7 @@ class BatchConsumeQueue:
         """
         queue = self.mapped_file_queue
         self.max_physical_offset = physical_offset - 1
-        found = end_before(queue, physical_offset, self._file_system, clear_tail=self._writable)
+        found = end_before(queue, physical_offset, self._services.file_system, clear_tail=self._services.writable)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         queue.flushed_where = min(queue.flushed_where, queue.max_offset)
@@ -329,7 +298,7 @@ class BatchConsumeQueue:
         """Zero the bytes after the end in the last file, so that the next restart does not read them as units."""
         self._is_recovering = False
         last = self.mapped_file_queue.last_mapped_file
-        if last is not None and self._writable:
+        if last is not None and self._services.writable:
             last.clear_tail()
 
     def delete_expired_file(self, min_physical_offset: int) -> int:

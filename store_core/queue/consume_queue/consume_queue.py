@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["ConsumeQueue", "PutUnits", "QueueReader", "delete_expired_files"]
+__all__ = ["ConsumeQueue", "PutUnits", "QueueReader", "QueueServices", "delete_expired_files"]
 
 
 class PutUnits:
@@ -137,21 +138,51 @@ def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_
     return count
 
 
+def _yes() -> bool:
+    return True
+
+
+def _ignore() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class QueueServices:
+    """What the queues of a store stand on.
+
+    * `can_write`: Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
+    * `on_error`: Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
+    * `writable`: Whether anything on disk may be changed. If not, `recover` and truncation leave files unchanged, and
+      only a queue's view of them ends earlier.
+    * `reads_rocksdb`: Whether queues may be in a RocksDB: they are read, and the units of records that it lacks are put
+      in memory, so the file system has to be an overlay.
+    """
+
+    rules: QueueRules
+    file_system: FileSystem
+    clock: Clock
+    can_write: Callable[[], bool] = _yes
+    on_error: Callable[[], None] = _ignore
+    writable: bool = True
+    reads_rocksdb: bool = False
+
+    def files_of(self, directory: Path, file_size: int) -> MappedFileQueue:
+        """Return the files of a queue."""
+        paths = SegmentPaths((directory,))
+        return MappedFileQueue(paths, file_size, self.file_system, self.clock, writable=self.writable)
+
+
 class QueueReader:
     """The reading half of `ConsumeQueue`, which documents the parameters and attributes."""
 
     unit_size: Final = CQ_STORE_UNIT_SIZE
 
-    def __init__(
-        self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock, *, writable: bool
-    ) -> None:
-        self.rules = rules
+    def __init__(self, directory: Path, services: QueueServices) -> None:
+        self.rules = services.rules
         self.min_logic_offset = 0
-        self._units_per_file = units_per_file(rules.consume_queue_file_size)
-        self.mapped_file_queue = MappedFileQueue(
-            SegmentPaths((directory,)), self._units_per_file * CQ_STORE_UNIT_SIZE, file_system, clock, writable=writable
-        )
-        self._time_search = TimeSearch(rules.features)
+        self._units_per_file = units_per_file(self.rules.consume_queue_file_size)
+        self.mapped_file_queue = services.files_of(directory, self._units_per_file * CQ_STORE_UNIT_SIZE)
+        self._time_search = TimeSearch(self.rules.features)
 
     @property
     def min_offset_in_queue(self) -> int:
@@ -234,14 +265,6 @@ _SECONDS_BETWEEN: Final = 1.0
 _NO_EXT_ADDRESS: Final = 1
 
 
-def _yes() -> bool:
-    return True
-
-
-def _ignore() -> None:
-    pass
-
-
 class ConsumeQueue(QueueReader):
     """The units of one queue of one topic, in files of equal size (RocketMQ: ``ConsumeQueue``).
 
@@ -261,10 +284,6 @@ class ConsumeQueue(QueueReader):
 
     * `directory`: The queue's own: ``consumequeue/TOPIC/QUEUE``.
     * `ext`: Where tags codes, store times and filter bit maps are put if the extension is enabled.
-    * `can_write`: Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
-    * `on_error`: Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
-    * `writable`: Whether anything on disk may be changed. If not, `recover` and truncation leave files unchanged, and
-      only this object's view of them ends earlier.
 
     * `max_physical_offset`: How far the last unit covers the log: to its record's end, in release 4.3 its start; -1
       before the first.
@@ -273,33 +292,19 @@ class ConsumeQueue(QueueReader):
     * `unit_size`: Bytes per unit.
     """
 
-    def __init__(  # noqa: PLR0913 -- what it is, and the services it stands on
-        self,
-        topic: str,
-        queue_id: int,
-        directory: Path,
-        rules: QueueRules,
-        file_system: FileSystem,
-        clock: Clock,
-        *,
-        ext: QueueExtension | None = None,
-        can_write: Callable[[], bool] = _yes,
-        on_error: Callable[[], None] = _ignore,
-        writable: bool = True,
+    def __init__(
+        self, topic: str, queue_id: int, directory: Path, services: QueueServices, ext: QueueExtension | None = None
     ) -> None:
-        super().__init__(directory, rules, file_system, clock, writable=writable)
+        super().__init__(directory, services)
         self.topic = topic
         self.queue_id = queue_id
         self.ext = ext
         self.max_physical_offset = -1
         self.misplaced = 0
-        self._index_limit = index_limit(rules)
-        self._file_system = file_system
-        self._clock = clock
-        self._can_write = can_write
+        self._index_limit = index_limit(services.rules)
+        self._services = services
         # Until `clear_tail`, the units that RocketMQ counts again are kept, also in files that 4.3 did not load.
         self._is_recovering = False
-        self._on_error = on_error
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset_in_queue}:{self.max_offset_in_queue})"
@@ -445,7 +450,7 @@ class ConsumeQueue(QueueReader):
         if self.refusal_of(request.consume_queue_offset) is not None:
             return False
         tags_code = request.tags_code
-        if self.ext is not None and self._can_write():
+        if self.ext is not None and self._services.can_write():
             address = self.ext.put(tags_code, request.store_timestamp, request.bit_map)
             if address is not None and is_ext_address(address):
                 tags_code = address
@@ -453,19 +458,19 @@ class ConsumeQueue(QueueReader):
         return self._put_with_retries(request.physical_offset, size, tags_code, queue_offset)
 
     def _put_with_retries(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
-        retries = _MAX_RETRIES if self.mapped_file_queue.writable and self._can_write() else 0
+        retries = _MAX_RETRIES if self.mapped_file_queue.writable and self._services.can_write() else 0
         for _ in range(retries):
             if self.put_message_position_info(physical_offset, size, tags_code, queue_offset):
                 return True
             if self.mapped_file_queue.is_barred:
                 break
-            self._clock.sleep(_SECONDS_BETWEEN)
+            self._services.clock.sleep(_SECONDS_BETWEEN)
         _LOG.error(
             "queue %s-%d can't be written: the record at offset %d is not in it, and the store takes no more messages. "
             "Remove the cause, which was logged before this, and open the store again",
             *(self.topic, self.queue_id, physical_offset),
         )
-        self._on_error()
+        self._services.on_error()
         return False
 
     def put_units(
@@ -511,7 +516,7 @@ class ConsumeQueue(QueueReader):
         if self.max_offset_in_queue >= self._index_limit:
             return 0
         file = self.mapped_file_queue.last_mapped_file
-        if file is None or file.is_full or not file.wrote_position or not self._can_write():
+        if file is None or file.is_full or not file.wrote_position or not self._services.can_write():
             return self._put_one(units, start)
         end = file.file_from_offset + file.wrote_position
         behind = units.count_behind(start, stop, end)
@@ -548,7 +553,7 @@ class ConsumeQueue(QueueReader):
         queue, features = self.mapped_file_queue, self.rules.features
         self.max_physical_offset = physical_offset if features.covers_log_to_record_end else physical_offset - 1
         found = bounds.truncate(
-            queue, physical_offset, self._file_system, features, clear_tail=self.mapped_file_queue.writable
+            queue, physical_offset, self._services.file_system, features, clear_tail=self.mapped_file_queue.writable
         )
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment
-    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["ConsumeQueueStore"]
 
@@ -40,10 +37,6 @@ _FILES_RECOVERED: Final = 3
 """How many of a queue's last files recovery reads."""
 
 
-def _yes() -> bool:
-    return True
-
-
 class ConsumeQueueStore:
     """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
 
@@ -53,48 +46,32 @@ class ConsumeQueueStore:
     * `root`: The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
     * `on_put`: Called with store timestamp (ms) and physical offset of each record that was put; for a batch with those
       of the last one (RocketMQ: ``StoreCheckpoint.setLogicsMsgTimestamp``).
-    * `on_error`: Called when a unit could not be written: the store becomes read-only
-      (``RunningFlags.makeLogicsQueueError``).
-    * `can_write`: Whether the store's flags allow writing to queues (``RunningFlags.isCQWriteable``).
-    * `writable`: Whether anything on disk may be changed.
     * `max_queues`: How many queues there may be; units of further ones are refused.
     * `most_gathered`: Most units that `gather_batch` holds back.
-    * `reads_rocksdb`: Whether queues may be in a RocksDB: they are read, and the units of records that it lacks are put
-      in memory, so the file system has to be an overlay.
 
     * `notes`: What `load`, `recover` and `truncate_dirty` skipped or dropped.
     * `refused`: The first 1,000 units that were not written.
     * `refused_count`: How many were not written in all.
     """
 
-    def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
+    def __init__(
         self,
         root: Path,
-        rules: QueueRules,
-        file_system: FileSystem,
-        clock: Clock,
+        services: QueueServices,
         on_put: Callable[[int, int], None],
-        on_error: Callable[[], None],
         *,
-        can_write: Callable[[], bool] = _yes,
-        writable: bool = True,
         max_queues: int = MAX_QUEUES,
         most_gathered: int = _MOST_GATHERED,
-        reads_rocksdb: bool = False,
     ) -> None:
+        rules = services.rules
         self.notes: list[str] = []
         self.refused: list[RefusedUnit] = []
         self.stopped_at: RefusedUnit | None = None
         self.refused_count = 0
         self._rules = rules
         self._on_put = on_put
-        self._can_write = can_write
-        self._table = ConsumeQueueTable(
-            root, rules, file_system, clock,
-            can_write=can_write, on_error=on_error, writable=writable, max_queues=max_queues,
-            reads_rocksdb=reads_rocksdb,
-        )  # fmt: skip
-
+        self._can_write = services.can_write
+        self._table = ConsumeQueueTable(root, services, max_queues)
         has_further = bool(rules.batch_topics) or rules.is_multi_dispatch_enabled
         self._gathered = UnitBuffer(most_gathered, is_whole=has_further)
         self._gathered_queues = QueueNumbering()

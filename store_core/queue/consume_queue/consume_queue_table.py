@@ -12,7 +12,7 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.segment_file import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
 from store_core.queue.queue_path import (
@@ -27,12 +27,8 @@ from store_core.queue.queue_path import (
 from store_core.queue.rocksdb_queues import RocksdbQueues, light_queue_database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_path import QueueRules
 
 __all__ = ["MAX_QUEUES", "ConsumeQueueTable", "Queue"]
 
@@ -51,38 +47,19 @@ class ConsumeQueueTable:
     and do not keep it.
 
     * `root`: The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
-    * `can_write`: Whether the store's flags allow writing to queues.
-    * `on_error`: Called when a unit can't be written.
-    * `writable`: Whether anything on disk may be changed.
     * `max_queues`: How many queues there may be.
-    * `reads_rocksdb`: Whether queues may be in a RocksDB: the file system is then an overlay.
 
     * `in_use`: The queues whose files are open; report the use of many queues there.
     """
 
-    def __init__(  # noqa: PLR0913 -- where it is, and the services it stands on
-        self,
-        root: Path,
-        rules: QueueRules,
-        file_system: FileSystem,
-        clock: Clock,
-        *,
-        can_write: Callable[[], bool],
-        on_error: Callable[[], None],
-        writable: bool,
-        max_queues: int,
-        reads_rocksdb: bool = False,
-    ) -> None:
+    def __init__(self, root: Path, services: QueueServices, max_queues: int) -> None:
+        rules = services.rules
         self.in_use = OpenFiles(MAX_OPEN_QUEUES // 2 if rules.is_ext_enabled else MAX_OPEN_QUEUES)
         self._root = root
         self._rules = rules
-        self._file_system = file_system
-        self._clock = clock
-        self._can_write = can_write
-        self._on_error = on_error
-        self._writable = writable
+        self._file_system = services.file_system
+        self._services = services
         self._max_queues = max_queues
-        self._reads_rocksdb = reads_rocksdb
         self._stored: RocksdbQueues | None = None
         self._has_files = True
         self._lock = RLock()
@@ -157,30 +134,26 @@ class ConsumeQueueTable:
         with self._lock:
             queue = self._queues.get(_NAMELESS)
             if not isinstance(queue, ConsumeQueue):
-                memory = OverlayFileSystem(self._file_system, self._clock)
-                queue = ConsumeQueue(*_NAMELESS, self._root / CONSUME_QUEUE / "0", self._rules, memory, self._clock)
+                clock = self._services.clock
+                memory = QueueServices(self._rules, OverlayFileSystem(self._file_system, clock), clock)
+                queue = ConsumeQueue(*_NAMELESS, self._root / CONSUME_QUEUE / "0", memory)
                 self._queues[_NAMELESS] = queue
         self.in_use.use(queue.close)
         return queue
 
     def _make(self, topic: str, queue_id: int) -> Queue:
-        rules, files, clock = self._rules, self._file_system, self._clock
+        services = self._services
+        directory = queue_path(self._root / CONSUME_QUEUE, topic, queue_id)
         if self._stored is not None and (is_light(topic) or not self._has_files):
-            directory = queue_path(self._root / CONSUME_QUEUE, topic, queue_id)
-            return RocksdbConsumeQueue(topic, queue_id, directory, rules, files, clock, self._stored)
-        if topic in rules.batch_topics:
-            return BatchConsumeQueue(
-                topic, queue_id, queue_path(self._root / BATCH_CONSUME_QUEUE, topic, queue_id), rules, files, clock,
-                can_write=self._can_write, on_error=self._on_error, writable=self._writable,
-            )  # fmt: skip
+            return RocksdbConsumeQueue(topic, queue_id, directory, services, self._stored)
+        if topic in self._rules.batch_topics:
+            directory = queue_path(self._root / BATCH_CONSUME_QUEUE, topic, queue_id)
+            return BatchConsumeQueue(topic, queue_id, directory, services)
         ext = None
-        if rules.is_ext_enabled:
-            directory = queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id)
-            ext = ConsumeQueueExt(directory, rules, files, clock, writable=self._writable)
-        return ConsumeQueue(
-            topic, queue_id, queue_path(self._root / CONSUME_QUEUE, topic, queue_id), rules, files, clock,
-            ext=ext, can_write=self._can_write, on_error=self._on_error, writable=self._writable,
-        )  # fmt: skip
+        if self._rules.is_ext_enabled:
+            place = queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id)
+            ext = ConsumeQueueExt(place, self._rules, self._file_system, services.clock, writable=services.writable)
+        return ConsumeQueue(topic, queue_id, directory, services, ext)
 
     # ---- files
 
@@ -189,7 +162,7 @@ class ConsumeQueueTable:
 
         Returns: What was skipped.
         """
-        use = StoreUse.READ_QUEUES if self._reads_rocksdb else StoreUse.OPEN_QUEUES
+        use = StoreUse.READ_QUEUES if self._services.reads_rocksdb else StoreUse.OPEN_QUEUES
         notes = list(check_store_kind(self._root, self._file_system, use))
         database = queue_database(self._root, self._file_system)
         if database is not None:
@@ -205,7 +178,7 @@ class ConsumeQueueTable:
         """Load the queues in a RocksDB, and yield notes on what was skipped."""
         self._stored = RocksdbQueues.open(database)
         names = [name for name in self._stored.names if is_light(name[0]) or not self._has_files]
-        if names and not self._reads_rocksdb:
+        if names and not self._services.reads_rocksdb:
             raise UnsupportedStoreError(
                 f"{self._root} has its light queues in the RocksDB {database} (combineCQUseRocksdbForLmq), which is "
                 f"read and never written: expected files of {names[0][0]} in {self._root / CONSUME_QUEUE}, found none. "

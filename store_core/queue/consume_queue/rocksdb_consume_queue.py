@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.time_search import SearchedUnits, search_bounded
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage
 
@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.consume_queue.time_search import BoundaryType
     from store_core.queue.consume_queue_unit import UnitArray
-    from store_core.queue.queue_path import QueueRules
     from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
 
 __all__ = ["RocksdbConsumeQueue"]
@@ -33,24 +30,16 @@ class RocksdbConsumeQueue(ConsumeQueue):
     """The units of one queue in a RocksDB (RocketMQ: ``RocksDBConsumeQueue``), opened to read.
 
     What the database has is read from it when it is asked for. Recovery puts the units of later records, which go into
-    files of an overlay, and so stay in memory: `file_system` has to be one.
+    files of an overlay, and so stay in memory: that of the services has to be one. The directory does not exist.
 
-    * `topic`, `queue_id`, `directory`, `rules`, `file_system`, `clock`: As of `ConsumeQueue`; the directory does not
-      exist.
     * `stored`: The open database.
     """
 
-    def __init__(  # noqa: PLR0913 -- as of its base, and the database
-        self,
-        topic: str,
-        queue_id: int,
-        directory: Path,
-        rules: QueueRules,
-        file_system: FileSystem,
-        clock: Clock,
-        stored: RocksdbQueues,
+    def __init__(
+        self, topic: str, queue_id: int, directory: Path, services: QueueServices, stored: RocksdbQueues
     ) -> None:
-        super().__init__(topic, queue_id, directory, rules, file_system, clock)
+        in_memory = QueueServices(services.rules, services.file_system, services.clock)
+        super().__init__(topic, queue_id, directory, in_memory)
         self._stored = stored
         self._stored_end = stored.end_of(topic, queue_id)
 

@@ -19,7 +19,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import write_all
 from store_core.files.segment_file import file_name_of
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
@@ -226,6 +226,7 @@ class QueueWriter(ABC):
         self._name = name
         self._rules = rules
         self._place = place
+        self._services = QueueServices(rules.queue_rules, place.file_system, SystemClock())
         self._count = 0
         self._refused: list[RefusedUnit] = []
         self._refused_count = 0
@@ -361,8 +362,7 @@ class SimpleQueueWriter(QueueWriter):
         self._filler = None if budget is None else GapFiller(self, budget)
 
     def _opened(self, directory: Path) -> ConsumeQueue:
-        rules, files = self._rules.queue_rules, self._place.file_system
-        return ConsumeQueue(*self._name, directory, rules, files, SystemClock(), ext=self._ext)
+        return ConsumeQueue(*self._name, directory, self._services, self._ext)
 
     def _go_on(self, queue: ConsumeQueue | BatchConsumeQueue) -> None:
         super()._go_on(queue)
@@ -476,9 +476,7 @@ class _BatchQueueWriter(QueueWriter):
             self.min_offset = -1
 
     def _opened(self, directory: Path) -> BatchConsumeQueue:
-        return BatchConsumeQueue(
-            *self._name, directory, self._rules.queue_rules, self._place.file_system, SystemClock()
-        )
+        return BatchConsumeQueue(*self._name, directory, self._services)
 
     def _put(self, units: UnitRows, stored: PutUnits, start: int, stop: int) -> None:  # noqa: ARG002 -- of simple ones
         own = units.slice(start, stop)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
 from store_core.queue.queue_path import QueueRules, Release
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -51,13 +51,8 @@ class QueueMaker:
             "T",
             0,
             self.directory,
-            self.rules,
-            self.disk,
-            self.clock,
-            can_write=lambda: self.is_writable,
-            on_error=self._note_error,
-            ext=ext,
-            writable=writable,
+            QueueServices(self.rules, self.disk, self.clock, lambda: self.is_writable, self._note_error, writable),
+            ext,
         )
 
     def _note_error(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
@@ -47,7 +48,7 @@ def golden_rules(store: UnpackedStore) -> QueueRules:
 
 def queue_store(root: Path, rules: QueueRules) -> ConsumeQueueStore:
     """Make the table of the queues below a directory, which has not read anything yet."""
-    return ConsumeQueueStore(root, rules, OsFileSystem(), FakeClock(), lambda *_: None, lambda: None)
+    return ConsumeQueueStore(root, QueueServices(rules, OsFileSystem(), FakeClock()), lambda *_: None)
 
 
 def _lines(store: UnpackedStore, name: str, kind: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
@@ -91,7 +91,7 @@ class GoldenQueues:
         if self.rules.is_ext_enabled:
             ext = ConsumeQueueExt(root / "consumequeue_ext" / topic / str(queue_id), self.rules, disk, clock)
         directory = root / "consumequeue" / topic / str(queue_id)
-        return ConsumeQueue(topic, queue_id, directory, self.rules, disk, clock, ext=ext)
+        return ConsumeQueue(topic, queue_id, directory, QueueServices(self.rules, disk, clock), ext)
 
     @cached_property
     def opened(self) -> dict[tuple[str, int], ConsumeQueue]:

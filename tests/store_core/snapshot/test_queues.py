@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.queue.queue_path import QueueRules, is_light
 from store_core.queue.rocksdb_queues import RocksdbQueues
@@ -116,7 +117,7 @@ def test_a_batch_queue_is_read_as_the_writing_half_opens_it(sizes: list[int], go
         root = Path(directory)
         rules = QueueRules(batch_consume_queue_file_size=10 * BATCH_UNIT_SIZE)
         place = root / "batchconsumequeue" / "B" / "0"
-        queue = BatchConsumeQueue("B", 0, place, rules, QueueMaker(root).disk, FakeClock())
+        queue = BatchConsumeQueue("B", 0, place, QueueServices(rules, QueueMaker(root).disk, FakeClock()))
         ends = np.cumsum([0, *sizes])
         count = len(sizes)
         starts = _LOG + _SIZE * np.arange(count, dtype=np.int64)

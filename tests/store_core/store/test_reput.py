@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
@@ -348,7 +348,7 @@ def test_a_queue_that_can_not_be_written_ends_the_putting_and_leaves_abort(tmp_p
     store = DefaultMessageStore.open(tmp_path, config())
     store.reput_message_service._clock = clock
     queue = store.consume_queue_store.find_or_create("orders", 0)
-    queue._clock = clock
+    queue._services = replace(queue._services, clock=clock)
     store.put_message(message())
     store.dispatch_now()
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.time_search import BoundaryType
 from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
@@ -50,10 +51,8 @@ class _Maker:
 
     def new(self) -> BatchConsumeQueue:
         rules = QueueRules(batch_consume_queue_file_size=_FILE_SIZE)
-        return BatchConsumeQueue(
-            "B", 0, self.directory, rules, self.disk, self.clock,
-            can_write=lambda: self.is_writable, on_error=self._note_error,
-        )  # fmt: skip
+        services = QueueServices(rules, self.disk, self.clock, lambda: self.is_writable, self._note_error)
+        return BatchConsumeQueue("B", 0, self.directory, services)
 
     def _note_error(self) -> None:
         self.errors += 1

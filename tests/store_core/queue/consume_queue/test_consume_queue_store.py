@@ -19,7 +19,7 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError, Unsupporte
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 from store_core.files.segment_file import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
@@ -53,10 +53,8 @@ class _Maker:
         self.errors = 0
 
     def new(self, **options: Any) -> ConsumeQueueStore:  # noqa: ANN401 -- keywords of the class
-        return ConsumeQueueStore(
-            self.root, self.rules, self.disk, self.clock, self._note_put, self._note_error,
-            can_write=lambda: not self.errors, **options,
-        )  # fmt: skip
+        services = QueueServices(self.rules, self.disk, self.clock, lambda: not self.errors, self._note_error)
+        return ConsumeQueueStore(self.root, services, self._note_put, **options)
 
     def _note_put(self, store_timestamp: int, physical_offset: int) -> None:
         self.put_times.append(store_timestamp)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pytest
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
+from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index_service import IndexService
 from store_core.store.clean import CleanServices
@@ -69,7 +70,7 @@ class Store:
         queue = self.log.mapped_file_queue
         queue.truncate_dirty_files(end_offset)
         rules = config.queue_rules(["bcq_topic"])
-        self.queues = ConsumeQueueStore(root, rules, disk, clock, lambda *_: None, lambda: None)
+        self.queues = ConsumeQueueStore(root, QueueServices(rules, disk, clock), lambda *_: None)
         self.queues.load()
         self.queues.recover()
         self.queues.correct_min_offset(self.log.min_offset)

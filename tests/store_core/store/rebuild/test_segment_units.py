@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.release import rules_of
+from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
@@ -33,7 +34,7 @@ LAST_INDEX = (2**63 - 1) // 100 * 5 - 1
 
 
 def open_queues(root: Path, rules: QueueRules) -> ConsumeQueueStore:
-    return ConsumeQueueStore(root, rules, FaultyFileSystem(), FakeClock(), lambda *_: None, lambda: None)
+    return ConsumeQueueStore(root, QueueServices(rules, FaultyFileSystem(), FakeClock()), lambda *_: None)
 
 
 def put_all(root: Path, rules: QueueRules, requests: list[DispatchRequest]) -> list[RefusedUnit]:
