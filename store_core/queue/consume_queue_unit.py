@@ -37,6 +37,7 @@ __all__ = [
     "pre_blank",
     "readable_units",
     "stored_units",
+    "uncovered_batches",
     "units_of",
     "units_per_file",
     "whole_batch_file",
@@ -184,6 +185,16 @@ def batch_units(columns: dict[str, npt.NDArray[np.signedinteger[Any]]]) -> Batch
         units[name] = column
     units["compacted_offset"] = _NOT_COMPACTED
     return units
+
+
+def uncovered_batches(units: BatchUnitArray, covered: int) -> BatchUnitArray:
+    """Leave out the units that a queue has: of records that start where one before them does, or earlier.
+
+    * `covered`: Where the record of the queue's last unit starts; -1 if there is none.
+    """
+    starts = units["physical_offset"].astype(np.int64)
+    is_new = starts > np.maximum.accumulate(np.concatenate(([covered], starts)))[:-1]
+    return units if is_new.all() else units[is_new]
 
 
 def readable_units(file: MappedFile | None) -> BatchUnitArray:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.format.columnar.arrow_slices import fixed_array, numbers
+from store_core.queue.consume_queue_unit import batch_units
 from store_core.queue.dispatch.dispatch_batch import QueueNumbering
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.queue.consume_queue_unit import BatchUnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_assignment import BatchAssignment
 
@@ -78,6 +80,19 @@ class UnitRows(NamedTuple):
             batch.message_base_offset[places],
             batch.batch_size[places],
             np.zeros(len(rows), np.bool_),
+        )
+
+    def batch_units(self) -> BatchUnitArray:
+        """Return the units as a batch queue stores them."""
+        return batch_units(
+            {
+                "physical_offset": self.physical_offset,
+                "store_size": self.size,
+                "tags_code": self.tags_code,
+                "store_timestamp": self.store_timestamp,
+                "msg_base_offset": self.message_base_offset,
+                "batch_size": self.batch_size,
+            }
         )
 
     def take(self, places: npt.NDArray[np.signedinteger[Any]]) -> UnitRows:

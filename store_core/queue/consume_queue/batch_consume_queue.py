@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from store_core.queue.consume_queue_unit import (
     batch_units,
     count_true,
     readable_units,
+    uncovered_batches,
     whole_batch_file,
 )
 from store_core.queue.queue_assignment import batch_refusal, fitting_batches
@@ -25,16 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import numpy.typing as npt
-
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.consume_queue.consume_queue import QueueServices
     from store_core.queue.consume_queue_unit import BatchUnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-
-    _Columns: TypeAlias = dict[str, npt.NDArray[np.signedinteger[Any]]]
 
 __all__ = ["BatchConsumeQueue", "BatchQueueEnd", "end_before", "found_end", "units_from", "units_of_time"]
 
@@ -151,45 +148,22 @@ class BatchConsumeQueue:
             "msg_base_offset": request.message_base_offset,
             "batch_size": request.batch_size,
         }
-        return self._put({name: np.array([value], np.int64) for name, value in columns.items()})
+        return self.put_units(batch_units({name: np.array([value], np.int64) for name, value in columns.items()}))
 
-    def put_units(  # noqa: PLR0913 -- one argument per field
-        self,
-        physical_offset: npt.NDArray[np.int64],
-        size: npt.NDArray[np.int64],
-        tags_code: npt.NDArray[np.int64],
-        store_timestamp: npt.NDArray[np.int64],
-        message_base_offset: npt.NDArray[np.int64],
-        batch_size: npt.NDArray[np.int16],
-    ) -> bool:
+    def put_units(self, units: BatchUnitArray) -> bool:
         """Append the units of many records, in log order, as `put_message_position_info_wrapper` one by one.
 
         Returns: False if a unit was refused, or could not be written: then `on_error` was called, and the rest is
         skipped.
         """
-        sound = fitting_batches(message_base_offset, batch_size)
-        columns: _Columns = {
-            "physical_offset": physical_offset,
-            "store_size": size,
-            "tags_code": tags_code,
-            "store_timestamp": store_timestamp,
-            "msg_base_offset": message_base_offset,
-            "batch_size": batch_size,
-        }
-        if sound.all():
-            return self._put(columns)
-        return self._put({name: column[sound] for name, column in columns.items()}) and False
-
-    def _put(self, columns: _Columns) -> bool:
-        starts = columns["physical_offset"]
-        before = np.maximum.accumulate(np.concatenate(([self.max_physical_offset], starts)))[:-1]
-        units = batch_units({name: column[starts > before] for name, column in columns.items()})
+        is_sound = fitting_batches(units["msg_base_offset"].astype(np.int64), units["batch_size"].astype(np.int16))
+        units = uncovered_batches(units if is_sound.all() else units[is_sound], self.max_physical_offset)
         while len(units):
             taken = self._append_with_retries(units)
             if not taken:
                 return False
             units = units[taken:]
-        return True
+        return bool(is_sound.all())
 
     def _append_with_retries(self, units: BatchUnitArray) -> int:
         for _ in range(_MAX_RETRIES if self._services.can_write() else 0):

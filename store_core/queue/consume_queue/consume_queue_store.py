@@ -279,10 +279,7 @@ class ConsumeQueueStore:
     def _put_units(self, queue: Queue, units: UnitRows) -> npt.NDArray[np.bool_] | bool:
         """Put units of a queue; return which of them are in it, or whether all are."""
         if isinstance(queue, BatchConsumeQueue):
-            return queue.put_units(
-                units.physical_offset, units.size, units.tags_code,
-                units.store_timestamp, units.message_base_offset, units.batch_size,
-            )  # fmt: skip
+            return queue.put_units(units.batch_units())
         if not queue.surely_has_room(int(units.queue_offset.max(initial=0)), len(units.row)):
             return self._put_units_singly(queue, units)
         return self._put_into_simple(queue, units)

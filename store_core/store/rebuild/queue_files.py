@@ -25,10 +25,11 @@ from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
     CQ_STORE_UNIT_SIZE,
     UNIT_DTYPE,
+    BatchCqUnit,
     CqUnit,
     are_valid,
-    batch_units,
     pre_blank,
+    uncovered_batches,
     units_per_file,
 )
 from store_core.queue.queue_assignment import RefusedUnit, index_limit
@@ -479,29 +480,16 @@ class _BatchQueueWriter(QueueWriter):
         return BatchConsumeQueue(*self._name, directory, self._services)
 
     def _put(self, units: UnitRows, stored: PutUnits, start: int, stop: int) -> None:  # noqa: ARG002 -- of simple ones
-        own = units.slice(start, stop)
-        before = np.maximum.accumulate(np.concatenate(([self.covered], own.physical_offset)))[:-1]
-        own = own.chosen(own.physical_offset > before)
-        if not len(own.row):
+        own = uncovered_batches(units.slice(start, stop).batch_units(), self.covered)
+        if not len(own):
             return
-        self._append(
-            self._number,
-            batch_units(
-                {
-                    "physical_offset": own.physical_offset,
-                    "store_size": own.size,
-                    "tags_code": own.tags_code,
-                    "store_timestamp": own.store_timestamp,
-                    "msg_base_offset": own.message_base_offset,
-                    "batch_size": own.batch_size,
-                }
-            ),
-        )
-        self._number += len(own.row)
+        self._append(self._number, own)
+        self._number += len(own)
+        last = BatchCqUnit.of(own, len(own) - 1)
         if self.min_offset < 0:
-            self.min_offset = int(own.message_base_offset[0])
-        self.max_offset = int(own.message_base_offset[-1]) + int(own.batch_size[-1])
-        self.covered = int(own.physical_offset[-1])
+            self.min_offset = int(own["msg_base_offset"][0])
+        self.max_offset = last.queue_offset + last.batch_size
+        self.covered = last.physical_offset
 
     def _valid(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         return are_valid(units)

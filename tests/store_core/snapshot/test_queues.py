@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from store_core.errors import SegmentVanishedError
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import QueueServices
-from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
+from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, batch_units
 from store_core.queue.queue_path import QueueRules, is_light
 from store_core.queue.rocksdb_queues import RocksdbQueues
 from store_core.snapshot.queues import QueueBounds, QueueKind, Queues, TopicFilter, Units
@@ -122,10 +122,9 @@ def test_a_batch_queue_is_read_as_the_writing_half_opens_it(sizes: list[int], go
         count = len(sizes)
         starts = _LOG + _SIZE * np.arange(count, dtype=np.int64)
         if count:
-            queue.put_units(
-                starts, np.full(count, _SIZE), np.zeros(count, np.int64), np.zeros(count, np.int64), ends[:-1],
-                np.array(sizes, np.int16),
-            )  # fmt: skip
+            columns = {"msg_base_offset": ends[:-1], "batch_size": np.array(sizes, np.int16)}
+            size = np.full(count, _SIZE)
+            queue.put_units(batch_units({"physical_offset": starts, "store_size": size, **columns}))
         queue.flush(0)
         start = _LOG + gone * _SIZE
         queue.delete_expired_file(start)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.time_search import BoundaryType
-from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit
+from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit, batch_units
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_assignment import batch_refusal
 from store_core.queue.queue_path import QueueRules
@@ -29,7 +29,7 @@ _FILE_SIZE = _UNITS * BATCH_UNIT_SIZE
 
 
 class _Unit(NamedTuple):
-    """What a queue stores about a record, in the order of `put_units`."""
+    """What a queue stores about a record."""
 
     physical_offset: int
     size: int
@@ -99,8 +99,9 @@ def _put(queue: BatchConsumeQueue, units: Iterable[_Unit]) -> list[bool]:
 
 
 def _put_together(queue: BatchConsumeQueue, units: Sequence[_Unit]) -> bool:
-    starts, sizes, tags_codes, times, bases, counts = np.array(units, np.int64).reshape(-1, len(_Unit._fields)).T
-    return queue.put_units(starts, sizes, tags_codes, times, bases, counts.astype(np.int16))
+    names = ("physical_offset", "store_size", "tags_code", "store_timestamp", "msg_base_offset", "batch_size")
+    columns = np.array(units, np.int64).reshape(-1, len(_Unit._fields)).T
+    return queue.put_units(batch_units(dict(zip(names, columns, strict=True))))
 
 
 def _state(queue: BatchConsumeQueue) -> dict[str, Any]:
