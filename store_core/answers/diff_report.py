@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.plots import Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text, truth
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
-from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.words import agreeing, counted
 from store_core.store.log_side import DiffBy
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DiffFacts", "DiffReport"]
 
-_SIDE: Final = ReportColumn("side", pa.string(), "`a` or `b`: which log has it")
+_SIDE: Final = text("side", "`a` or `b`: which log has it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,84 +72,66 @@ class DiffFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "logs",
         "The logs",
-        (
-            _SIDE,
-            ReportColumn("path", pa.string(), "its store root", in_text=False),
-            ReportColumn("begin", pa.int64(), "physical offset of its first byte"),
-            ReportColumn("end", pa.int64(), "physical offset one past its last sound record"),
-            ReportColumn("segments", pa.int64(), "segment files up to its end"),
-            ReportColumn("is_live", pa.bool_(), "whether a broker holds its lock"),
-            ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of its last record"),
-            ReportColumn(
-                "torn_end", pa.int64(), "end of the bytes of a dead writer after `end`, or null", in_text=False
-            ),
-            ReportColumn("stale_begin", pa.int64(), "offset of older records after `end`, or null", in_text=False),
-        ),
+        _SIDE,
+        text("path", "its store root", in_text=False),
+        number("begin", "physical offset of its first byte"),
+        number("end", "physical offset one past its last sound record"),
+        number("segments", "segment files up to its end"),
+        truth("is_live", "whether a broker holds its lock"),
+        moment("last_store_timestamp", "store time of its last record"),
+        number("torn_end", "end of the bytes of a dead writer after `end`, or null", in_text=False),
+        number("stale_begin", "offset of older records after `end`, or null", in_text=False),
     ),
-    ReportTable(
+    table(
         "ranges",
         "Where bytes differ",
-        (
-            ReportColumn("begin", pa.int64(), "physical offset"),
-            ReportColumn("end", pa.int64(), "physical offset one past the last"),
-            ReportColumn("differing_bytes", pa.int64(), "how many of them differ"),
-            ReportColumn("missing_in", pa.string(), "`a` or `b` if that log has no file there, else null"),
-            ReportColumn("segment", pa.string(), "file name, of a if it has one there"),
-        ),
+        *shared("begin", "end"),
+        number("differing_bytes", "how many of them differ"),
+        text("missing_in", "`a` or `b` if that log has no file there, else null"),
+        text("segment", "file name, of a if it has one there"),
     ),
-    ReportTable(
+    table(
         "records",
         "Records that differ",
-        (
-            _SIDE,
-            ReportColumn("kind", pa.string(), "`changed` if the other log has a record there, else `only`"),
-            ReportColumn("physical_offset", pa.int64(), "where it is"),
-            ReportColumn("store_size", pa.int32(), "its bytes", in_text=False),
-            ReportColumn("topic", pa.string(), "its topic"),
-            ReportColumn("queue_id", pa.int32(), "its queue"),
-            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
-            ReportColumn("msg_id", pa.string(), "its id", in_text=False),
-            ReportColumn("keys", STRINGS_TYPE, "its keys"),
-            ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
-            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
-            ReportColumn("is_sound", pa.bool_(), "whether its body matches its checksum"),
-        ),
+        _SIDE,
+        text("kind", "`changed` if the other log has a record there, else `only`"),
+        *shared("physical_offset"),
+        *shared("store_size", in_text=False),
+        *shared("topic", "queue_id", "queue_offset"),
+        *shared("msg_id", in_text=False),
+        *shared("keys"),
+        *shared("unique_key", "store_timestamp", in_text=False),
+        truth("is_sound", "whether its body matches its checksum"),
     ),
-    ReportTable(
+    table(
         "topics",
         "Topics of the records that differ",
-        (
-            ReportColumn("topic", pa.string(), "its name"),
-            _SIDE,
-            ReportColumn("records", pa.int64(), "how many"),
-            ReportColumn("bytes", pa.int64(), "their bytes"),
-        ),
+        *shared("topic"),
+        _SIDE,
+        number("records", "how many"),
+        *shared("bytes"),
     ),
-    ReportTable(
+    table(
         "ahead",
         "Records after the other log's end",
-        (
-            _SIDE,
-            ReportColumn("kind", pa.string(), "`ahead`, or `stale` if all are older than the other log's last"),
-            ReportColumn("records", pa.int64(), "how many"),
-            ReportColumn("bytes", pa.int64(), "their bytes"),
-            ReportColumn("first_store_timestamp", TIMESTAMP_TYPE, "store time of the first"),
-            ReportColumn("last_store_timestamp", TIMESTAMP_TYPE, "store time of the last"),
-        ),
+        _SIDE,
+        text("kind", "`ahead`, or `stale` if all are older than the other log's last"),
+        number("records", "how many"),
+        *shared("bytes"),
+        moment("first_store_timestamp", "store time of the first"),
+        moment("last_store_timestamp", "store time of the last"),
     ),
-    ReportTable(
+    table(
         "digests",
         "What was compared",
-        (
-            ReportColumn("begin", pa.int64(), "physical offset"),
-            ReportColumn("end", pa.int64(), "physical offset"),
-            ReportColumn("is_equal", pa.bool_(), "whether all bytes that are read are equal"),
-            ReportColumn("digest_a", pa.binary(), "BLAKE2b, 16 bytes, of these bytes of a; null without a file"),
-            ReportColumn("digest_b", pa.binary(), "the same of b"),
-        ),
+        *shared("begin"),
+        number("end", "physical offset"),
+        truth("is_equal", "whether all bytes that are read are equal"),
+        ReportColumn("digest_a", pa.binary(), "BLAKE2b, 16 bytes, of these bytes of a; null without a file"),
+        ReportColumn("digest_b", pa.binary(), "the same of b"),
     ),
 )
 

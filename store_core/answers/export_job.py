@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from store_core.answers.message_scan import PART_BYTES, ScanCounts, told_apart
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.errors import (
     ExpiredSegmentsError,

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from store_core.answers.export_job import READ, check_same_lake, totals_of
 from store_core.answers.message_scan import told_apart
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem

@@ -15,10 +15,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import pyarrow as pa
-
 from store_core.answers.answer import Answer
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import kind_of_topic
 from store_core.errors import StoreError
@@ -364,9 +363,6 @@ def _command(name: str, words: str, why: str) -> dict[str, str]:
 
 # ---- the report
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
-
 
 @dataclass(frozen=True, slots=True)
 class InfoFacts:
@@ -396,32 +392,26 @@ class InfoFacts:
 
 
 _TABLES: Final = (
-    ReportTable(
+    table(
         "topics",
         "The largest topics",
-        (
-            ReportColumn("topic", _TEXT, "name of the topic"),
-            ReportColumn("kind", _TEXT, "what it is for, as `commitlog bill` names it"),
-            ReportColumn("queues", _LONG, "how many"),
-            ReportColumn("messages", _LONG, "messages in its queues; null if none was looked at"),
-        ),
+        *shared("topic"),
+        text("kind", "what it is for, as `commitlog bill` names it"),
+        number("queues", "how many"),
+        number("messages", "messages in its queues; null if none was looked at"),
     ),
-    ReportTable(
+    table(
         "groups",
         "The groups that are most behind",
-        (
-            ReportColumn("group", _TEXT, "name of the group"),
-            ReportColumn("topics", _LONG, "topics of which it has committed offsets"),
-            ReportColumn("behind", _LONG, "messages after its offsets; null if none of its queues was looked at"),
-        ),
+        text("group", "name of the group"),
+        number("topics", "topics of which it has committed offsets"),
+        number("behind", "messages after its offsets; null if none of its queues was looked at"),
     ),
-    ReportTable(
+    table(
         "next",
         "What to ask next",
-        (
-            ReportColumn("command", _TEXT, "what to type", in_text=False),
-            ReportColumn("tells", _TEXT, "what it tells", in_text=False),
-        ),
+        text("command", "what to type", in_text=False),
+        text("tells", "what it tells", in_text=False),
     ),
 )
 

@@ -11,11 +11,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import pyarrow as pa
-
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.plots import Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
+from store_core.answers.report import Report, ReportSchema, command_words, fact
+from store_core.answers.report_table import number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 from store_core.store.salvage_tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
@@ -219,39 +218,31 @@ class SalvageFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "lost",
         "What was lost",
-        (
-            ReportColumn("begin", pa.int64(), "physical offset"),
-            ReportColumn("end", pa.int64(), "physical offset one past the last"),
-            ReportColumn("bytes", pa.int64(), "how many"),
-            ReportColumn("reason", pa.string(), "why there is no record at `begin`"),
-        ),
+        *shared("begin", "end"),
+        number("bytes", "how many"),
+        text("reason", "why there is no record at `begin`"),
     ),
-    ReportTable(
+    table(
         "grades",
         "Evidence for the records",
-        (
-            ReportColumn("found_by", pa.string(), "`chain`, or `after_damage` in their segment"),
-            ReportColumn("property_crc", pa.string(), "the checksum over the record: `none`, `match`, `mismatch`"),
-            ReportColumn("records", pa.int64(), "how many; all match the checksum of their body, if they have one"),
-        ),
+        text("found_by", "`chain`, or `after_damage` in their segment"),
+        text("property_crc", "the checksum over the record: `none`, `match`, `mismatch`"),
+        number("records", "how many; all match the checksum of their body, if they have one"),
     ),
-    ReportTable(
+    table(
         "ranges",
         "Every byte of the log",
-        (
-            ReportColumn("begin", pa.int64(), "physical offset"),
-            ReportColumn("end", pa.int64(), "physical offset; where the next range begins"),
-            ReportColumn(
-                "kind",
-                pa.string(),
-                "`records`, `lost`, `missing` (no file), `filler` (the rest of a closed file), `unwritten`, "
-                "`in progress` (a broker may be writing it) or `stale` (older records after the end)",
-            ),
-            ReportColumn("records", pa.int64(), "records in it"),
+        *shared("begin"),
+        number("end", "physical offset; where the next range begins"),
+        text(
+            "kind",
+            "`records`, `lost`, `missing` (no file), `filler` (the rest of a closed file), `unwritten`, "
+            "`in progress` (a broker may be writing it) or `stale` (older records after the end)",
         ),
+        number("records", "records in it"),
     ),
 )
 

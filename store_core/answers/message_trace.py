@@ -22,7 +22,8 @@ from store_core.answers.message_reads import (
     read_of,
 )
 from store_core.answers.plots import Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable
 from store_core.answers.trace_steps import (
     BrokerState,
     StepKind,

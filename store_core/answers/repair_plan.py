@@ -13,10 +13,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
-import pyarrow as pa
-
 from store_core.answers.findings import FindingKind
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
+from store_core.answers.report import Report, ReportSchema, command_words, fact
+from store_core.answers.report_table import shared, table, text, truth
 from store_core.answers.store_check import Check, Compared
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
@@ -95,9 +94,7 @@ def _digest_of(path: Path) -> str:
     return found.hexdigest()
 
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
-_WHY: Final = ReportColumn("why", _TEXT, "kinds of the findings, separated by blanks")
+_WHY: Final = text("why", "kinds of the findings, separated by blanks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,50 +137,30 @@ class RepairPlan(Report[RepairPlanFacts]):
         "repair-plan",
         1,
         RepairPlanFacts,
-        ReportTable(
+        table(
             "queues",
             "Queues",
-            (
-                ReportColumn("topic", _TEXT, "name of the topic"),
-                ReportColumn("queue_id", _LONG, "queue of the topic"),
-                ReportColumn(
-                    "deed",
-                    _TEXT,
-                    "`rebuild` from the log; `cut`: keep only units of deleted records, as the log has none of this "
-                    "queue; `remove`: as `cut`, and there is nothing to keep",
-                ),
-                _WHY,
+            *shared("topic", "queue_id"),
+            text(
+                "deed",
+                "`rebuild` from the log; `cut`: keep only units of deleted records, as the log has none of this "
+                "queue; `remove`: as `cut`, and there is nothing to keep",
             ),
+            _WHY,
         ),
-        ReportTable(
+        table(
             "index_files",
             "Files of the index",
-            (
-                ReportColumn("file", _TEXT, "its name; null for what has no file"),
-                ReportColumn(
-                    "deed", _TEXT, "`keep`; `replace` by files made from the log; or `make`, where there is none"
-                ),
-                _WHY,
-            ),
+            text("file", "its name; null for what has no file"),
+            text("deed", "`keep`; `replace` by files made from the log; or `make`, where there is none"),
+            _WHY,
         ),
-        ReportTable(
-            "left",
-            "Findings that no repair of queues and index mends",
-            (
-                ReportColumn("kind", _TEXT, "what is wrong"),
-                ReportColumn("count", _LONG, "how many there are"),
-                ReportColumn("meaning", _TEXT, "the kind in words"),
-            ),
-        ),
-        ReportTable(
+        table("left", "Findings that no repair of queues and index mends", *shared("kind", "count", "meaning")),
+        table(
             "looked_at",
             "What the plan depends on",
-            (
-                ReportColumn("what", _TEXT, "path in the store"),
-                ReportColumn(
-                    "digest", _TEXT, "SHA-256; of the log, of its records and their places; or `absent`", in_text=False
-                ),
-            ),
+            text("what", "path in the store"),
+            text("digest", "SHA-256; of the log, of its records and their places; or `absent`", in_text=False),
         ),
     )
 
@@ -418,13 +395,11 @@ class RepairReport(Report[RepairFacts]):
         "repair",
         1,
         RepairFacts,
-        ReportTable(
+        table(
             "places",
             "What was replaced",
-            (
-                ReportColumn("place", pa.string(), "path in the store, and of the old files below `kept`"),
-                ReportColumn("is_new", pa.bool_(), "whether there are new files in its place"),
-            ),
+            text("place", "path in the store, and of the old files below `kept`"),
+            truth("is_new", "whether there are new files in its place"),
         ),
     )
 

@@ -23,7 +23,7 @@ from store_core.answers.text_table import (
 )
 from store_core.answers.verdict import Verdict
 from store_core.format.times import iso_time
-from store_core.format.words import age_words, counted
+from store_core.format.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,15 +32,14 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from store_core.answers.plots import Plot
+    from store_core.answers.report_table import ReportTable
     from store_core.files.store_path import StorePaths
 
 __all__ = [
     "Fact",
     "Origin",
     "Report",
-    "ReportColumn",
     "ReportSchema",
-    "ReportTable",
     "command_words",
     "fact",
     "json_value",
@@ -58,49 +57,6 @@ class Fact:
 def fact(doc: str, *, default: Any = MISSING) -> Any:  # noqa: ANN401 -- whatever the field has
     """Return the field of a fact; `ReportSchema.of` takes its words from there."""
     return field(default=default, metadata={"doc": doc})
-
-
-@dataclass(frozen=True, slots=True)
-class ReportColumn:
-    """A column of a report's table."""
-
-    name: str
-    type: pa.DataType
-    doc: str  # its content, in one line
-    in_text: bool = True  # whether the text for a terminal shows it
-    is_age: bool = False  # whether it is a duration in ms, which people are shown as `256d 13h`
-
-
-@dataclass(frozen=True, slots=True)
-class ReportTable:
-    """A table of a report: its name, what its rows are, as a heading, and its columns."""
-
-    name: str
-    doc: str
-    columns: tuple[ReportColumn, ...]
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether people see it: one without a column for them is for programs."""
-        return any(column.in_text for column in self.columns)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema; every column can be null."""
-        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
-
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Return the table with these rows; what a row does not have is null."""
-        return pa.Table.from_pylist([dict(row) for row in rows], self.schema)
-
-    def for_people(self, rows: pa.Table) -> pa.Table:
-        """Return rows with ages in words."""
-        for column in self.columns:
-            if column.is_age and column.name in rows.column_names:
-                ages = [None if each is None else age_words(each) for each in rows[column.name].to_pylist()]
-                place, name = rows.column_names.index(column.name), column.name.removesuffix("_ms")
-                rows = rows.set_column(place, name, pa.array(ages, pa.string()))
-        return rows
 
 
 @dataclass(frozen=True, slots=True)

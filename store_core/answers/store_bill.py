@@ -24,7 +24,8 @@ from store_core.answers.group_table import (
 )
 from store_core.answers.message_scan import MessageScan
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columns import TIMESTAMP_TYPE

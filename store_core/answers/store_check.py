@@ -12,7 +12,8 @@ import pyarrow as pa
 from store_core.answers.answer import Answer, AnyReport, Kind, function_of, one_root, opt
 from store_core.answers.findings import FindingKind
 from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
+from store_core.answers.report import Report, ReportSchema, command_words, fact
+from store_core.answers.report_table import ReportTable, number, shared, table, text, truth
 from store_core.answers.text_table import message_name
 from store_core.answers.verdict import Verdict
 from store_core.format.release import RELEASES, release_hint
@@ -132,10 +133,7 @@ check = function_of(Check)
 
 # ---- the report
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
-_TOPIC: Final = ReportColumn("topic", _TEXT, "name of the topic")
-_QUEUE: Final = ReportColumn("queue_id", _LONG, "queue of the topic")
+_QUEUE: Final = shared("topic", "queue_id")
 _ASKED_FOR: Final = "it was asked for"
 
 
@@ -162,52 +160,36 @@ class CheckFacts:
 
 
 _TABLES: Final = (
-    ReportTable(
-        "counts",
-        "Findings",
-        (
-            ReportColumn("kind", _TEXT, "what is wrong"),
-            ReportColumn("count", _LONG, "how many there are"),
-            ReportColumn("meaning", _TEXT, "the kind in words"),
-        ),
-    ),
-    ReportTable(
+    table("counts", "Findings", *shared("kind", "count", "meaning")),
+    table(
         "findings",
         "The first of each kind",
-        (
-            ReportColumn("kind", _TEXT, "what is wrong"),
-            ReportColumn("where", _TEXT, "the file or directory", in_text=False),
-            _TOPIC,
-            _QUEUE,
-            ReportColumn("queue_offset", _LONG, "place in the queue"),
-            ReportColumn("begin", _LONG, "physical offset of the bytes of the log that it is about"),
-            ReportColumn("end", _LONG, "physical offset one past them, for a damaged range"),
-            ReportColumn("expected", _TEXT, "what the log says"),
-            ReportColumn("found", _TEXT, "what is there"),
-        ),
+        *shared("kind"),
+        text("where", "the file or directory", in_text=False),
+        *_QUEUE,
+        *shared("queue_offset"),
+        number("begin", "physical offset of the bytes of the log that it is about"),
+        number("end", "physical offset one past them, for a damaged range"),
+        text("expected", "what the log says"),
+        text("found", "what is there"),
     ),
-    ReportTable(
+    table(
         "certificates",
         "What is certain of each queue",
-        (
-            _TOPIC,
-            _QUEUE,
-            ReportColumn("first_offset", _LONG, "first queue offset"),
-            ReportColumn("next_offset", _LONG, "queue offset after the last one"),
-            ReportColumn("records", _LONG, "records of the queue in the log"),
-            ReportColumn(
-                "is_complete",
-                pa.bool_(),
-                "whether the log has a record for each of these queue offsets, none twice, and the queue a right "
-                "unit of each",
-            ),
-            ReportColumn(
-                "digest",
-                _TEXT,
-                "SHA-256 of the queue as the log has it: of the queue offsets of its units (8 bytes each, least "
-                "byte first), then of physical offset, size, tags code and number of messages of each",
-                in_text=False,
-            ),
+        *_QUEUE,
+        number("first_offset", "first queue offset"),
+        number("next_offset", "queue offset after the last one"),
+        number("records", "records of the queue in the log"),
+        truth(
+            "is_complete",
+            "whether the log has a record for each of these queue offsets, none twice, and the queue a right "
+            "unit of each",
+        ),
+        text(
+            "digest",
+            "SHA-256 of the queue as the log has it: of the queue offsets of its units (8 bytes each, least "
+            "byte first), then of physical offset, size, tags code and number of messages of each",
+            in_text=False,
         ),
     ),
 )

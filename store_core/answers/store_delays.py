@@ -26,7 +26,8 @@ from store_core.answers.delay_states import (
 )
 from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE

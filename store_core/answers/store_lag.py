@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock

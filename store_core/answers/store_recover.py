@@ -13,14 +13,15 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, command_words, fact
+from store_core.answers.report import Report, ReportSchema, command_words, fact
+from store_core.answers.report_table import ReportColumn, ReportTable, number, shared, table, text, truth
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_path import path_of
 from store_core.files.url_path import UrlPath
-from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.columns import STRINGS_TYPE
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
 from store_core.format.words import agreeing, counted
 
@@ -242,9 +243,7 @@ def _rows(batch: pa.RecordBatch, ends: dict[str, tuple[int, int]]) -> Iterator[d
 
 # ---- the report
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
-_RELEASE: Final = ReportColumn("release", _TEXT, "the RocketMQ release that would open the store")
+_RELEASE: Final = text("release", "the RocketMQ release that would open the store")
 _URGENCY: Final = (Verdict.REFUSED, Verdict.FINDINGS, Verdict.DAMAGED, Verdict.CLEAN)
 """What to act on first, if a store ends differently with different releases."""
 
@@ -271,64 +270,45 @@ class RecoverReport(Report[RecoverFacts]):
         "recover",
         2,
         RecoverFacts,
-        ReportTable(
+        table(
             "releases",
             "What each release would do",
-            (
-                _RELEASE,
-                ReportColumn("verdict", _TEXT, "`clean`, `findings` if something would change, `damaged` or `refused`"),
-                ReportColumn("log_end", _LONG, "physical offset at which it would end the log; null if refused"),
-                ReportColumn("truncated_messages", _LONG, "sound messages that it would truncate"),
-                ReportColumn("truncated_files", _LONG, "segments after the log's end, which it would delete"),
-                ReportColumn("changes", _LONG, "files and directories that it would change"),
-                ReportColumn("min_offset", _LONG, "physical offset of the log's first record", in_text=False),
-                ReportColumn("max_offset", _LONG, "physical offset to which the next record goes", in_text=False),
-                ReportColumn("records", _LONG, "records checked", in_text=False),
-                ReportColumn("refusal", _TEXT, "why it would not open the store, else null"),
-            ),
+            _RELEASE,
+            text("verdict", "`clean`, `findings` if something would change, `damaged` or `refused`"),
+            number("log_end", "physical offset at which it would end the log; null if refused"),
+            number("truncated_messages", "sound messages that it would truncate"),
+            number("truncated_files", "segments after the log's end, which it would delete"),
+            number("changes", "files and directories that it would change"),
+            number("min_offset", "physical offset of the log's first record", in_text=False),
+            number("max_offset", "physical offset to which the next record goes", in_text=False),
+            number("records", "records checked", in_text=False),
+            text("refusal", "why it would not open the store, else null"),
         ),
-        ReportTable(
+        table(
             "messages",
             "Sound messages that would be truncated",
-            (
-                ReportColumn("physical_offset", _LONG, "where it is"),
-                ReportColumn("topic", _TEXT, "its topic"),
-                ReportColumn("queue_id", pa.int32(), "its queue"),
-                ReportColumn("queue_offset", _LONG, "its place in the queue"),
-                ReportColumn("keys", STRINGS_TYPE, "its keys"),
-                ReportColumn("store_size", pa.int32(), "its bytes", in_text=False),
-                ReportColumn("msg_id", _TEXT, "its id", in_text=False),
-                ReportColumn("unique_key", _TEXT, "the id that its producer gave it", in_text=False),
-                ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
-                ReportColumn("truncated_by", STRINGS_TYPE, "the releases that would truncate it"),
-            ),
+            *shared("physical_offset", "topic", "queue_id", "queue_offset", "keys"),
+            *shared("store_size", "msg_id", "unique_key", "store_timestamp", in_text=False),
+            ReportColumn("truncated_by", STRINGS_TYPE, "the releases that would truncate it"),
         ),
-        ReportTable(
+        table(
             "decisions",
             "Decisions",
-            (
-                _RELEASE,
-                ReportColumn("what", _TEXT, "what would be done"),
-                ReportColumn("where", _TEXT, "the file, directory or queue"),
-                ReportColumn("why", _TEXT, "the rule, and the facts it was applied to"),
-            ),
+            _RELEASE,
+            text("what", "what would be done"),
+            text("where", "the file, directory or queue"),
+            text("why", "the rule, and the facts it was applied to"),
         ),
-        ReportTable(
-            "notes",
-            "Notes",
-            (_RELEASE, ReportColumn("note", _TEXT, "what an operator should know besides")),
-        ),
-        ReportTable(
+        table("notes", "Notes", _RELEASE, text("note", "what an operator should know besides")),
+        table(
             "changes",
             "Files that would change",
-            (
-                _RELEASE,
-                ReportColumn("path", _TEXT, "the file or directory"),
-                ReportColumn("kind", _TEXT, "`created`, `removed`, `written` or `truncated`"),
-                ReportColumn("first_changed", _LONG, "the first byte that would differ"),
-                ReportColumn("size", _LONG, "its size after that"),
-                ReportColumn("is_directory", pa.bool_(), "whether it is a directory"),
-            ),
+            _RELEASE,
+            text("path", "the file or directory"),
+            text("kind", "`created`, `removed`, `written` or `truncated`"),
+            number("first_changed", "the first byte that would differ"),
+            number("size", "its size after that"),
+            truth("is_directory", "whether it is a directory"),
         ),
     )
 

@@ -9,11 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import pyarrow as pa
-
 from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import number, shared, table, text, truth
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
@@ -218,14 +217,7 @@ def _signed(rows: dict[str, list[Row]]) -> str:
     return json.dumps({name: rows[name] for name in ("messages", "files")}, sort_keys=True)
 
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
-_PLACE: Final = (
-    ReportColumn("topic", _TEXT, "name of the topic"),
-    ReportColumn("queue_id", _LONG, "queue of the topic"),
-    ReportColumn("queue_offset", _LONG, "place in the queue"),
-    ReportColumn("physical_offset", _LONG, "place in the log"),
-)
+_PLACE: Final = shared("topic", "queue_id", "queue_offset", "physical_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,26 +240,22 @@ class RedactFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable("refused", "Why there is no copy", (*_PLACE, ReportColumn("reason", _TEXT, "what can't be redacted"))),
-    ReportTable(
+    table("refused", "Why there is no copy", *_PLACE, text("reason", "what can't be redacted")),
+    table(
         "messages",
         "Redacted messages",
-        (
-            *_PLACE,
-            ReportColumn("bytes", _LONG, "bytes of the body that were replaced"),
-            ReportColumn("was_compressed", pa.bool_(), "whether the body was compressed"),
-            ReportColumn("digest", _TEXT, "SHA-256 of the record in the copy", in_text=False),
-        ),
+        *_PLACE,
+        number("bytes", "bytes of the body that were replaced"),
+        truth("was_compressed", "whether the body was compressed"),
+        text("digest", "SHA-256 of the record in the copy", in_text=False),
     ),
-    ReportTable(
+    table(
         "files",
         "Files of the copy",
-        (
-            ReportColumn("path", _TEXT, "below the root"),
-            ReportColumn("size", _LONG, "bytes"),
-            ReportColumn("is_changed", pa.bool_(), "whether it differs from the store's"),
-            ReportColumn("digest", _TEXT, "SHA-256", in_text=False),
-        ),
+        text("path", "below the root"),
+        number("size", "bytes"),
+        truth("is_changed", "whether it differs from the store's"),
+        text("digest", "SHA-256", in_text=False),
     ),
 )
 

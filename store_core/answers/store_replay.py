@@ -12,10 +12,9 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import pyarrow as pa
-
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import number, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
@@ -23,6 +22,8 @@ from store_core.format.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
@@ -291,14 +292,12 @@ class ReplayReport(Report[ReplayFacts]):
         "replay",
         1,
         ReplayFacts,
-        ReportTable(
+        table(
             "topics",
             "Where messages went",
-            (
-                ReportColumn("origin_topic", pa.string(), "topic that they were taken from"),
-                ReportColumn("topic", pa.string(), "topic that they were appended to"),
-                ReportColumn("messages", pa.int64(), "how many were chosen"),
-            ),
+            text("origin_topic", "topic that they were taken from"),
+            text("topic", "topic that they were appended to"),
+            number("messages", "how many were chosen"),
         ),
     )
 

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, options_of, release_option
 from store_core.answers.plots import Bar, Bars, Tone
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.clock import SystemClock
@@ -21,7 +22,6 @@ from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_path import nothing_at, places_of
 from store_core.files.url_path import UrlPath
-from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import DAY_MS, iso_time, table_time
 from store_core.format.words import agreeing, counted
 from store_core.store.read.store_time import LocalZone
@@ -360,7 +360,7 @@ def _day_row(forecast: DiskForecast, end: int) -> dict[str, Any]:
 
 
 _MOST_DAYS: Final = 60
-_DELETED: Final = ReportColumn("deleted", TIMESTAMP_TYPE, "when it goes")
+_DELETED: Final = moment("deleted", "when it goes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,56 +400,45 @@ class RetentionFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "losses",
         "Messages that go and are not consumed now",
-        (
-            ReportColumn("consumer_group", pa.string(), "name of the group"),
-            ReportColumn("topic", pa.string(), "topic of the first of them"),
-            ReportColumn("queue_id", pa.int32(), "its queue"),
-            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
-            ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
-            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
-            _DELETED,
-            ReportColumn("messages", pa.int64(), "how many of the group go by `until`"),
-        ),
+        text("consumer_group", "name of the group"),
+        text("topic", "topic of the first of them"),
+        *shared("queue_id", "queue_offset"),
+        *shared("physical_offset", "store_timestamp", in_text=False),
+        _DELETED,
+        number("messages", "how many of the group go by `until`"),
     ),
-    ReportTable(
+    table(
         "deletions",
         "Segments that go",
-        (
-            ReportColumn("segment", pa.string(), "name of the file; null for one that is not there yet"),
-            ReportColumn("start_offset", pa.int64(), "physical offset of its first byte", in_text=False),
-            ReportColumn("bytes", pa.int64(), "its bytes"),
-            ReportColumn("last_modified", TIMESTAMP_TYPE, "when it was last changed, or will be full"),
-            _DELETED,
-            ReportColumn(
-                "reason",
-                pa.string(),
-                "`hour`: old enough at an hour of `delete_when`; `disk`: old enough, and the disk above "
-                "`delete_ratio`; `disk_forcibly`: the disk is above `forcible_ratio`",
-            ),
+        text("segment", "name of the file; null for one that is not there yet"),
+        number("start_offset", "physical offset of its first byte", in_text=False),
+        number("bytes", "its bytes"),
+        moment("last_modified", "when it was last changed, or will be full"),
+        _DELETED,
+        text(
+            "reason",
+            "`hour`: old enough at an hour of `delete_when`; `disk`: old enough, and the disk above "
+            "`delete_ratio`; `disk_forcibly`: the disk is above `forcible_ratio`",
         ),
     ),
-    ReportTable(
+    table(
         "files",
         "Files of queues and index that follow",
-        (
-            ReportColumn("path", pa.string(), "below the store root"),
-            ReportColumn("bytes", pa.int64(), "its bytes on disk"),
-            _DELETED,
-        ),
+        text("path", "below the store root"),
+        number("bytes", "its bytes on disk"),
+        _DELETED,
     ),
-    ReportTable(
+    table(
         "days",
         "Days",
-        (
-            ReportColumn("day", TIMESTAMP_TYPE, "its end"),
-            ReportColumn("disk_used", pa.int64(), "bytes in use on the disk then"),
-            ReportColumn("percent", pa.int32(), "of the disk"),
-            ReportColumn("log_bytes", pa.int64(), "bytes of the log then"),
-            ReportColumn("deleted_segments", pa.int64(), "segments that went in it"),
-        ),
+        moment("day", "its end"),
+        number("disk_used", "bytes in use on the disk then"),
+        ReportColumn("percent", pa.int32(), "of the disk"),
+        number("log_bytes", "bytes of the log then"),
+        number("deleted_segments", "segments that went in it"),
     ),
 )
 

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
 from store_core.answers.message_reads import ReadJob, read_of
 from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportColumn, ReportSchema, ReportTable, fact
+from store_core.answers.report import Report, ReportSchema, fact
+from store_core.answers.report_table import ReportColumn, ReportTable
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.broker.transactions import (
