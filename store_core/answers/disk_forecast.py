@@ -1,34 +1,159 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a broker deletes in time to come: segments, files of queues and index that follow, and messages."""
+"""What a broker deletes in time to come, by its settings: segments, files of queues and index, and messages."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from store_core.answers.lag_queues import GroupKind
-from store_core.errors import SegmentVanishedError
+from store_core.errors import InvalidOptionError, SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at
 from store_core.format.times import table_time
 from store_core.queue.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.queues import FileQueue, OpenUnits, Queues
 from store_core.store.clean import DiskLimits, SpaceVerdict, expiry_rule, hour_at, parse_delete_when
+from store_core.store.message_store_config import MessageStoreConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    import os
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
     from pathlib import Path
 
     from store_core.answers.lag_queues import QueueLag
+    from store_core.format.release import Release
     from store_core.snapshot.queues import UnitFile
-    from store_core.store.message_store_config import MessageStoreConfig
 
 
-__all__ = ["Deletion", "DiskForecast", "DiskState", "LogFile", "PointingFile", "Reason", "losses", "pointing_files"]
+__all__ = [
+    "Deletion",
+    "DiskForecast",
+    "DiskSizes",
+    "DiskState",
+    "LogFile",
+    "PointingFile",
+    "Reason",
+    "losses",
+    "pointing_files",
+    "settings_of",
+    "strange_settings",
+]
+
+
+_HOURS: Final = range(24)
+_PERCENTS: Final = range(101)
+_RATIOS: Final = {
+    "disk_max_used_space_ratio": "delete",
+    "disk_space_clean_forcibly_ratio": "forcible",
+    "disk_space_warning_level_ratio": "warning",
+}
+"""Settings, and what they are in `DiskLimits`."""
+
+
+def settings_of(
+    config: MessageStoreConfig | str | os.PathLike[str] | None, release: Release, given: Mapping[str, Any]
+) -> MessageStoreConfig:
+    """Return a broker's settings, with those that are given in place of its file's; refuse what nobody can mean."""
+    where = "delete_when"
+    if not isinstance(config, MessageStoreConfig):
+        where = where if config is None else f"{config}: deleteWhen"
+        usual = MessageStoreConfig(release=release)
+        config = usual if config is None else MessageStoreConfig.from_properties(config, release)
+    given = {name: value for name, value in given.items() if value is not None}
+    _refuse_strange(given)
+    config = replace(config, **given)
+    parse_delete_when(config.delete_when, where)
+    return config
+
+
+def _refuse_strange(given: Mapping[str, Any]) -> None:
+    """Refuse settings that nobody can mean.
+
+    * `given`: Fields of `MessageStoreConfig`; a value that is not of the field's type is for that class to refuse.
+    """
+    hours, hour = given.get("file_reserved_time"), given.get("delete_when")
+    if isinstance(hours, int) and hours < 0:
+        raise InvalidOptionError(
+            f"file_reserved_time: expected 0 hours or more, found {hours}: RocketMQ would delete each file but the "
+            f"last one as soon as it may"
+        )
+    if isinstance(hour, str):
+        wrong = sorted(parse_delete_when(hour, "delete_when") - set(_HOURS))
+        if wrong:
+            raise InvalidOptionError(
+                f"delete_when: expected hours of the day, 0 to 23, separated by semicolons, found {wrong[0]} in "
+                f"{hour!r}: RocketMQ takes it, and that hour never comes"
+            )
+    for name in _RATIOS:
+        ratio = given.get(name)
+        if isinstance(ratio, int) and ratio not in _PERCENTS:
+            raise InvalidOptionError(f"{name}: expected a percentage, 0 to 100, found {ratio}")
+
+
+def strange_settings(config: MessageStoreConfig) -> Iterator[str]:
+    """Yield what a broker makes of settings that its operator can't have meant."""
+    hours = parse_delete_when(config.delete_when)
+    never = sorted(hours - set(_HOURS))
+    if never:
+        also = "" if hours - set(never) else ", so that old files go only when the disk fills up"
+        yield f"deleteWhen is {config.delete_when}: the hour {never[0]} never comes{also}"
+    if config.file_reserved_time < 0:
+        yield (
+            f"fileReservedTime is {config.file_reserved_time} hours: each file but the last one goes as soon as it may"
+        )
+    limits = DiskLimits.of(config)
+    for name, limit in _RATIOS.items():
+        ratio, used = getattr(config, name), getattr(limits, limit)
+        if ratio != used:
+            yield f"{name} is {ratio} %: RocketMQ takes {used} % for it, its nearest bound"
+
+
+_UNITS: Final = "KMGTPE"
+_BYTES: Final = re.compile(rf"(-?[0-9]{{1,19}}(?:\.[0-9]{{1,9}})?)\s*(?:([{_UNITS}])(i?B)?|B)?", re.IGNORECASE)
+
+
+class DiskSizes(NamedTuple):
+    """What is said of the broker's disk, in bytes: its size, what is in use on it, and what a day adds to the log.
+
+    None is what the file system of the store has, and what the log's own store times say.
+    """
+
+    disk_size: int | None = None
+    disk_used: int | None = None
+    daily_growth: int | None = None
+
+    @classmethod
+    def of(cls, *given: int | str | None) -> Self:
+        """Read sizes that may be text with a unit, and refuse those that no disk has."""
+        sizes = cls(*map(_bytes_of, cls._fields, given))
+        for name, value, (least, most) in zip(cls._fields, sizes, _BOUNDS, strict=True):
+            if value is not None and not least <= value <= most:
+                raise InvalidOptionError(f"{name}: expected {least} to {most}, found {value}")
+        size, used = sizes.disk_size, sizes.disk_used
+        if size is not None and used is not None and used > size:
+            raise InvalidOptionError(f"disk_used: expected at most disk_size, {size:,} bytes, found {used:,} bytes")
+        return sizes
+
+
+_BOUNDS: Final = ((1, 2**62), (0, 2**62), (0, 2**50))
+
+
+def _bytes_of(name: str, value: int | str | None) -> int | None:
+    """Return a number of bytes that may be text with a unit, as other programs for disks read it."""
+    if not isinstance(value, str):
+        return value
+    found = _BYTES.fullmatch(value.strip())
+    if found is None:
+        raise InvalidOptionError(f"{name}: expected bytes such as 10000000000, 10GB or 10GiB, found {value!r}")
+    number, unit, suffix = found[1], (found[2] or "").upper(), (found[3] or "").lower()
+    return int(Decimal(number) * (1000 if suffix == "b" else 1024) ** (_UNITS.index(unit) + 1 if unit else 0))
 
 
 _QUARTER_MS: Final = 900_000

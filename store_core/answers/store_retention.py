@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, options_of, release_option
+from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, release_option
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text
@@ -24,7 +24,7 @@ from store_core.files.store_path import nothing_at, places_of
 from store_core.files.url_path import UrlPath
 from store_core.format.times import DAY_MS, iso_time, table_time
 from store_core.format.words import agreeing, counted
-from store_core.store.read.store_time import LocalZone
+from store_core.store.read.store_time import LocalZone, parse_zone
 
 if TYPE_CHECKING:
     import os
@@ -32,16 +32,23 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from store_core.answers.disk_forecast import Deletion, DiskForecast, DiskState, LogFile, PointingFile
+    from store_core.answers.disk_forecast import Deletion, DiskForecast, DiskSizes, DiskState, LogFile, PointingFile
     from store_core.answers.lag_queues import ConsumedQueue, FoundLag, LagJob
     from store_core.answers.plots import Plot
-    from store_core.answers.retention_options import RetentionOptions
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
+    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
 
 __all__ = ["Retention", "RetentionJob", "RetentionReport", "retention"]
+
+
+_SETTINGS: Final = (
+    *("file_reserved_time", "delete_when", "disk_max_used_space_ratio"),
+    *("disk_space_clean_forcibly_ratio", "disk_space_warning_level_ratio"),
+)
+"""Options that stand in place of settings of the broker's, of the same names."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,13 @@ class Retention(Answer["RetentionReport"]):
         metavar="ZONE",
         shown_default="this machine's",
     )
-    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    broker_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
     def __post_init__(self) -> None:
         """Refuse what is invalid."""
         super().__post_init__()
-        self.options(0)
+        self.settings()
+        self.sizes()
 
     def on(self, engine: Engine, store: StorePaths) -> RetentionReport:
         """Look at the queues that groups consume, then foresee deletions.
@@ -101,15 +109,19 @@ class Retention(Answer["RetentionReport"]):
         The log is taken to grow as its own store times say. What groups consume until then is not foreseen. Of the log,
         its last segment is read, the first record of the first, and a record for each queue.
         """
-        now = SystemClock().now_ms() if self.now is None else self.now
-        return engine.run(RetentionJob(store, self.options(now)))
+        return engine.run(RetentionJob(store, self))
 
-    def options(self, now: int) -> RetentionOptions:
-        """Return the options with the broker's settings."""
-        from store_core.answers.retention_options import RetentionOptions
+    def settings(self) -> MessageStoreConfig:
+        """Return the broker's settings."""
+        from store_core.answers.disk_forecast import settings_of
 
-        given = {each.name: getattr(self, each.name) for each in options_of(type(self)) if each.name != "now"}
-        return RetentionOptions.of(now, **given)
+        return settings_of(self.broker_config, self.release, {name: getattr(self, name) for name in _SETTINGS})
+
+    def sizes(self) -> DiskSizes:
+        """Return what is said of the broker's disk."""
+        from store_core.answers.disk_forecast import DiskSizes
+
+        return DiskSizes.of(self.disk_size, self.disk_used, self.daily_growth)
 
 
 retention = function_of(Retention)
@@ -148,13 +160,15 @@ class _Log:
 class RetentionJob:
     """Looks at queues as `LagJob` does, and foresees deletions when it merges; see `store_core.store.parts.Job`."""
 
-    def __init__(self, store: StorePaths, options: RetentionOptions) -> None:
+    def __init__(self, store: StorePaths, asked: Retention) -> None:
         from store_core.answers.lag_queues import LagJob
         from store_core.snapshot.store import Store
 
-        opened = Store(store, config=options.config)
+        self.asked, self.config, self.sizes = asked, asked.settings(), asked.sizes()
+        self.now = SystemClock().now_ms() if asked.now is None else asked.now
+        self.zone = None if asked.time_zone is None else parse_zone("time_zone", asked.time_zone)
+        opened = Store(store, config=self.config)
         store, root = opened.paths, opened.root_for(StoreUse.READ_QUEUES)
-        self.options = options
         self.root = root
         self.log = _log_of(store)
         self.notes: tuple[str, ...] = ()
@@ -179,35 +193,35 @@ class RetentionJob:
         from store_core.answers.disk_forecast import DiskForecast, losses, pointing_files
 
         rows = [row for each in partials for row in each.rows]
-        root, options = self.root, self.options
+        root = self.root
         files = [] if _is_rocksdb(root) else list(pointing_files(root))
-        forecast = DiskForecast(options.config, self._state(root, files), options.time_zone)
+        forecast = DiskForecast(self.config, self._state(root, files), self.zone)
         until = self._until(forecast.state)
         forecast.run(until)
         tables = {
             "losses": [] if self.lag is None else list(losses(rows, forecast, until, self.lag.queues)),
             "deletions": [_deletion_row(each) for each in forecast.deletions],
             "files": list(_file_rows(files, forecast)),
-            "days": [_day_row(forecast, end) for end in range(options.now + DAY_MS, until + 1, DAY_MS)],
+            "days": [_day_row(forecast, end) for end in range(self.now + DAY_MS, until + 1, DAY_MS)],
         }
         return RetentionReport.of(self._facts(forecast, until, tables), tables)
 
     def _until(self, state: DiskState) -> int:
         """Return up to when deletions are foreseen: as asked, unless the log would have too many files by then."""
-        asked = self.options.days * DAY_MS
+        asked = self.asked.days * DAY_MS
         most = asked if not state.log_growth else int(_MOST_FILES * state.files[-1].size / state.log_growth)
-        return self.options.now + min(asked, most)
+        return self.now + min(asked, most)
 
     def _state(self, root: Path, files: Iterable[PointingFile]) -> DiskState:
         from store_core.answers.disk_forecast import DiskState
 
-        size, used = self.options.disk_size or 0, self.options.disk_used or 0
-        if not size or self.options.disk_used is None:
+        size, used = self.sizes.disk_size, self.sizes.disk_used
+        if size is None or used is None:
             size, used = self._disk(root)
         length = max(self.log.end - self.log.begin, 1)
-        growth = self.log.daily_growth if self.options.daily_growth is None else self.options.daily_growth
+        growth = self.log.daily_growth if self.sizes.daily_growth is None else self.sizes.daily_growth
         overhead = round(sum(file.size for file in files) / length, 4)
-        return DiskState(self.options.now, self.log.files, self.log.end, size, used, growth / DAY_MS, overhead)
+        return DiskState(self.now, self.log.files, self.log.end, size, used, growth / DAY_MS, overhead)
 
     def _disk(self, root: Path) -> tuple[int, int]:
         """Return size and use of the store's disk, as far as the options do not say."""
@@ -216,27 +230,27 @@ class RetentionJob:
                 f"{root} is not on a local disk: give the size and use of the broker's, disk_size and disk_used"
             )
         size, used = disk_bytes(root)
-        given = self.options.disk_used
-        return self.options.disk_size or size, used if given is None else given
+        given = self.sizes.disk_used
+        return self.sizes.disk_size or size, used if given is None else given
 
     def _facts(self, forecast: DiskForecast, until: int, tables: dict[str, list[dict[str, Any]]]) -> RetentionFacts:
         from store_core.store.clean import DiskLimits
 
-        options, state, limits = self.options, forecast.state, DiskLimits.of(self.options.config)
+        config, state, limits = self.config, forecast.state, DiskLimits.of(self.config)
         left = forecast.log_end_at(until) - forecast.log_begin_at(until)
         lost = tables["losses"]
         return RetentionFacts(
             store=str(self.root),
-            now=iso_time(options.now),
+            now=iso_time(self.now),
             until=iso_time(until),
-            release=options.config.release,
-            file_reserved_time=options.config.file_reserved_time,
-            delete_when=options.config.delete_when,
-            time_zone=None if options.time_zone is None else str(options.time_zone),
+            release=config.release,
+            file_reserved_time=config.file_reserved_time,
+            delete_when=config.delete_when,
+            time_zone=None if self.zone is None else str(self.zone),
             delete_ratio=limits.delete,
             forcible_ratio=limits.forcible,
             warning_ratio=limits.warning,
-            clean_file_forcibly_enable=options.config.clean_file_forcibly_enable,
+            clean_file_forcibly_enable=config.clean_file_forcibly_enable,
             log_begin=self.log.begin,
             log_end=self.log.end,
             first_store_timestamp=_time(self.log.first),
@@ -257,23 +271,23 @@ class RetentionJob:
         )
 
     def _own_notes(self, until: int) -> Iterator[str]:
-        from store_core.answers.retention_options import strange_settings
+        from store_core.answers.disk_forecast import strange_settings
 
-        if until < self.options.now + self.options.days * DAY_MS:
+        if until < self.now + self.asked.days * DAY_MS:
             more = f"the log would have {_MOST_FILES:,} more files by then"
             yield f"this is foreseen up to {iso_time(until)} only: {more}"
-        yield from strange_settings(self.options.config)
-        if self.options.disk_size is None:
+        yield from strange_settings(self.config)
+        if self.sizes.disk_size is None:
             yield (
                 "the disk is the one that this store is on now: for a copy, say what the broker's disk has "
                 "(--disk-size, --disk-used)"
             )
         if isinstance(self.root, UrlPath):
             yield "times of modification are those of the copy: files go as if the broker had written them then"
-        if self.options.daily_growth is None and self.log.daily_growth and self.log.span < DAY_MS:
+        if self.sizes.daily_growth is None and self.log.daily_growth and self.log.span < DAY_MS:
             seen = f"{self.log.span / 1000:,g} s of messages"
             yield f"the growth is an estimate from {seen}: give the broker's own, in bytes a day (--daily-growth)"
-        if self.options.daily_growth is None and not self.log.daily_growth:
+        if self.sizes.daily_growth is None and not self.log.daily_growth:
             yield "the growth is not known: the log's first and last record have no store times that differ"
         if _is_rocksdb(self.root):
             yield "queues are in a RocksDB, which drops units by compaction, not files"

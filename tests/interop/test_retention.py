@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
-from store_core.answers.retention_options import RetentionOptions
-from store_core.answers.store_retention import RetentionJob
+from store_core.answers.store_retention import retention
 from store_core.files.file_system import OsFileSystem
-from store_core.store.parts import InProcess
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.interop.judge import Judge
 from tests.interop.puts import Put
 from tests.interop.rocketmq import RocketMq
@@ -149,10 +148,8 @@ def test_the_files_that_go_are_those_foreseen(judge: Judge, store: Path, disk: P
     has_batches = judge.release not in ("4.3", "4.9")
     if not has_batches:
         settings.pop("delete_file_batch_max", None)
-    options = RetentionOptions.of(
-        now // 1_000_000, release=cast("Release", judge.release), days=1, daily_growth=0, time_zone=None, **settings
-    )
-    report = InProcess().run(RetentionJob(root, options))
+    config = MessageStoreConfig(release=cast("Release", judge.release), **settings)
+    report = retention(root, days=1, daily_growth=0, now=now // 1_000_000, config=config)
     foreseen = rounds_of(report, now // 1_000_000)
 
     java = {camel(name): value for name, value in settings.items() if has_batches or name not in PROPERTIES}

@@ -26,7 +26,7 @@ from store_core.answers import (
     trace,
     transactions,
 )
-from store_core.answers.retention_options import strange_settings
+from store_core.answers.disk_forecast import strange_settings
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.export.export_ledger import ExportLedger

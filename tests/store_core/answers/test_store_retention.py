@@ -219,7 +219,7 @@ def test_segments_that_do_not_exist_yet_are_told_apart(store: Path) -> None:
     [("7", 7), ("10GB", 10**10), ("10 gib", 10 << 30), ("1.5g", 3 << 29), ("2T", 2 << 40), ("3kB", 3000), ("5B", 5)],
 )
 def test_sizes_may_have_a_unit(text: str, size: int) -> None:
-    found = Retention(now=0, disk_size=text, disk_used=0, daily_growth=text).options(0)
+    found = Retention(now=0, disk_size=text, disk_used=0, daily_growth=text).sizes()
 
     assert (size, size) == (found.disk_size, found.daily_growth)
 
