@@ -21,7 +21,6 @@ from store_core.version import __version__
 
 if TYPE_CHECKING:
     from store_core.answers.rebuild import (
-        RebuildOutcome,
         RebuildResult,
         plan_rebuild,
         rebuild_consume_queue,
@@ -101,7 +100,6 @@ __all__ = [
     "ReadPlan",
     "ReadRange",
     "RebuildOptions",
-    "RebuildOutcome",
     "RebuildPlan",
     "RebuildReport",
     "RebuildResult",
@@ -161,7 +159,6 @@ _HOMES: Final = {
     "ReadPlan": "store_core.store.read.read_plan",
     "ReadRange": "store_core.store.read.ranges",
     "RebuildOptions": "store_core.store.rebuild.options",
-    "RebuildOutcome": "store_core.answers.rebuild",
     "RebuildPlan": "store_core.store.rebuild.plan",
     "RebuildReport": "store_core.store.rebuild.report",
     "RebuildResult": "store_core.answers.rebuild",

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pyspark_commitlog.engine import SparkEngine
 from pyspark_commitlog.progress import spark_progress
 from store_core.answers import answer as asked
+from store_core.answers import rebuild
 from store_core.answers.log_diff import Diff
 from store_core.answers.log_salvage import Salvage
 from store_core.answers.message_trace import Trace
-from store_core.answers.rebuild import rebuild_consume_queue_by, rebuild_index_by
 from store_core.answers.report import Report
 from store_core.answers.store_bill import Bill
 from store_core.answers.store_check import Check
@@ -175,14 +175,14 @@ def rebuild_consume_queue(
     spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
 ) -> RebuildResult:
     """Rebuild the consume queues of a store from its commit log; see `store_core.rebuild_consume_queue`."""
-    return rebuild_consume_queue_by(lambda step: _engine(spark, step), path, options)
+    return rebuild.rebuild_consume_queue(path, options, engines=lambda step: _engine(spark, step))
 
 
 def rebuild_index(
     spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
 ) -> RebuildResult:
     """Rebuild the key index of a store from its commit log; see `store_core.rebuild_index`."""
-    return rebuild_index_by(lambda step: _engine(spark, step), path, options)
+    return rebuild.rebuild_index(path, options, engines=lambda step: _engine(spark, step))
 
 
 @contextmanager

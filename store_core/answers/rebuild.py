@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +16,7 @@ from store_core.answers.answer import processes as engine_of
 from store_core.answers.checked_store import verified_by
 from store_core.answers.findings import FindingKind
 from store_core.answers.store_check import CheckReport
+from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import SystemClock
@@ -52,36 +52,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EngineSource",
-    "RebuildOutcome",
     "RebuildResult",
     "StoreRebuild",
     "plan_rebuild",
     "rebuild_consume_queue",
-    "rebuild_consume_queue_by",
     "rebuild_index",
-    "rebuild_index_by",
 ]
-
-
-class RebuildOutcome(Enum):
-    """How a rebuild ended.
-
-    Attributes
-    ----------
-    DONE
-        The work is done; of a check, there is no finding.
-    FINDINGS
-        The check of the existing files has findings.
-    REFUSED
-        Nothing was replaced, because the log is damaged.
-    DAMAGED
-        The work is done, up to the damage or across it; but the log is damaged.
-    """
-
-    DONE = "done"
-    FINDINGS = "findings"
-    REFUSED = "refused"
-    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +66,10 @@ class RebuildResult:
 
     Attributes
     ----------
-    outcome : RebuildOutcome
+    verdict : Verdict
+        `CLEAN` if the work is done, or a check has no finding; `FINDINGS` if the check of the existing files has some;
+        `REFUSED` if nothing was replaced, because the log is damaged; `DAMAGED` if the work is done up to the damage,
+        or across it.
     report : RebuildReport or None
         Of what was made; None if nothing was.
     check : CheckReport or None
@@ -100,7 +79,7 @@ class RebuildResult:
         Further actions, in order: what was replaced, what was deleted, and where the new files are.
     """
 
-    outcome: RebuildOutcome
+    verdict: Verdict
     report: RebuildReport | None
     check: CheckReport | None
     actions: tuple[str, ...] = ()
@@ -143,6 +122,7 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     on_progress: ProgressSink | None = None,
     say: Callable[[str], None] | None = None,
     clock: Clock | None = None,
+    engines: EngineSource | None = None,
 ) -> RebuildResult:
     """Rebuild the consume queues of a store from its commit log, byte for byte as a broker writes them.
 
@@ -165,6 +145,9 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
         Called with lines for an operator, as things are done.
     clock : Clock, optional
         Names the files of an index; by default the system's.
+    engines : callable, optional
+        In place of `processes`: called with the name of a step, ``rebuild`` or ``verify``, it returns a context with
+        the engine that does it.
 
     Raises
     ------
@@ -190,22 +173,10 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     >>> print(result.to_text())  # doctest: +SKIP
     """
 
-    def engines(_: str) -> AbstractContextManager[LocalEngine]:
+    def local(_: str) -> AbstractContextManager[LocalEngine]:
         return engine_of(processes, on_progress)
 
-    return rebuild_consume_queue_by(engines, path, options, say=say, clock=clock)
-
-
-def rebuild_consume_queue_by(
-    engines: EngineSource,
-    path: str | os.PathLike[str],
-    options: RebuildOptions | None = None,
-    *,
-    say: Callable[[str], None] | None = None,
-    clock: Clock | None = None,
-) -> RebuildResult:
-    """Rebuild as `rebuild_consume_queue` does, with the engines that a function provides for each step."""
-    return StoreRebuild(plan_rebuild(path, options), engines, say or _say_nothing, clock=clock).run()
+    return StoreRebuild(plan_rebuild(path, options), engines or local, say or _say_nothing, clock=clock).run()
 
 
 def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
@@ -216,37 +187,24 @@ def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
     on_progress: ProgressSink | None = None,
     say: Callable[[str], None] | None = None,
     clock: Clock | None = None,
+    engines: EngineSource | None = None,
 ) -> RebuildResult:
     """Rebuild the key index of a store from its commit log, and leave its queues alone.
 
     Everything is as for `rebuild_consume_queue`; `RebuildOptions.with_queues` and `RebuildOptions.with_index` need not
     be given.
     """
-    wanted = _index_only(options)
-    return rebuild_consume_queue(path, wanted, processes=processes, on_progress=on_progress, say=say, clock=clock)
-
-
-def rebuild_index_by(
-    engines: EngineSource,
-    path: str | os.PathLike[str],
-    options: RebuildOptions | None = None,
-    *,
-    say: Callable[[str], None] | None = None,
-    clock: Clock | None = None,
-) -> RebuildResult:
-    """Rebuild as `rebuild_index` does, with the engines that a function provides for each step."""
-    return rebuild_consume_queue_by(engines, path, _index_only(options), say=say, clock=clock)
-
-
-def _index_only(options: RebuildOptions | None) -> RebuildOptions:
-    return replace(options or RebuildOptions(), with_queues=False, with_index=True)
+    index_only = replace(options or RebuildOptions(), with_queues=False, with_index=True)
+    return rebuild_consume_queue(
+        path, index_only, processes=processes, on_progress=on_progress, say=say, clock=clock, engines=engines
+    )
 
 
 def _say_nothing(_: str) -> None:
     pass
 
 
-_Made: TypeAlias = "tuple[RebuildOutcome, RebuildReport | None, CheckReport | None]"
+_Made: TypeAlias = "tuple[Verdict, RebuildReport | None, CheckReport | None]"
 
 EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
 """Returns a context with an engine for a step, ``rebuild`` or ``verify``."""
@@ -280,14 +238,14 @@ class StoreRebuild:
     def run(self) -> RebuildResult:
         """Carry out the plan."""
         with explained_access(self.plan.store):
-            outcome, report, check = self._run()
-        return RebuildResult(outcome, report, check, tuple(self._actions))
+            verdict, report, check = self._run()
+        return RebuildResult(verdict, report, check, tuple(self._actions))
 
     def _run(self) -> _Made:
         options = self.plan.options
         if options.verify:
             check = self._verify()
-            return (RebuildOutcome.FINDINGS if check.counts else RebuildOutcome.DONE), None, check
+            return (Verdict.FINDINGS if check.counts else Verdict.CLEAN), None, check
         with self._locked():
             if options.discard_old and not options.replace:
                 return self._discard()
@@ -314,18 +272,18 @@ class StoreRebuild:
         plan = self.plan
         report = self._rebuilt()
         report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
-        code = RebuildOutcome.DAMAGED if report.is_damaged else RebuildOutcome.DONE
+        verdict = Verdict.DAMAGED if report.is_damaged else Verdict.CLEAN
         if not plan.options.replace:
             self._note(f"the new files are in {plan.output}")
-            return code, report, None
+            return verdict, report, None
         if report.is_damaged and not plan.options.accept_damage:
             self._note(
                 f"nothing was replaced, because the log is damaged; the new files are in {plan.output}, and end at the "
                 f"damage. To continue after it, and to replace, add --accept-damage"
             )
-            return RebuildOutcome.REFUSED, report, None
+            return Verdict.REFUSED, report, None
         self._replace(report)
-        return self._discard(report) if plan.options.discard_old else (code, report, None)
+        return self._discard(report) if plan.options.discard_old else (verdict, report, None)
 
     def _rebuilt(self) -> RebuildReport:
         """Rebuild into the output directory, and remove what was created there on failure."""
@@ -435,12 +393,12 @@ class StoreRebuild:
         check = self._verify(is_ours=True)
         if {kind for kind in FindingKind if kind.is_of_queues or kind.is_of_index} & check.counts.keys():
             self._note("the old files are kept, because what is in their place differs from the log")
-            return RebuildOutcome.FINDINGS, report, check
+            return Verdict.FINDINGS, report, check
         for kept in kept_directories(self.plan.store, self._file_system):
             shutil.rmtree(kept)
             self._note(f"deleted {kept}")
         is_damaged = check.counts or (report is not None and report.is_damaged)
-        return (RebuildOutcome.DAMAGED if is_damaged else RebuildOutcome.DONE), report, check
+        return (Verdict.DAMAGED if is_damaged else Verdict.CLEAN), report, check
 
     # ---- around
 

@@ -171,7 +171,7 @@ def _run(plan: RebuildPlan, target: str | None, processes: int, *, is_dry_run: b
     clock = Console.of(click.get_current_context()).clock
     began = clock.monotonic()
     result = StoreRebuild(plan, lambda _: shown_engine(processes), tell).run()
-    code = ExitCode[result.outcome.name]
+    code = ExitCode.of(result.verdict)
     seconds = clock.monotonic() - began
     tell(result.to_text())
     write_json(result.to_json(exit_code=int(code), seconds=round(seconds, 3)), target)

@@ -18,12 +18,12 @@ from store_core import (
     InvalidOptionError,
     LostWorkerError,
     RebuildOptions,
-    RebuildOutcome,
     StoreNotFoundError,
     plan_rebuild,
     rebuild_consume_queue,
     rebuild_index,
 )
+from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.parts import InProcess, PartsDone, Step
@@ -150,7 +150,7 @@ def test_a_store_is_rebuilt_and_replaced_by_a_call(store: Path) -> None:
     options = RebuildOptions(with_index=True, replace=True, discard_old=True, **SIZES)
     result = rebuild_consume_queue(store, options, processes=2, say=said.append, on_progress=seen.append)
 
-    assert RebuildOutcome.DONE is result.outcome
+    assert Verdict.CLEAN is result.verdict
     assert (queues, index) == (queue_files(store), index_files(store))
     assert result.report is not None
     assert 462 == result.report.records
@@ -169,7 +169,7 @@ def test_the_index_is_rebuilt_alone(store: Path) -> None:
     shutil.rmtree(store / "index")
     result = rebuild_index(store, RebuildOptions(replace=True, **SIZES))
 
-    assert RebuildOutcome.DONE is result.outcome
+    assert Verdict.CLEAN is result.verdict
     assert result.report is not None
     assert not result.report.queues
     assert (queues, index) == (queue_files(store), index_files(store))
@@ -181,7 +181,7 @@ def test_what_differs_from_the_log_is_found_and_nothing_is_written(store: Path, 
     before = every_file(store)
     result = rebuild_consume_queue(store, RebuildOptions(verify=True))
 
-    assert RebuildOutcome.FINDINGS is result.outcome
+    assert Verdict.FINDINGS is result.verdict
     assert "unit_missing" in result.to_text()
     assert before == every_file(store)
     assert [] == list(scratch.iterdir())
@@ -192,9 +192,9 @@ def test_a_damaged_log_replaces_nothing_until_damage_is_accepted(store: Path) ->
     before = queue_files(damage(store))
     options = RebuildOptions(replace=True, **SIZES)
 
-    assert RebuildOutcome.REFUSED is rebuild_consume_queue(store, options).outcome
+    assert Verdict.REFUSED is rebuild_consume_queue(store, options).verdict
     assert before == queue_files(store)
-    assert RebuildOutcome.DAMAGED is rebuild_consume_queue(store, replace(options, accept_damage=True)).outcome
+    assert Verdict.DAMAGED is rebuild_consume_queue(store, replace(options, accept_damage=True)).verdict
     assert before != queue_files(store)
 
 
@@ -237,7 +237,7 @@ def test_a_killed_process_and_an_interrupt_leave_the_old_files_and_nothing_else(
     assert before == unlocked(store)
     assert not (store / "rebuilt").exists()
     assert [] == list(scratch.iterdir())
-    assert RebuildOutcome.DONE is rebuild_consume_queue(store, options).outcome
+    assert Verdict.CLEAN is rebuild_consume_queue(store, options).verdict
 
 
 @pytest.mark.golden

@@ -40,7 +40,7 @@ def root(golden_store_: UnpackedStore, tmp_path: Path) -> Path:
 
 def test_all_queues_are_then_files_and_the_rocksdb_is_kept(root: Path, golden_store_: UnpackedStore) -> None:
     database = {path.name: path.read_bytes() for path in (root / "consumequeue").iterdir()}
-    assert rebuild_consume_queue(root, TO_FILES).outcome.name == "DONE"
+    assert rebuild_consume_queue(root, TO_FILES).verdict.name == "CLEAN"
 
     assert database == {path.name: path.read_bytes() for path in (root / "replaced-1" / "consumequeue").iterdir()}
     config = MessageStoreConfig(release="5.5", mapped_file_size_consume_queue=800)

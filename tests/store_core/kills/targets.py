@@ -27,7 +27,7 @@ from store_core.answers import (
     repair,
     replay,
 )
-from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index, rebuild_index_by
+from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index
 from store_core.answers.verdict import Verdict
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.files.clock import SystemClock
@@ -244,7 +244,7 @@ class _TwoSlots(InProcess):
 
 
 def _rebuild_by_files(path: Path, options: RebuildOptions) -> None:
-    rebuild_index_by(lambda _: nullcontext(_TwoSlots()), path, options)
+    rebuild_index(path, options, engines=lambda _: nullcontext(_TwoSlots()))
 
 
 @dataclass(frozen=True)
