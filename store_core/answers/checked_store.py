@@ -323,14 +323,17 @@ class _Check:
         judged = JudgedLog(
             compared, str(store), has_crashed, is_partial, frozenset(begin for begin, _ in log.missing), restart
         )
+        config = ConfigFiles(store, rules.release)
+        seen = _Seen(self.plan, bounds, log, compared, index, config, tally)
         judged.add_to(tally)
         if not compared.problems:
             add_loading(store, log, rules.release, OsFileSystem(), tally)
-        config = ConfigFiles(store, rules.release)
-        self._add_unknown(compared, bounds, _lost_bytes(log, compared), config.topics, tally, is_open=is_open)
-        self._add_index(index, judged, bounds, log, tally)
+        seen.add_unknown()
+        if self.plan.rules.has_index:
+            checks = self.engine.run(ChainJob(index.files, log, compared.end_offset, is_open))
+            IndexFindings(compared, index, checks, bounds, store, log).add_to(tally)
         if self.is_of_all:
-            self._add_beside(compared, bounds, index, log, config, tally, is_open=is_open)
+            seen.add_beside()
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
         notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes)
         if self.is_of_all:
@@ -383,74 +386,60 @@ class _Check:
             return NOT_ASKED
         return dispatch_start(self.plan.store, self.plan.options, self.plan.rules.queue_rules.batch_topics, self.clock)
 
-    def _reach(self, compared: RebuildReport, bounds: LogBounds, index: LoadedIndex, tally: Tally) -> LogReach | None:
-        """Return how far the log reaches; None if there are signs of later records."""
-        signs = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}
-        is_later = any(file.reach[1] >= compared.end_offset for file in index.used)  # of records that were cut off
-        if is_later or any(bounds.torn) or signs & {kind for kind, _ in tally.counts}:
-            return None
-        last = max((outcome.last_store_timestamp for outcome in compared.outcomes), default=0)
-        return LogReach(last, compared.end_offset)
 
-    # ---- what the log can't tell
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was seen of a store, by which is judged what the log can't tell."""
 
-    def _add_beside(  # noqa: PLR0913 -- what was compared, and what is looked at
-        self,
-        compared: RebuildReport,
-        bounds: LogBounds,
-        index: LoadedIndex,
-        log: Log,
-        config: ConfigFiles,
-        tally: Tally,
-        *,
-        is_open: bool,
-    ) -> None:
+    plan: RebuildPlan
+    bounds: LogBounds
+    log: Log
+    compared: RebuildReport
+    index: LoadedIndex
+    config: ConfigFiles
+    tally: Tally
+
+    def add_beside(self) -> None:
         """Add what is wrong with configuration, timers and checkpoint."""
-        store, release = self.plan.store, self.plan.rules.queue_rules.release
-        tally.add_all(config.findings)
-        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in compared.queues}
-        tally.add_all(config.impossible(ends, is_open=is_open))
-        stray = None if is_open else stray_timers(store, log.segments, release)
+        store, release, is_open = self.plan.store, self.plan.rules.queue_rules.release, self.bounds.is_open
+        self.tally.add_all(self.config.findings)
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self.compared.queues}
+        self.tally.add_all(self.config.impossible(ends, is_open=is_open))
+        stray = None if is_open else stray_timers(store, self.log.segments, release)
         if stray is not None:
-            tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected="timers in the log", found=stray.note)])
-        reach = self._reach(compared, bounds, index, tally)
-        tally.add_all(checkpoint_findings(store, release, reach, is_open=is_open))
+            expected = "timers in the log"
+            self.tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected=expected, found=stray.note)])
+        self.tally.add_all(checkpoint_findings(store, release, self._reach(), is_open=is_open))
 
-    def _add_unknown(  # noqa: PLR0913 -- what was compared, and what is known
-        self,
-        compared: RebuildReport,
-        bounds: LogBounds,
-        lost: LostBytes,
-        topics: set[str],
-        tally: Tally,
-        *,
-        is_open: bool,
-    ) -> None:
+    def _reach(self) -> LogReach | None:
+        """Return how far the log reaches; None if there are signs of later records."""
+        signs, end = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}, self.compared.end_offset
+        is_later = any(file.reach[1] >= end for file in self.index.used)  # of records that were cut off
+        if is_later or any(self.bounds.torn) or signs & {kind for kind, _ in self.tally.counts}:
+            return None
+        last = max((outcome.last_store_timestamp for outcome in self.compared.outcomes), default=0)
+        return LogReach(last, end)
+
+    def add_unknown(self) -> None:
         """Add queues that have units, though the log has no record of them."""
         rules = self.plan.rules
         if not rules.has_queues:
             return
-        known = {(queue.topic, queue.queue_id) for queue in compared.queues}
-        logged = {topic for topic, _ in known} | topics
+        known = {(queue.topic, queue.queue_id) for queue in self.compared.queues}
+        logged = {topic for topic, _ in known} | self.config.topics
+        lost = _lost_bytes(self.log, self.compared)
         with StoredQueues(self.plan.store, rules.queue_rules) as stored:
             for topic, queue_id in sorted(stored.names() - known):
                 if not rules.wants(topic, queue_id):
                     continue
-                judged = judge_queue(topic, queue_id, NO_UNITS, stored, bounds, lost)
-                wrong = [each for each in judged.first if not (is_open and each.verdict is UnitVerdict.AFTER_END)]
+                judged = judge_queue(topic, queue_id, NO_UNITS, stored, self.bounds, lost)
+                is_left = self.bounds.is_open
+                wrong = [each for each in judged.first if not (is_left and each.verdict is UnitVerdict.AFTER_END)]
                 if wrong:
                     kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
                     if wrong[0].verdict is UnitVerdict.UNREADABLE:
                         kind = FindingKind.QUEUE_UNREADABLE
-                    tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
-
-    def _add_index(self, index: LoadedIndex, judged: JudgedLog, bounds: LogBounds, log: Log, tally: Tally) -> None:
-        """Add what is wrong with the index, if the broker keeps one."""
-        if not self.plan.rules.has_index:
-            return
-        end = judged.report.end_offset
-        checks = self.engine.run(ChainJob(index.files, log, end, bounds.is_open))
-        IndexFindings(judged.report, index, checks, bounds, self.plan.store, log).add_to(tally)
+                    self.tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
 
 
 def _lost_bytes(log: Log, compared: RebuildReport) -> LostBytes:

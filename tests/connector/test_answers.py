@@ -127,7 +127,7 @@ def test_a_rebuild_in_a_session_writes_what_the_process_writes(
         made = [tmp_path / here.__name__ / name for name in ("here", "there")]
         there = call(spark, stores[0], RebuildOptions(output=made[1], hash_slot_num=100, index_num=400))
         assert (
-            here(stores[0], RebuildOptions(output=made[0], hash_slot_num=100, index_num=400)).verdict is there.outcome
+            here(stores[0], RebuildOptions(output=made[0], hash_slot_num=100, index_num=400)).verdict is there.verdict
         )
         files = [list(every_file(each).values()) for each in made]
         assert files[0] == files[1]
