@@ -17,12 +17,22 @@ from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.format.times import iso_time
 from store_core.queue.queue_path import CONSUME_QUEUE
-from store_core.snapshot.config import CONFIG_KINDS, CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, Config, checkpoint_fields
+from store_core.snapshot.config import (
+    CONFIG_KINDS,
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    LOG_OFFSETS,
+    LOG_TIMES,
+    RECOVERY_MARGIN_MS,
+    TOPICS,
+    Config,
+    checkpoint_fields,
+    read_checkpoint,
+)
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.rebuild.queue_compare import UnitVerdict
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of
-from store_core.store.store_state import LOG_OFFSETS, LOG_TIMES, RECOVERY_MARGIN_MS, StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -339,22 +349,23 @@ class WrongValue(NamedTuple):
 
 
 def wrong_values(
-    checkpoint: StoreCheckpoint, release: Release, reach: LogReach | None, margin_ms: int = 0
+    checkpoint: Mapping[str, int], release: Release, reach: LogReach | None, margin_ms: int = 0
 ) -> Iterator[WrongValue]:
     """Yield the values of a checkpoint that can't be right.
 
+    * `checkpoint`: By field; what is missing is 0.
     * `release`: Which fields there are.
     * `reach`: Of the log, if its end is known to be there: nothing can be later.
     * `margin_ms`: By how much a time may be later all the same.
     """
     for name in LOG_TIMES:
-        time = getattr(checkpoint, name)
+        time = checkpoint.get(name, 0)
         if time < 0 or (reach is not None and time > reach.last_timestamp + margin_ms):
             bound = "0 or more" if reach is None else f"0 to {iso_time(reach.last_timestamp)}, of the last record"
             yield WrongValue(name, time, f"a time of {bound}")
     known = {field.name for field in checkpoint_fields(release)}
     for name in LOG_OFFSETS:
-        offset = getattr(checkpoint, name)
+        offset = checkpoint.get(name, 0)
         if name in known and reach is not None and offset > reach.end_offset:
             yield WrongValue(name, offset, f"an offset up to {reach.end_offset}, the log's end")
 
@@ -376,7 +387,7 @@ def checkpoint_findings(store: Path, release: Release, reach: LogReach | None, *
         expected, found = f"{_LEAST_BYTES} bytes or more", f"{size} bytes"
         yield Finding(FindingKind.CHECKPOINT, str(path), expected=expected, found=found)
         return
-    checkpoint = StoreCheckpoint(store, OsFileSystem(), release).load()
+    checkpoint = read_checkpoint(store) or {}
     margin = _LOST_MS if is_open else RECOVERY_MARGIN_MS
     for wrong in wrong_values(checkpoint, release, reach, margin):
         if not (is_open and wrong.name in LOG_OFFSETS):

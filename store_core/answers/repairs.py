@@ -12,8 +12,8 @@ from store_core.answers.findings import FindingKind
 from store_core.answers.log_findings import LogReach, wrong_values
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import INDEX_DIRECTORY
+from store_core.snapshot.config import read_checkpoint
 from store_core.store.rebuild.index_files import KeptIndex
-from store_core.store.store_state import StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -166,7 +166,7 @@ def _end_before(path: str, checked: CheckedStore) -> int:
 def _wrong_in_checkpoint(checked: CheckedStore) -> Iterable[str]:
     """Yield the names of the checkpoint's values that can't be right; ``size`` if that is all that is wrong."""
     store, release = checked.plan.store, checked.plan.rules.queue_rules.release
-    checkpoint = StoreCheckpoint(store, OsFileSystem(), release).load()
+    checkpoint = read_checkpoint(store) or {}
     is_found = any(place.kind is FindingKind.CHECKPOINT for place in checked.tally.places)
     last, end = checked.compared.last_store_timestamp, checked.compared.end_offset
     reach = LogReach(last, end) if last or is_found else None

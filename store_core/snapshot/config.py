@@ -39,7 +39,10 @@ __all__ = [
     "GROUP_MEMBERS",
     "GROUP_MEMBERS_OF_5",
     "LIGHT_OFFSETS",
+    "LOG_OFFSETS",
+    "LOG_TIMES",
     "QUEUE_TYPE",
+    "RECOVERY_MARGIN_MS",
     "REQUEST_MODES",
     "SUBSCRIPTION_GROUPS",
     "TOPICS",
@@ -60,6 +63,7 @@ __all__ = [
     "check_is_file",
     "checkpoint_fields",
     "configured_batch_topics",
+    "covered_until",
     "read_checkpoint",
     "read_config",
     "topic_and_group",
@@ -669,6 +673,15 @@ def _value(found: ConfigFile[T] | None) -> T | None:
     return None if found is None else found.value
 
 
+LOG_TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
+"""Fields of the checkpoint with a store time of a record of the log."""
+
+LOG_OFFSETS: Final = ("confirm_physical_offset", "logics_physical_offset")
+"""Fields of the checkpoint with a physical offset in the log."""
+
+RECOVERY_MARGIN_MS: Final = 3000
+"""How far recovery goes back before the timestamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
+
 _DTYPE: Final = unit_dtype(CHECKPOINT)
 _FIELDS_BEFORE_5: Final = 3
 _FIELDS_BEFORE_5_5: Final = 5
@@ -680,6 +693,11 @@ def checkpoint_fields(release: str) -> tuple[Field, ...]:
     if not features.keeps_confirmed_offset:
         return CHECKPOINT.fields[:_FIELDS_BEFORE_5]
     return CHECKPOINT.fields if features.keeps_flushed_queue_offset else CHECKPOINT.fields[:_FIELDS_BEFORE_5_5]
+
+
+def covered_until(log_time: int, queue_time: int) -> int:
+    """Return the store time before which log and queues are surely on disk, ms, by the times of a checkpoint."""
+    return max(0, min(log_time, queue_time) - RECOVERY_MARGIN_MS)
 
 
 def read_checkpoint(root: Path, release: str | None = None) -> dict[str, int] | None:

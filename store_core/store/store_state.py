@@ -16,7 +16,7 @@ from store_core.files.file_system import write_all
 from store_core.files.names import CHECKPOINT_FILE
 from store_core.format.layout import CHECKPOINT, unit_dtype
 from store_core.format.release import DEFAULT_RELEASE
-from store_core.snapshot.config import checkpoint_fields
+from store_core.snapshot.config import checkpoint_fields, covered_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKPOINT_SIZE",
-    "LOG_OFFSETS",
-    "LOG_TIMES",
     "PUT_TIME_BORDERS",
     "PUT_TIME_LABELS",
-    "RECOVERY_MARGIN_MS",
     "RunningFlag",
     "RunningFlags",
     "StoreCheckpoint",
@@ -39,15 +36,7 @@ __all__ = [
 CHECKPOINT_SIZE: Final = 4096
 """Bytes of the file (RocketMQ maps one ``OS_PAGE_SIZE``)."""
 
-LOG_TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
-"""Fields with a store time of a record of the log."""
-
-LOG_OFFSETS: Final = ("confirm_physical_offset", "logics_physical_offset")
-"""Fields with a physical offset in the log."""
-
 _DTYPE: Final = unit_dtype(CHECKPOINT)
-RECOVERY_MARGIN_MS: Final = 3000
-"""How far recovery goes back before the timestamps (RocketMQ: ``StoreCheckpoint.getMinTimestamp``)."""
 
 
 class StoreCheckpoint:
@@ -142,7 +131,7 @@ class StoreCheckpoint:
     @property
     def min_timestamp(self) -> int:
         """Store time before which log and queues are surely on disk, ms; recovery starts at a file older than this."""
-        return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - RECOVERY_MARGIN_MS)
+        return covered_until(self.physic_msg_timestamp, self.logics_msg_timestamp)
 
     @property
     def min_timestamp_index(self) -> int:

@@ -255,6 +255,11 @@ class ReadOptions:
         return bool(self.topic or self.topics_pattern is not None or self.queue_id)
 
     @property
+    def named_key(self) -> str | None:
+        """The key that is asked for, of whatever kind; None if there is none."""
+        return self.key if self.unique_key is None else self.unique_key
+
+    @property
     def selector(self) -> MessageSelector | None:
         """The consumer's filter, compiled."""
         return None if self.filter is None else MessageSelector.of(self.filter_type, self.filter, self.release)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from store_core.store.read.lookup.looked_up import Proven, Question
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["index_refusal", "last_entry_record", "look_up_index"]
+__all__ = ["last_entry_record", "look_up_index"]
 
 _WHY: Final = "the index leads to the records; `commitlog check` proves an index"
 _REQUESTS: Final = 8
@@ -37,25 +37,6 @@ _REQUESTS: Final = 8
 
 _CLIENT_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 """An id as RocketMQ's clients make it (``MessageClientIDSetter``), with an IPv4 or an IPv6 address."""
-
-_READ_IN_ANOTHER_WAY: Final = re.compile("[\x01\x02\ufffd\ud800-\udfff]")
-"""Characters of a key that releases read differently, or that stand for malformed bytes."""
-
-
-def index_refusal(options: ReadOptions) -> str | None:
-    """Return why options have no use for an index; None if they have."""
-    named = _named(options)
-    if named is None:
-        return "no option names a key"
-    if options.use_index_files == "never":
-        return "option use_index_files is never"
-    if any(_READ_IN_ANOTHER_WAY.search(text) for text in (named, *options.topic)):
-        return "releases read such a key or topic in different ways"
-    return None
-
-
-def _named(options: ReadOptions) -> str | None:
-    return options.key if options.unique_key is None else options.unique_key
 
 
 def last_entry_record(question: Question) -> Proven | None:
@@ -71,7 +52,7 @@ def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsui
     index = Index(question.root)
     if not index.paths:
         return Unsuitable("there is no index beside the log")
-    hashes = sorted({positive_hash(hash_code(f"{topic}#{_named(question.options)}")) for topic in topics})
+    hashes = sorted({positive_hash(hash_code(f"{topic}#{question.options.named_key}")) for topic in topics})
     if _price(len(index.paths), len(hashes), question) > question.room:
         return Unsuitable("reading the index would cost too much")
     notes: list[str] = []

@@ -8,6 +8,7 @@ missing, `check` has a finding.
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
@@ -24,7 +25,7 @@ from store_core.format.record.scan import check_frame
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.log_end import segment_end
 from store_core.snapshot.queues import QueueDoubtError, Queues
-from store_core.store.read.lookup.index import index_refusal, last_entry_record, look_up_index
+from store_core.store.read.lookup.index import last_entry_record, look_up_index
 from store_core.store.read.lookup.looked_up import (
     SCAN,
     LookedUp,
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 __all__ = ["WALKED", "LookUp", "look_up_position"]
 
 _read_place: Final = head_reader("queue_id", "queue_offset")
+
+_READ_IN_ANOTHER_WAY: Final = re.compile("[\x01\x02\ufffd\ud800-\udfff]")
+"""Characters of a key that releases read differently, or that stand for malformed bytes."""
 
 _PROVEN: Final = "the position is given, and the queue that the record names has a unit for it"
 WALKED: Final = LookedUp(
@@ -196,9 +200,9 @@ class LookUp:
         if any(segment.codec is not None for segment in self._segments):
             return "segments are compressed, which are read from their beginning"
         by_queue = options.use_consume_queues != "never" and (options.names_queues or options.position is not None)
-        key_refusal = index_refusal(options)
+        key_refusal = _index_refusal(options)
         if key_refusal is not None and not by_queue:
-            is_key = options.key is not None or options.unique_key is not None
+            is_key = options.named_key is not None
             is_off = (options.names_queues or options.position is not None) and not is_key
             off = "option use_consume_queues is never" if is_off else "no option names topics, queues or a position"
             return key_refusal if is_key else off
@@ -212,13 +216,13 @@ class LookUp:
             return by_key
         beside = open_queues()
         found = Unsuitable(beside) if isinstance(beside, str) else look_up_queues(question, beside)
-        is_key = options.key is not None or options.unique_key is not None
+        is_key = options.named_key is not None
         note = (f"the index is not used: {by_key.reason}",) if is_key else ()
         return replace(found, notes=(*by_key.notes, *note, *found.notes))
 
     def _by_key(self, question: Question, open_queues: Callable[[], QueuesBesideLog | str]) -> LookedUp | Unsuitable:
         """Look up by the index, which has each key together with its topic: without one, of every topic."""
-        refusal = index_refusal(self._options)
+        refusal = _index_refusal(self._options)
         if refusal is not None:
             return Unsuitable(refusal)
         topics: Sequence[str] = self._options.topic
@@ -228,3 +232,15 @@ class LookUp:
         if not topics:
             return Unsuitable("no topic is named, and there are no queues that name all topics")
         return look_up_index(question, topics)
+
+
+def _index_refusal(options: ReadOptions) -> str | None:
+    """Return why options have no use for an index; None if they have."""
+    named = options.named_key
+    if named is None:
+        return "no option names a key"
+    if options.use_index_files == "never":
+        return "option use_index_files is never"
+    if any(_READ_IN_ANOTHER_WAY.search(text) for text in (named, *options.topic)):
+        return "releases read such a key or topic in different ways"
+    return None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.file_system import OsFileSystem
 from store_core.files.remote_bytes import NEAR, RemoteBytes
 from store_core.files.segment_source import open_pages, size_on_disk
 from store_core.files.storage import NOTHING, Moved
@@ -18,11 +17,10 @@ from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.record.scan import Framing, check_frame
-from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.words import agreeing, counted
+from store_core.snapshot.config import covered_until, read_checkpoint
 from store_core.snapshot.log import first_store_timestamp
 from store_core.store.read.picks import NO_QUEUE, Picks
-from store_core.store.store_state import StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -136,8 +134,9 @@ class Question:
         """
         if not (self.root / ABORT_FILE).exists() or is_lock_held(self.root):
             return EVERYTHING
-        checkpoint = StoreCheckpoint(self.root, OsFileSystem(), DEFAULT_RELEASE).load()
-        limit, flushed = checkpoint.min_timestamp, checkpoint.logics_physical_offset
+        checkpoint = read_checkpoint(self.root) or {}
+        limit = covered_until(checkpoint.get("physic_msg_timestamp", 0), checkpoint.get("logics_msg_timestamp", 0))
+        flushed = checkpoint.get("logics_physical_offset", 0)
         for segment in reversed(self.segments):
             stored = first_store_timestamp(segment)
             if stored is not None and stored <= limit and (flushed <= 0 or segment.start_offset <= flushed):
