@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,7 +14,7 @@ from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.segment_file import offset_of
-from store_core.files.url_path import UrlFile, UrlPath, remote_file_of
+from store_core.files.url_path import UrlFile, remote_file_of
 from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE, IndexHeader, index_file_size
 from store_core.queue.queue_path import QueueRules
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BrokenChainError",
     "Index",
-    "IndexSizes",
     "KeyFile",
     "LoadedIndex",
 ]
@@ -49,46 +49,6 @@ _PIECE: Final = 1 << 20
 
 _SAMPLE: Final = 64
 """How many entries suffice to confirm assumed counts."""
-
-
-class IndexSizes(NamedTuple):
-    """Slot and entry counts of index files.
-
-    * `slots`, `entries`: ``maxHashSlotNum`` and ``maxIndexNum``.
-    """
-
-    slots: int
-    entries: int
-    example: Path  # the file from which they were inferred
-
-    @classmethod
-    def of_file(
-        cls, path: Path, file_system: FileSystem, expected: tuple[int, int] | None = None, *, is_full: bool
-    ) -> IndexSizes | None:
-        """Examine an index file: with its counts the chains of the slots reach all entries.
-
-        * `expected`: Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of
-          400 MB.
-        * `is_full`: Whether there is a newer file.
-        """
-        status = file_system.status(path)
-        size = status.size if status is not None and not status.is_directory else 0
-        if not INDEX_HEADER_SIZE < size <= _LARGEST or size % _WORD.itemsize:
-            return None
-        is_far = isinstance(path, UrlPath)
-        try:
-            file = file_system.open(path, writable=False)
-            for slots, entries in dict.fromkeys(filter(None, (expected, _USUAL if is_far else None))):
-                if _is_likely(file, size, slots, entries, is_far=is_far):
-                    return cls(slots, entries, path)
-            if is_far and size == _USUAL_SIZE:
-                return None  # rather than read all of it
-            words = _words_of(file, size)
-        except FileNotFoundError:
-            return None
-        table, count = words[_HEADER_WORDS:], IndexHeader.from_bytes(words[:_HEADER_WORDS].tobytes()).index_count
-        number = _entries_of(table, count, is_full=is_full)
-        return None if number is None else cls(len(table) - _ENTRY_WORDS * number, number, path)
 
 
 def _words_of(file: OpenFile, size: int) -> npt.NDArray[np.int32]:
@@ -243,6 +203,9 @@ class KeyFile:
 
     @cached_property
     def _file(self) -> OpenFile:
+        return self._open()
+
+    def _open(self) -> OpenFile:
         if self._remote is not None:
             return UrlFile(self._remote)  # as it was listed
         return self._file_system.open(self.path, writable=False)
@@ -269,15 +232,34 @@ class KeyFile:
                 break
         return self
 
-    def sized_by_contents(self, expected: tuple[int, int], *, is_full: bool) -> KeyFile:
-        """Set the counts that the chains show, of which some are likely; they stay 0 if the file shows none.
+    def sized_by_contents(self, expected: tuple[int, int] | None = None, *, is_full: bool) -> KeyFile:
+        """Set the counts with which the chains of the slots reach all entries; they stay 0 if the file shows none.
 
-        `is_full` says whether there is a newer file.
+        * `expected`: Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of
+          400 MB.
+        * `is_full`: Whether there is a newer file.
         """
-        found = IndexSizes.of_file(self.path, self._file_system, expected, is_full=is_full)
-        if found is None or self.header.index_count > found.entries:
-            return self
-        return self.sized(found.slots, found.entries)
+        found = self._counts(expected, is_full=is_full)
+        return self if found is None or self.header.index_count > found[1] else self.sized(*found)
+
+    def _counts(self, expected: tuple[int, int] | None, *, is_full: bool) -> tuple[int, int] | None:
+        """Return slots and entries as the chains show them; None if they show none."""
+        if not INDEX_HEADER_SIZE < self.size <= _LARGEST or self.size % _WORD.itemsize:
+            return None
+        is_far = self._remote is not None
+        try:
+            file = self._open()
+            for counts in dict.fromkeys(filter(None, (expected, _USUAL if is_far else None))):
+                if _is_likely(file, self.size, *counts, is_far=is_far):
+                    return counts
+            if is_far and self.size == _USUAL_SIZE:
+                return None  # rather than read all of it
+            words = _words_of(file, self.size)
+        except FileNotFoundError:
+            return None
+        table, count = words[_HEADER_WORDS:], IndexHeader.from_bytes(words[:_HEADER_WORDS].tobytes()).index_count
+        number = _entries_of(table, count, is_full=is_full)
+        return None if number is None else (len(table) - _ENTRY_WORDS * number, number)
 
     @property
     def is_empty(self) -> bool:
@@ -476,11 +458,17 @@ class Index:
                 expected = file.slots, file.most_entries
             yield file
 
-    def sizes(self, expected: tuple[int, int] | None = None) -> IndexSizes | None:
-        """Return the counts of the first file whose chains show them; likely ones are tried first."""
+    def first_sized(self, expected: tuple[int, int] | None = None) -> KeyFile | None:
+        """Return the first file whose chains show its counts; likely ones are tried first."""
         paths = self.paths
-        told = (IndexSizes.of_file(path, self._file_system, expected, is_full=path != paths[-1]) for path in paths)
-        return next(filter(None, told), None)
+        for path in paths:
+            status = self._file_system.status(path)
+            if status is not None and not status.is_directory:
+                with suppress(FileNotFoundError):
+                    file = self._file(path).sized_by_contents(expected, is_full=path != paths[-1])
+                    if file.slots:
+                        return file
+        return None
 
     def loaded(self, rules: QueueRules, *, is_open: bool = False) -> LoadedIndex:
         """Return the files that a release loads: of one length, named by a number, and before any directory.

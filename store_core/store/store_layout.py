@@ -359,13 +359,13 @@ class DerivedSizes:
         """Infer sizes from the files of a store, examining a few of each kind."""
         files = file_system or OsFileSystem()
         usual = _DEFAULTS.max_hash_slot_num, _DEFAULTS.max_index_num
-        index = Index(root, files).sizes(usual)
+        index = Index(root, files).first_sized(usual)
         return cls(
             _usual(root / CONSUME_QUEUE, files, CQ_STORE_UNIT_SIZE),
             _usual(root / CONSUME_QUEUE_EXT, files, CQ_STORE_UNIT_SIZE),
             _usual(root / BATCH_CONSUME_QUEUE, files, BATCH_UNIT_SIZE),
             index.slots if index is not None else None,
-            index.entries if index is not None else None,
+            index.most_entries if index is not None else None,
             frozenset(_directories(root / BATCH_CONSUME_QUEUE, files)),
             any(True for _ in queues_in(root / CONSUME_QUEUE_EXT, files)),
             any(name.startswith("%LMQ%") for name in _directories(root / CONSUME_QUEUE, files)),
@@ -479,11 +479,14 @@ def _take(taken: dict[str, Any], kind: _Sizes, sizes: FileSizes | None, config: 
 
 def _index_sizes(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> dict[str, int]:
     expected = config.max_hash_slot_num, config.max_index_num
-    found = Index(root, file_system).sizes(expected)
+    found = Index(root, file_system).first_sized(expected)
     taken: dict[str, int] = {}
-    if found is None or (found.slots, found.entries) == expected:
+    if found is None or (found.slots, found.most_entries) == expected:
         return taken
-    fields = (("max_hash_slot_num", "maxHashSlotNum", found.slots), ("max_index_num", "maxIndexNum", found.entries))
+    fields = (
+        ("max_hash_slot_num", "maxHashSlotNum", found.slots),
+        ("max_index_num", "maxIndexNum", found.most_entries),
+    )
     for field, option, size in fields:
         value: int = getattr(config, field)
         if isinstance(value, DefaultSize):
@@ -491,7 +494,7 @@ def _index_sizes(root: Path, config: MessageStoreConfig, file_system: FileSystem
         elif value != size:
             raise InvalidOptionError(
                 f"option {option} says {value}, but the store at {root} has index files with {option}={size}: found "
-                f"{found.slots} slots and {found.entries} entries in {found.example}. {_advice(field)}"
+                f"{found.slots} slots and {found.most_entries} entries in {found.path}. {_advice(field)}"
             )
     return taken
 

@@ -28,10 +28,10 @@ def test_one_geometry_is_found_whatever_the_sizes_and_keys(slots: int, entries: 
         for number, key in enumerate(keys[: entries - 1]):
             index.build_index(request(number * 100, key))
         index.close()
-        found = Index(Path(name)).sizes()
+        found = Index(Path(name)).first_sized()
 
     assert found is not None
-    assert (slots, entries) == (found.slots, found.entries)
+    assert (slots, entries) == (found.slots, found.most_entries)
 
 
 def test_a_file_is_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_a_file_is_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.Monke
         raise AssertionError("mapped")
 
     monkeypatch.setattr(OsOpenFile, "map", refuse)
-    found = Index(tmp_path).sizes()
+    found = Index(tmp_path).first_sized()
 
     assert found is not None
-    assert (7, 9) == (found.slots, found.entries)
+    assert (7, 9) == (found.slots, found.most_entries)
