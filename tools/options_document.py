@@ -112,8 +112,8 @@ _ANSWERS_INTRODUCTION: Final = (
     "## Answers",
     "",
     "Options of commands that answer a question about a store, `commitlog NAME STORE`. In Python they are the fields",
-    "of the answer's class, and arguments of its function: `--top 9` is `Bill(top=9).ask(store)`, and",
-    "`bill(store, top=9)`. All commands have `--processes`, `--storage`, `--config`, `--store-path-commit-log`,",
+    "of the answer's class, and arguments of its function: `--rows 9` is `Bill(rows=9).ask(store)`, and",
+    "`bill(store, rows=9)`. All commands have `--processes`, `--storage`, `--config`, `--store-path-commit-log`,",
     "`--time-zone`, `--html` and `--json`, too.",
     "",
 )

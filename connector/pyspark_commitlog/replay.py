@@ -70,8 +70,8 @@ def replay_report(spark: SparkSession, asked: Replay, store: StorePaths, into: P
 
 def _places(asked: Replay, store: StorePaths) -> dict[str, str]:
     """Return the options that say where the log of the source is."""
-    chosen = asked.read.get("store_path_commit_log") or chosen_log(one_root(store), asked.broker_config)
-    found = {"config": asked.broker_config, "storePathCommitLog": chosen}
+    chosen = asked.read.get("store_path_commit_log") or chosen_log(one_root(store), asked.config)
+    found = {"config": asked.config, "storePathCommitLog": chosen}
     return {name: str(value) for name, value in found.items() if value is not None}
 
 

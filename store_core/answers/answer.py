@@ -411,7 +411,8 @@ def function_of(answer: type[Answer[AnyReport]]) -> Callable[..., AnyReport]:
     inner = [each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(answer).parameters.values()]
     kept = [each for each in outer.values() if each.name not in {"store", "given", "options"}]
     read = [each.name for each in options_of(answer) if each.kind is Kind.READ]
-    inner = [each for each in inner if each.name not in read]
+    from_config = [each.name for each in options_of(answer) if each.kind is Kind.FROM_CONFIG]
+    inner = [each for each in inner if each.name not in {*read, *from_config}]
     kept += [inspect.Parameter(name, inspect.Parameter.VAR_KEYWORD) for name in read]
     ask.__signature__ = inspect.Signature([outer["store"], *inner, *kept])  # type: ignore[attr-defined]
     ask.__name__ = ask.__qualname__ = name

@@ -111,7 +111,7 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
         look = _Look(engine, path, clock or SystemClock(), is_ours, is_log_alone)
         if release is not None:
             return look.looked(replace(options, release=release))
-        store = store_at(path, None, options.broker_config, options.store_path_commit_log)
+        store = store_at(path, None, options.config, options.store_path_commit_log)
         return _by_told_release(ToldRelease.of(absolute_path_of(store)), look, options)
 
 
@@ -286,7 +286,7 @@ def _is_log_alone(store: Path) -> bool:
 def _has_index(plan: RebuildPlan) -> bool:
     """Return whether the broker keeps an index: where only that is missing, options alone can say so."""
     options, has_files = plan.options, bool(names_in(plan.store / INDEX_DIRECTORY, OsFileSystem()))
-    is_named = (options.broker_config, options.hash_slot_num, options.index_num) != (None, None, None)
+    is_named = (options.config, options.hash_slot_num, options.index_num) != (None, None, None)
     return plan.rules.has_index and (has_files or is_named or _is_log_alone(plan.store))
 
 

@@ -145,13 +145,13 @@ def _with_numbers(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
     return batch.set_column(at, name, integers_in(batch.column(at)))
 
 
-def delay_levels(broker_config: str | os.PathLike[str] | None, release: Release) -> tuple[int, ...]:
+def delay_levels(config: str | os.PathLike[str] | None, release: Release) -> tuple[int, ...]:
     """Return the delay of each level, ms: as a broker's file sets ``messageDelayLevel``, or the usual ones."""
     from store_core.store.message_store_config import MessageStoreConfig
 
-    if broker_config is None:
+    if config is None:
         return MessageStoreConfig(release=release).delay_levels
-    return MessageStoreConfig.from_properties(broker_config, release=release).delay_levels
+    return MessageStoreConfig.from_properties(config, release=release).delay_levels
 
 
 class DelayState(StrEnum):

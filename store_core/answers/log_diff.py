@@ -68,14 +68,14 @@ class Diff(Answer["DiffReport"]):
         choices=DiffBy,
     )
     same_extent: bool = flag("Also report it if one begins or ends elsewhere.")
-    most_rows: int = opt(1000, "Rows listed; all are counted.", metavar="N", least=0)
+    rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
 
     def on(self, engine: Engine, store: StorePaths) -> DiffReport:
         """Find where both logs begin and end, then compare them in parts, by bytes or by records.
 
         What follows the end of a log that a broker holds is not looked at: a record may be in progress there.
         """
-        options, pair = DiffOptions(self.by, self.most_rows, self.same_extent), LogPair.of(store, self.b)
+        options, pair = DiffOptions(self.by, self.rows, self.same_extent), LogPair.of(store, self.b)
         if self.by is DiffBy.RECORDS or (self.by is DiffBy.AUTO and not pair.is_cut_alike):
             return engine.run_grouped(RecordDiffJob(pair, options))
         return engine.run(DiffJob(pair, options))

@@ -249,7 +249,7 @@ def dispatch_start(store: Path, options: RebuildOptions, batch_topics: frozenset
     if queue_database(store, OsFileSystem()) is not None:
         return NOT_ASKED
     release = cast("Release", options.release)
-    config = config_of(options.broker_config, options.store_path_commit_log, release)
+    config = config_of(options.config, options.store_path_commit_log, release)
     try:
         report = DefaultMessageStore.dry_run(store, config, batch_topics=batch_topics, clock=clock)
     except UnsupportedStoreError:

@@ -141,7 +141,7 @@ def _store_note(store: Path) -> str:
     """Say what a new store lacks: records keep queue offset and store time, and have new physical offsets."""
     command = f"commitlog rebuild both {store} --replace"
     return (
-        f"the new store has a log only: {command} builds its queues and index; give it --broker-config if the broker's "
+        f"the new store has a log only: {command} builds its queues and index; give it --config if the broker's "
         f"files have other sizes than RocketMQ's own"
     )
 

@@ -91,7 +91,7 @@ class Trace(Answer["TraceReport"]):
         shown_default="what it looks like, and else a key",
     )
     release: Release = release_option()
-    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
     def on(self, engine: Engine, store: StorePaths) -> TraceReport:
         """Find the copies of a message by its unique key, which they keep; one without it, by its message id.
@@ -123,7 +123,7 @@ class _Tracing:
         from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, Config
         from store_core.snapshot.log import Log
 
-        levels = delay_levels(self.options.broker_config, self.options.release)
+        levels = delay_levels(self.options.config, self.options.release)
         # Asked first, so that in a growing store nothing is called delivered whose delivery is not among the records.
         config = Config(self.root, self.options.release)
         delivered, delay_notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")

@@ -89,7 +89,7 @@ def repair_by(
     store, signed = Path(path).absolute(), SignedPlan.read(plan)
     files, clock = file_system or OsFileSystem(), clock or SystemClock()
     check_is_root(store, files)
-    check_log_is_certain(store, signed.options.broker_config, signed.options.store_path_commit_log)
+    check_log_is_certain(store, signed.options.config, signed.options.store_path_commit_log)
     with explained_access(store), locked_for_swap(store, files) as resumed:
         checked, repairs, now = _planned(engine, store, signed.options, clock, is_ours=True)
         swap = None
@@ -251,7 +251,7 @@ class Replacement:
 
     def _rules(self, index_since_offset: int) -> RebuildRules:
         """Return the rules of the check, for those queues and the index that are made again."""
-        queues = frozenset((each.topic, each.queue_id) for each in self.repairs.queues if each.deed is Remedy.REBUILD)
+        queues = frozenset((each.topic, each.queue_id) for each in self.repairs.queues if each.action is Remedy.REBUILD)
         return replace(
             self.checked.plan.rules,
             queues=queues,
@@ -265,7 +265,7 @@ class Replacement:
         rules = self._rules(index.end_physical_offset if index is not None else 0)
         if rules.has_queues or rules.has_index:
             rebuild_by(self.engine, self._store, self._output, rules, clock=self.clock)
-        cut = [each for each in self.repairs.queues if each.deed is Remedy.CUT]
+        cut = [each for each in self.repairs.queues if each.action is Remedy.CUT]
         for each in cut:
             self._cut(each.topic, each.queue_id)
         if cut:

@@ -103,9 +103,7 @@ class RepairPlanFacts:
 
     store: str = fact("the store root")
     release: str = fact("the RocketMQ release whose rules are followed")
-    broker_config: str | None = fact(
-        "the broker's configuration file; null if sizes are inferred from the store's files"
-    )
+    config: str | None = fact("the broker's configuration file; null if sizes are inferred from the store's files")
     store_path_commit_log: str | None = fact(
         "the log that was said to be meant, where store and configuration have two (RocketMQ: "
         "`storePathCommitLog`); else null"
@@ -142,7 +140,7 @@ class RepairPlan(Report[RepairPlanFacts]):
             "Queues",
             *shared("topic", "queue_id"),
             text(
-                "deed",
+                "action",
                 "`rebuild` from the log; `cut`: keep only units of deleted records, as the log has none of this "
                 "queue; `remove`: as `cut`, and there is nothing to keep",
             ),
@@ -152,7 +150,7 @@ class RepairPlan(Report[RepairPlanFacts]):
             "index_files",
             "Files of the index",
             text("file", "its name; null for what has no file"),
-            text("deed", "`keep`; `replace` by files made from the log; or `make`, where there is none"),
+            text("action", "`keep`; `replace` by files made from the log; or `make`, where there is none"),
             _WHY,
         ),
         table("left", "Findings that no repair of queues and index mends", *shared("kind", "count", "meaning")),
@@ -173,7 +171,7 @@ class RepairPlan(Report[RepairPlanFacts]):
         found = RepairPlanFacts(
             store=facts.store,
             release=facts.release,
-            broker_config=None if asked.broker_config is None else str(asked.broker_config),
+            config=None if asked.config is None else str(asked.config),
             store_path_commit_log=None if chosen is None else str(chosen),
             check_crc=asked.check_crc,
             batch_topic=tuple(asked.batch_topic),
@@ -184,7 +182,7 @@ class RepairPlan(Report[RepairPlanFacts]):
             records=facts.records,
             min_offset=facts.min_offset,
             end_offset=facts.end_offset,
-            right_queues=facts.queues - sum(1 for each in repairs.queues if each.deed == "rebuild"),
+            right_queues=facts.queues - sum(1 for each in repairs.queues if each.action == "rebuild"),
             checkpoint=repairs.checkpoint,
             notes=(*facts.notes, assumed) if assumed else facts.notes,
         )
@@ -233,7 +231,7 @@ class RepairPlan(Report[RepairPlanFacts]):
         if not rows:
             return "right, and stays"
         sizes = f"{found.hash_slot_num:,} slots and {found.index_num:,} entries"
-        repairs = [each["deed"] for each in rows if each["file"] is not None]
+        repairs = [each["action"] for each in rows if each["file"] is not None]
         if not repairs:
             return f"there is none; to make in files of {sizes}"
         kept, replaced = repairs.count("keep"), counted(repairs.count("replace"), "file")
@@ -265,19 +263,19 @@ def _index_rows(repairs: Repairs) -> Iterator[dict[str, Any]]:
     if index is None:
         return
     for name in index.kept:
-        yield {"file": name, "deed": "keep", "why": " ".join(index.why.get(name, ()))}
+        yield {"file": name, "action": "keep", "why": " ".join(index.why.get(name, ()))}
     for name in index.replaced:
-        yield {"file": name, "deed": "replace", "why": " ".join(index.why.get(name, ()))}
+        yield {"file": name, "action": "replace", "why": " ".join(index.why.get(name, ()))}
     if "" in index.why:
-        deed = "replace" if index.kept or index.replaced else "make"
-        yield {"file": None, "deed": deed, "why": " ".join(index.why[""])}
+        action = "replace" if index.kept or index.replaced else "make"
+        yield {"file": None, "action": action, "why": " ".join(index.why[""])}
 
 
 _MOST_BYTES: Final = 1 << 30
 _COMPARED: Final = ("queues", "index_files")
 _TYPES: Final = {
     "release": (str,),
-    "broker_config": (str, type(None)),
+    "config": (str, type(None)),
     "store_path_commit_log": (str, type(None)),
     "check_crc": (bool,),
     "batch_topic": (list,),

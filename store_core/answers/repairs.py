@@ -45,7 +45,7 @@ class QueueRepair(NamedTuple):
 
     topic: str
     queue_id: int
-    deed: Remedy
+    action: Remedy
     why: tuple[str, ...]
 
 
@@ -83,7 +83,7 @@ class Repairs:
         the last queue ends. When a queue is rebuilt up to the log's end, those that lag are therefore rebuilt with it.
         """
         queues = tuple(_queues(checked))
-        if any(each.deed is Remedy.REBUILD for each in queues):
+        if any(each.action is Remedy.REBUILD for each in queues):
             named = {(each.topic, each.queue_id) for each in queues}
             lagging = ((each.topic, each.queue_id) for each in checked.compared.judged if each.missing_from >= 0)
             behind = [QueueRepair(*queue, Remedy.REBUILD, (_BEHIND,)) for queue in lagging if queue not in named]

@@ -60,23 +60,23 @@ _TABLES: Final = {
 class Bill(Answer["BillReport"]):
     """Say who uses the disk: bytes and messages by topic, queue, tags, producer and day.
 
-    Dead bytes are those of retries, dead letters, the broker's own topics, traces, and topics that topics.json does not
-    have. For each topic it says how many segment files would be gone without it. The exit code is 5 if the log is
+    Overhead is what retries, dead letters, traces, the broker's own topics, and topics that topics.json does not have
+    take. For each topic it says how many segment files would be gone without it. The exit code is 5 if the log is
     damaged: damaged ranges are in no table.
     """
 
     NAME: ClassVar = "bill"
     EXAMPLES: ClassVar = (
         "commitlog bill /data/store",
-        "commitlog bill /data/store --top 500 --json > bill.json",
+        "commitlog bill /data/store --rows 500 --json > bill.json",
         "commitlog bill /data/store --processes 4 --html bill.html",
     )
 
-    top: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
+    rows: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
 
     def on(self, engine: Engine, store: StorePaths) -> BillReport:
         """Total a log range by range."""
-        return engine.run(BillScan(store, self.top))
+        return engine.run(BillScan(store, self.rows))
 
 
 bill = function_of(Bill)
@@ -178,7 +178,7 @@ class BillScan(MessageScan["_BillSums", "BillReport"]):
             store=self.store,
             messages=counts.messages,
             bytes=counts.bytes,
-            dead_bytes=sum(row["bytes"] for row in tables["kinds"] if row["is_dead"]),
+            overhead_bytes=sum(row["bytes"] for row in tables["kinds"] if row["is_overhead"]),
             segments=len(log.segments),
             segment_size=log.usual_size,
             file_bytes=sum(each.size for each in log.segments),
@@ -206,7 +206,7 @@ class _Topics:
             row["segments_saved"] = self._filled(self.bytes) - self._filled(self.bytes - row["bytes"])
             if "topic" in row:
                 name = row["topic"]
-                row |= {"kind": self._kind(name), "is_dead": self._is_dead(name)}
+                row |= {"kind": self._kind(name), "is_overhead": self._is_overhead(name)}
                 row |= {"segments": some[name], "own_segments": own[name]}
         return rows
 
@@ -216,7 +216,7 @@ class _Topics:
         for row in self.sums.topics.table().select(["topic", *_SUMMED]).to_pylist():
             name = row["topic"]
             meaning = kind_of_topic(name).value if self._is_known(name) else "topics that topics.json does not have"
-            empty = {"is_dead": self._is_dead(name), "meaning": meaning, "topics": 0, "messages": 0, "bytes": 0}
+            empty = {"is_overhead": self._is_overhead(name), "meaning": meaning, "topics": 0, "messages": 0, "bytes": 0}
             total = found.setdefault(self._kind(name), empty)
             total["topics"] += 1
             for each in _SUMMED:
@@ -232,7 +232,7 @@ class _Topics:
         is_application = kind_of_topic(topic) is TopicKind.APPLICATION
         return not is_application or self.configured is None or topic in self.configured
 
-    def _is_dead(self, topic: str) -> bool:
+    def _is_overhead(self, topic: str) -> bool:
         return kind_of_topic(topic) is not TopicKind.APPLICATION or not self._is_known(topic)
 
     def _kind(self, topic: str) -> str:
@@ -284,7 +284,7 @@ _BYTES: Final = ReportColumn("bytes", _LONG, "bytes of their records")
 _MESSAGES: Final = ReportColumn("messages", _LONG, "how many")
 _PERCENT: Final = ReportColumn("percent", pa.float64(), "share of the bytes of all records")
 _OTHERS: Final = ReportColumn("others", _LONG, OTHERS_DOC)
-_DEAD_DOC: Final = "whether no application of today reads it: not an application's, or not in `topics.json`"
+_OVERHEAD_DOC: Final = "whether it is overhead: no application's topic, or one that `topics.json` does not have"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +294,9 @@ class BillFacts:
     store: str = fact("the store root")
     messages: int = fact("messages in the log")
     bytes: int = fact("bytes of their records")
-    dead_bytes: int = fact("bytes of records in topics that are `is_dead`, as the table `topics` explains it")
+    overhead_bytes: int = fact(
+        "bytes of the topics with `is_overhead`: retries, dead letters, traces, the broker's own, unconfigured ones"
+    )
     segments: int = fact("segment files of the log")
     segment_size: int = fact("bytes of each")
     file_bytes: int = fact("bytes of all of them; what is no record is filler, unwritten or damaged")
@@ -309,7 +311,7 @@ _REPORT_TABLES: Final = (
         "What the disk holds",
         (
             ReportColumn("kind", _TEXT, "what topics are for, as in the table `topics`"),
-            ReportColumn("is_dead", pa.bool_(), _DEAD_DOC),
+            ReportColumn("is_overhead", pa.bool_(), _OVERHEAD_DOC),
             ReportColumn("topics", _LONG, "how many topics"),
             _MESSAGES,
             _BYTES,
@@ -328,7 +330,7 @@ _REPORT_TABLES: Final = (
                 "by its name: `application`, `retry`, `dead_letter`, `half`, `op`, `schedule`, `timer`, `trace` or "
                 "`system`; `unconfigured` if it looks like an application's, and `topics.json` does not have it",
             ),
-            ReportColumn("is_dead", pa.bool_(), _DEAD_DOC, in_text=False),
+            ReportColumn("is_overhead", pa.bool_(), _OVERHEAD_DOC, in_text=False),
             _MESSAGES,
             _BYTES,
             _PERCENT,
@@ -397,8 +399,8 @@ class BillReport(Report[BillFacts]):
         files = counted(found.segments, "segment")
         messages = counted(found.messages, "message")
         yield f"{messages} of {found.bytes:,} bytes, in {files} of {found.segment_size:,} bytes"
-        share = 100 * found.dead_bytes / found.bytes if found.bytes else 0
-        yield f"dead: {found.dead_bytes:,} bytes, {share:.1f} % (retries, dead letters, the broker's own, ...)"
+        share = 100 * found.overhead_bytes / found.bytes if found.bytes else 0
+        yield f"overhead: {found.overhead_bytes:,} bytes, {share:.1f} % (retries, dead letters, the broker's own, ...)"
         if found.damaged_ranges:
             places = counted(found.damaged_ranges, "damaged range")
             are = agreeing(found.damaged_ranges, "bytes is", "bytes in all are")
@@ -407,8 +409,8 @@ class BillReport(Report[BillFacts]):
 
 
 def _bars(table: pa.Table, name: str) -> Iterator[Bar]:
-    columns = [each for each in (name, "bytes", "messages", "others", "is_dead") if each in table.column_names]
+    columns = [each for each in (name, "bytes", "messages", "others", "is_overhead") if each in table.column_names]
     for row in table.select(columns).to_pylist():
         label = f"{row['bytes']:,} bytes, {counted(row['messages'], 'message')}"
         shown = f"{row['others']:,} others" if row["others"] is not None else row[name]
-        yield Bar(shown, row["bytes"], _TONES.get(row.get("is_dead"), Tone.PLAIN), label)
+        yield Bar(shown, row["bytes"], _TONES.get(row.get("is_overhead"), Tone.PLAIN), label)

@@ -35,7 +35,7 @@ __all__ = ["Check", "CheckReport", "Compared", "check"]
 
 _COMPARED: Final = (
     *("check_crc", "batch_topic", "hash_slot_num", "index_num", "max_queues"),
-    *("broker_config", "store_path_commit_log"),
+    *("config", "store_path_commit_log"),
 )
 """Options of a comparison, besides the release."""
 
@@ -84,7 +84,7 @@ class Compared(Answer[AnyReport]):
         most=2**31 - 1,
         shown_default="1,000,000",
     )
-    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
     store_path_commit_log: str | os.PathLike[str] | None = None
 
     def comparison(self, topic: tuple[str, ...] = ()) -> RebuildOptions:
@@ -93,8 +93,8 @@ class Compared(Answer[AnyReport]):
         from store_core.store.rebuild.options import RebuildOptions
 
         has_index = True
-        if self.broker_config is not None:
-            has_index = MessageStoreConfig.from_properties(self.broker_config).message_index_enable
+        if self.config is not None:
+            has_index = MessageStoreConfig.from_properties(self.config).message_index_enable
         given = {name: getattr(self, name) for name in _COMPARED}
         return RebuildOptions(verify=True, with_index=has_index, topic=topic or None, **given)
 

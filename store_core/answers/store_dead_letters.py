@@ -64,7 +64,7 @@ class DeadLetters(Answer["DeadLettersReport"]):
     )
 
     group: tuple[str, ...] = opt((), "Only of this consumer group; can be repeated.", metavar="GROUP")
-    most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
+    rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 
     def on(self, engine: Engine, store: StorePaths) -> DeadLettersReport:
@@ -90,9 +90,7 @@ class DeadLetters(Answer["DeadLettersReport"]):
         }
         letters = [_letter(row, origins, extent.begin, limits) for row in rows]
         facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
-        return DeadLettersReport.of(
-            facts, {"groups": list(_groups(letters, limits)), "letters": letters[: self.most_rows]}
-        )
+        return DeadLettersReport.of(facts, {"groups": list(_groups(letters, limits)), "letters": letters[: self.rows]})
 
 
 dead_letters = function_of(DeadLetters)

@@ -120,17 +120,19 @@ class Delays(Answer["DelaysReport"]):
     NAME: ClassVar = "delays"
     EXAMPLES: ClassVar = (
         "commitlog delays /data/store",
-        "commitlog delays /data/store --at 2024-05-01T12:00:00Z --html report.html",
+        "commitlog delays /data/store --now 2024-05-01T12:00:00Z --html report.html",
         "commitlog delays /data/store --config broker.conf --all --json",
     )
     CONFIG_WORDS: ClassVar = "messageDelayLevel"
 
     late_after: int = opt(60, "An overdue one is a finding after these.", metavar="SECONDS", least=0)
-    at: int | None = opt(None, f"As of this time: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="now")
+    now: int | None = opt(
+        None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
+    )
     lists_all: bool = flag("List those that are as they should be, too.", "--all")
-    most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
+    rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
-    broker_config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
     def on(self, engine: Engine, store: StorePaths) -> DelaysReport:
         """Read the topics where they wait, through their queues where these prove complete."""
@@ -139,7 +141,7 @@ class Delays(Answer["DelaysReport"]):
         from store_core.snapshot.log import Log
         from store_core.snapshot.store import Store
 
-        levels = delay_levels(self.broker_config, self.release)
+        levels = delay_levels(self.config, self.release)
         root = Store(store).root
         # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
         config = Config(root, self.release)
@@ -152,12 +154,12 @@ class Delays(Answer["DelaysReport"]):
             "timers": read_of(DELAY_COLUMNS, timer_rows, topic=(TIMER_TOPIC,), **shared),
         }
         found = engine.run(ReadJob(store, reads))
-        at = SystemClock().now_ms() if self.at is None else self.at
+        now = SystemClock().now_ms() if self.now is None else self.now
         last_stored = known.last_stored or 0
-        rules = LevelRules(levels, known.delay_offsets or {}, at, last_stored, known.offsets_written)
+        rules = LevelRules(levels, known.delay_offsets or {}, now, last_stored, known.offsets_written)
         features = rules_of(self.release)
         until, offset, check_written = known.timers_read_until, known.timers_offset, known.check_written
-        timers = TimerRules(until, offset, at, last_stored, features, check_written)
+        timers = TimerRules(until, offset, now, last_stored, features, check_written)
         judged = {
             "level": level_states(found.tables["levels"], rules),
             "timer": timer_states(found.tables["timers"], timers),
@@ -236,7 +238,7 @@ class _Made:
         known = self.known
         facts = DelaysFacts(
             store=str(self.root),
-            at=iso_time(self.rules.at),
+            now=iso_time(self.rules.at),
             last_stored=None if known.last_stored is None else iso_time(known.last_stored),
             scale=scale,
             messages=sum(table.num_rows for table in self.judged.values()),
@@ -312,11 +314,11 @@ class _Made:
         found: list[dict[str, Any]] = []
         for state in wanted:
             for kind, table in self.judged.items():
-                rows = _in_state(table, state).sort_by("due").slice(0, self.options.most_rows)
+                rows = _in_state(table, state).sort_by("due").slice(0, self.options.rows)
                 found += [{"kind": kind, **row} for row in rows.to_pylist()]
         for row in found:
             row["due"], row["store_timestamp"] = table_time(row["due"]), table_time(row["store_timestamp"])
-        return found[: self.options.most_rows]
+        return found[: self.options.rows]
 
 
 _COUNTED: Final = (DelayState.WAITING, DelayState.OVERDUE, DelayState.UNSETTLED, DelayState.ORPHANED)
@@ -370,7 +372,7 @@ class DelaysFacts:
 
     scale: Scale
     store: str = fact("the store's root")
-    at: str = fact("time as of which messages are due, ISO 8601")
+    now: str = fact("time as of which messages are due, ISO 8601")
     last_stored: str | None = fact("store time of the log's last record, ISO 8601, or null in an empty log")
     messages: int = fact("delayed messages and timers in the log", default=0)
     waiting: int = fact("those that are not due yet", default=0)
@@ -480,7 +482,7 @@ class DelaysReport(Report[DelaysFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        yield f"{found.store}: {counted(found.messages, 'delayed message')}, as of {found.at}"
+        yield f"{found.store}: {counted(found.messages, 'delayed message')}, as of {found.now}"
         for name, what in _WORDS.items():
             count: int = getattr(found, name)
             if count:

@@ -47,7 +47,7 @@ class Lag(Answer["LagReport"]):
     SHOWS_WARNINGS: ClassVar = True
     EXAMPLES: ClassVar = (
         "commitlog lag /data/store",
-        "commitlog lag /data/store --group billing --messages --limit 20",
+        "commitlog lag /data/store --group billing --messages --rows 20",
         "commitlog lag /data/store --as-of 2024-05-01T14:05:00Z",
         "commitlog lag /data/store --json | jq .tables.queues",
     )
@@ -55,7 +55,7 @@ class Lag(Answer["LagReport"]):
     group: tuple[str, ...] = opt((), "Only this group; can be repeated.", metavar="GROUP")
     topic: tuple[str, ...] = opt((), "Only this topic; can be repeated.", metavar="TOPIC")
     messages: bool = flag("List the messages that are not consumed, with tags and keys.")
-    limit: int = opt(1000, "How many of them.", metavar="N", least=1)
+    rows: int = opt(1000, "Messages that are listed; all are counted.", metavar="N", least=1)
     as_of: int | None = opt(None, f"Queues as they were at this time: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME")
     now: int | None = opt(
         None,
@@ -78,7 +78,7 @@ class Lag(Answer["LagReport"]):
         from store_core.snapshot.store import Store
 
         opened = Store(store)
-        job = LagJob(opened, self.group, self.topic, self.as_of, self.limit if self.messages else 0)
+        job = LagJob(opened, self.group, self.topic, self.as_of, self.rows if self.messages else 0)
         found = engine.run(job)
         given = self.as_of if self.now is None else self.now
         now, notes = _present(opened) if given is None else (given, ())

@@ -106,10 +106,10 @@ class Producers(Answer["ProducersReport"]):
     NAME: ClassVar = "producers"
     EXAMPLES: ClassVar = (
         "commitlog producers /data/store",
-        "commitlog producers /data/store --top 500 --json > producers.json",
+        "commitlog producers /data/store --rows 500 --json > producers.json",
     )
 
-    top: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
+    rows: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
 
     def on(self, engine: Engine, store: StorePaths) -> ProducersReport:
         """Gather totals and keys range by range, then look at the keys of each group.
@@ -119,7 +119,7 @@ class Producers(Answer["ProducersReport"]):
         """
         scan = SendScan(store)
         with tempfile.TemporaryDirectory(prefix="commitlog-keys-") if engine.keeps_pieces else nullcontext() as spill:
-            return engine.run_grouped(ProducersJob(scan, self.top, None if spill is None else Path(spill)))
+            return engine.run_grouped(ProducersJob(scan, self.rows, None if spill is None else Path(spill)))
 
 
 producers = function_of(Producers)

@@ -74,7 +74,7 @@ class Recover(Answer["RecoverReport"]):
     )
     messages: bool = flag(f"List all messages that would be truncated, not just {MOST_MESSAGES}.")
     dry_run: bool = opt(True, "Change nothing. Required: this command only looks.", shown_default="")  # noqa: FBT003 -- the default
-    broker_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
     def __post_init__(self) -> None:
         """Refuse what is invalid."""
@@ -92,7 +92,7 @@ class Recover(Answer["RecoverReport"]):
                 f"{path}: a broker's start can be simulated only with files on a local disk, where nothing is "
                 f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
             )
-        config = config_of(self.broker_config, chosen_log(path, self.broker_config))
+        config = config_of(self.config, chosen_log(path, self.config))
         path = os.fspath(path)
         root = configured_root(path, config)
         check_is_store(path_of(root), config, OsFileSystem())

@@ -32,7 +32,7 @@ class PlanRepair(Compared["RepairPlan"]):
         from store_core.store.store_layout import chosen_log
 
         path = one_root(store)
-        chosen = self.store_path_commit_log or chosen_log(path, self.broker_config)
+        chosen = self.store_path_commit_log or chosen_log(path, self.config)
         return plan_by(engine, os.fspath(path), replace(self, store_path_commit_log=chosen))
 
 

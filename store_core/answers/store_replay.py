@@ -78,7 +78,7 @@ class Replay(Answer["ReplayReport"]):
         "On Spark: topic, body, properties or flag of the new message; can be repeated.",
         metavar="COLUMN=SQL",
     )
-    broker_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
     read: Mapping[str, Any] = opt(
         (), "Which messages: filters, and other options of `store_core.read_messages`.", kind=Kind.READ
     )
@@ -122,7 +122,7 @@ class Replay(Answer["ReplayReport"]):
 
         chosen = self.read.get("store_path_commit_log")
         if chosen is not None and isinstance(store, ConfiguredRoot):
-            store = store_at(str(store), None, self.broker_config, chosen)
+            store = store_at(str(store), None, self.config, chosen)
         places = {name: self.read[name] for name in _PLACES if name in self.read}
         store = ReadOptions.parse(**places).store_of(store).paths
         root = Path(os.fspath(Store(store).root))
@@ -130,7 +130,7 @@ class Replay(Answer["ReplayReport"]):
         place = store if isinstance(store, str | os.PathLike) else root
         config, is_same = self.into_config, root.resolve() == into.resolve()
         if config is None and is_same:  # the configuration is the target's, too
-            config = self.broker_config or self.read.get("config")
+            config = self.config or self.read.get("config")
         by_engine = getattr(engine, "replay", None)
         if by_engine is not None:
             done: ReplayReport = by_engine(self, store, into)

@@ -95,7 +95,7 @@ class Retention(Answer["RetentionReport"]):
         metavar="ZONE",
         shown_default="this machine's",
     )
-    broker_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+    config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
     def __post_init__(self) -> None:
         """Refuse what is invalid."""
@@ -115,7 +115,7 @@ class Retention(Answer["RetentionReport"]):
         """Return the broker's settings."""
         from store_core.answers.disk_forecast import settings_of
 
-        return settings_of(self.broker_config, self.release, {name: getattr(self, name) for name in _SETTINGS})
+        return settings_of(self.config, self.release, {name: getattr(self, name) for name in _SETTINGS})
 
     def sizes(self) -> DiskSizes:
         """Return what is said of the broker's disk."""

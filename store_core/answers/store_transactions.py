@@ -121,9 +121,11 @@ class Transactions(Answer["TransactionsReport"]):
 
     older_than: int = opt(60, "A pending one is a finding after these.", metavar="SECONDS", least=0)
     most_checks: int = opt(15, "How often a broker asks about one (transactionCheckMax).", metavar="N", least=0)
-    at: int | None = opt(None, f"As of this time: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="now")
+    now: int | None = opt(
+        None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
+    )
     lists_all: bool = flag("List those that are as they should be, too.", "--all")
-    most_rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
+    rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 
     def on(self, engine: Engine, store: StorePaths) -> TransactionsReport:
@@ -150,8 +152,8 @@ class Transactions(Answer["TransactionsReport"]):
             "halves": read_of(HALF_COLUMNS, half_rows, topic=HALF_TOPICS, **shared),
         }
         found = engine.run(ReadJob(store, reads))
-        at = SystemClock().now_ms() if self.at is None else self.at
-        return _Judged(root, Log.for_reading(store), found, self, at, asked_next).report()
+        now = SystemClock().now_ms() if self.now is None else self.now
+        return _Judged(root, Log.for_reading(store), found, self, now, asked_next).report()
 
 
 transactions = function_of(Transactions)
@@ -325,7 +327,7 @@ class _Judged:
         often = [each for end, each in ended if end in _UNSETTLED and each.checks >= self._options.most_checks]
         return TransactionsFacts(
             store=str(self._root),
-            at=iso_time(self._at),
+            now=iso_time(self._at),
             begin=self._log.begin,
             end=self._log.end,
             half_messages=self._found.tables["halves"].num_rows,
@@ -347,7 +349,7 @@ class _Judged:
         return [
             {"state": end.value, "store_timestamp": table_time(each.store_timestamp)}
             | {name: getattr(each, name) for name in names}
-            for end, each in kept[: self._options.most_rows]
+            for end, each in kept[: self._options.rows]
         ]
 
 
@@ -377,7 +379,7 @@ class TransactionsFacts:
     """The facts of the answer."""
 
     store: str = fact("the store's root")
-    at: str = fact("time as of which transactions are judged, ISO 8601")
+    now: str = fact("time as of which transactions are judged, ISO 8601")
     begin: int = fact("physical offset at which the log begins")
     end: int = fact("physical offset at which its files end")
     half_messages: int = fact("half messages in the log, the broker's copies included", default=0)
@@ -480,7 +482,7 @@ class TransactionsReport(Report[TransactionsFacts]):
 
     def _lines(self) -> Iterator[str]:
         found = self.found
-        yield f"{found.store}: {counted(found.transactions, 'transaction')}, as of {found.at}"
+        yield f"{found.store}: {counted(found.transactions, 'transaction')}, as of {found.now}"
         for end in End:
             if found.count(end):
                 yield f"{found.count(end):,} {end.value.replace('_', ' ')}: {end.meaning}"

@@ -152,7 +152,9 @@ def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[.
     if option.kind is Kind.FLAG:
         default = option.default and "/" in option.flag  # one without its contrary has to be given
         return click.option(option.flag, option.name, is_flag=True, default=default, help=words)
+    short = ["-n"] if option.name == "rows" else []  # as in `head` and `tail`
     return click.option(
+        *short,
         option.flag,
         option.name,
         type=_type_of(option),

@@ -86,8 +86,6 @@ _NUMBER: Final = click.IntRange(0, 2**63 - 1)
 @with_release
 @click.option(
     "--config",
-    "--broker-config",
-    "broker_config",
     metavar="FILE",
     help="The broker's configuration, for all sizes and switches, and where the log is.",
 )

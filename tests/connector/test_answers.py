@@ -35,7 +35,7 @@ KEPT = {
     "disk_used": 2**30,
     "daily_growth": 9999,
 }
-LAGGING: dict[str, Any] = {"group": ["billing"], "now": 2_000_000_000_000, "messages": True, "limit": 5}
+LAGGING: dict[str, Any] = {"group": ["billing"], "now": 2_000_000_000_000, "messages": True, "rows": 5}
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
         (answers.producers(spark, sound), core.producers(sound)),
         (answers.salvage(spark, damaged), core.salvage(damaged)),
         (
-            answers.transactions(spark, sound, at=0),
-            core.transactions(sound, at=0),
+            answers.transactions(spark, sound, now=0),
+            core.transactions(sound, now=0),
         ),
         (answers.trace(spark, sound, "orders/0/3"), core.trace(sound, "orders/0/3")),
         (answers.dead_letters(spark, sound), core.dead_letters(sound)),
-        (answers.delays(spark, sound, at=0), core.delays(sound, at=0)),
+        (answers.delays(spark, sound, now=0), core.delays(sound, now=0)),
         (answers.lag(spark, consumed, **LAGGING), core.lag(consumed, **LAGGING)),
         (answers.retention(spark, consumed, **KEPT), core.retention(consumed, **KEPT)),
     ]

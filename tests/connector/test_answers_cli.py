@@ -117,7 +117,7 @@ def test_salvage_ends_with_5_where_something_is_lost(tmp_path: Path, capsys: pyt
 def test_bill_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(log().write(tmp_path / "store"))
 
-    assert 0 == main(["bill", store, "--top", "1", "--json"])
+    assert 0 == main(["bill", store, "--rows", "1", "--json"])
     assert (60, 1) == ((report := json.loads(capsys.readouterr().out))["messages"], len(report["tables"]["topics"]))
     assert 2 == main(["bill", str(tmp_path / "none")])
 
@@ -136,7 +136,7 @@ def test_producers_end_with_1_where_a_message_was_sent_twice(
 def test_lag_prints_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = str(make_viewed_store(tmp_path / "store"))
 
-    assert 1 == main(["lag", store, "--group", "audit", "--messages", "--limit", "3", "--json"])
+    assert 1 == main(["lag", store, "--group", "audit", "--messages", "--rows", "3", "--json"])
     assert (30, 3) == ((report := json.loads(capsys.readouterr().out))["messages"], len(report["tables"]["messages"]))
     assert 2 == main(["lag", store, "--group", "nobody"])
 

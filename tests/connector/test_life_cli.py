@@ -29,11 +29,11 @@ def test_transactions_and_delays_end_with_1_where_something_is_stuck(
     log.delayed("b", 3)
     store = str(log.write(tmp_path / "store"))
 
-    assert 0 == main(["transactions", store, "--at", str(BEGIN)])
+    assert 0 == main(["transactions", store, "--now", str(BEGIN)])
     capsys.readouterr()
     assert 1 == main(["transactions", store, "--older-than", "60", "--json"])
     assert 1 == json.loads(capsys.readouterr().out)["old_pending"]
-    assert 0 == main(["delays", store, "--at", "2023-11-14T22:13:20Z"])
+    assert 0 == main(["delays", store, "--now", "2023-11-14T22:13:20Z"])
     assert "1 waits: it is not due yet" in capsys.readouterr().out
     assert 1 == main(["delays", store])
     assert 0 == main(["trace", store, "a"])

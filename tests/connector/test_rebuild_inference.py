@@ -73,7 +73,7 @@ def test_spark_rebuilds_the_kinds_of_queues_that_records_tell(
 ) -> None:
     store = golden(name)
     (tmp_path / "broker.conf").write_text(BATCH_CONF)
-    sizes = ["--broker-config", str(tmp_path / "broker.conf")] if options else ["--consume-queue-file-size", "800"]
+    sizes = ["--config", str(tmp_path / "broker.conf")] if options else ["--consume-queue-file-size", "800"]
     run(bare(store, tmp_path), "--release", store.golden.release, "--replace", *sizes)
 
     assert queue_files(store.root) == queue_files(tmp_path / "store")
@@ -95,10 +95,10 @@ def test_the_brokers_configuration_decides_unless_an_option_does(
 ) -> None:
     store = golden("4.9.7/lmq")
     (tmp_path / "broker.conf").write_text("mappedFileSizeConsumeQueue=800\n")
-    options = ("--release", "4.9", "--broker-config", str(tmp_path / "broker.conf"))
+    options = ("--release", "4.9", "--config", str(tmp_path / "broker.conf"))
     left_out = run(bare(store, tmp_path), *options)["notes"]
 
-    assert any("light queues are left out, as --broker-config says" in note for note in left_out)
+    assert any("light queues are left out, as --config says" in note for note in left_out)
     assert not any("%LMQ%" in name for name in queue_files(tmp_path / "store" / "rebuilt"))
     run(tmp_path / "store", *options, "--light")
     assert queue_files(store.root) == queue_files(tmp_path / "store" / "rebuilt")
@@ -118,7 +118,7 @@ def test_a_verify_finds_light_queues_that_are_lost(golden: Callable[[str], Unpac
 def test_batch_topics_are_told_by_their_inner_batches(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
     store = golden("5.3.3/bcq")
     (tmp_path / "broker.conf").write_text(BATCH_CONF)
-    report = run(bare(store, tmp_path), "--replace", "--broker-config", str(tmp_path / "broker.conf"))
+    report = run(bare(store, tmp_path), "--replace", "--config", str(tmp_path / "broker.conf"))
 
     assert queue_files(store.root) == queue_files(tmp_path / "store")
     assert ["bcq_topic"] == report["inferred_batch_topics"]

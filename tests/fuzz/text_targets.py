@@ -181,7 +181,7 @@ def _ledgers(directory: Path) -> Case:
     })  # fmt: skip
     tables = {each.name: [{"what": "x"}] for each in RepairPlan.SCHEMA.tables}
     plan = {
-        "schema": RepairPlan.SCHEMA.name, "tables": tables, "release": "5.5", "broker_config": None,
+        "schema": RepairPlan.SCHEMA.name, "tables": tables, "release": "5.5", "config": None,
         "store_path_commit_log": None,
         "check_crc": True, "batch_topic": ["b"], "hash_slot_num": 100, "index_num": 400, "max_queues": None,
     }  # fmt: skip

@@ -39,7 +39,7 @@ PASSED_OVER: Final = 3
 
 def told(broker: LiveBroker) -> DelaysReport:
     config = broker.directory / "broker.conf"
-    return delays(broker.store, lists_all=True, most_rows=10**6, config=config, release="5.3")
+    return delays(broker.store, lists_all=True, rows=10**6, config=config, release="5.3")
 
 
 def keys_in(report: DelaysReport, keys: dict[str, str], *states: str) -> list[str]:

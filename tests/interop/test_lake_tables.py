@@ -24,7 +24,7 @@ from tests.store_core.answers.test_store_export import fill
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Deed = Callable[[Path, Path, str], Any]
+    Action = Callable[[Path, Path, str], Any]
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(3600)]
 
@@ -52,8 +52,8 @@ def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["delta", "iceberg"])
-def deed(request: pytest.FixtureRequest, python: Path, jars: Path) -> Deed:
-    """Return what does a deed of `tests.interop.lake.exporting` in a process of its own; None if that was killed."""
+def action(request: pytest.FixtureRequest, python: Path, jars: Path) -> Action:
+    """Return what does an action of `tests.interop.lake.exporting` in a process of its own; None if that was killed."""
 
     def run(store: Path, place: Path, what: str) -> Any:  # noqa: ANN401 -- what JSON has
         place.mkdir(exist_ok=True)
@@ -84,33 +84,35 @@ def expected_rows(store: Path) -> list[list[Any]]:
 
 
 def test_a_table_gets_what_is_new_and_its_proof_finds_a_row_that_is_there_twice(
-    deed: Deed, log: LogBuilder, tmp_path: Path
+    action: Action, log: LogBuilder, tmp_path: Path
 ) -> None:
     store, found = tmp_path / "store", []
     for count in (0, 0, 25):
         fill(log, count)
         shutil.rmtree(store, ignore_errors=True)
         log.write(store)
-        found.append(deed(store, tmp_path / "place", "export"))
+        found.append(action(store, tmp_path / "place", "export"))
 
     assert [(1, 30), (None, 0), (2, 25)] == [(each["number"], each["messages"]) for each in found]
-    assert expected_rows(store) == deed(store, tmp_path / "place", "rows")
-    assert 0 == deed(store, tmp_path / "place", "prove")["differences"]
-    deed(store, tmp_path / "place", "plant")
-    assert 1 == deed(store, tmp_path / "place", "prove")["differences"]
+    assert expected_rows(store) == action(store, tmp_path / "place", "rows")
+    assert 0 == action(store, tmp_path / "place", "prove")["differences"]
+    action(store, tmp_path / "place", "plant")
+    assert 1 == action(store, tmp_path / "place", "prove")["differences"]
 
 
-def test_each_message_is_there_once_whenever_the_process_is_killed(deed: Deed, log: LogBuilder, tmp_path: Path) -> None:
+def test_each_message_is_there_once_whenever_the_process_is_killed(
+    action: Action, log: LogBuilder, tmp_path: Path
+) -> None:
     """The process is killed at calls of the ledger from the first to the last, and while the table is written."""
     store = log.write(tmp_path / "store")
-    calls = deed(store, tmp_path / "whole", "export")["calls"]
+    calls = action(store, tmp_path / "whole", "export")["calls"]
     killed = 0
     for kill in ("append", *map(str, range(calls, 0, -max(1, calls // 8)))):
         place = tmp_path / kill
-        killed += deed(store, place, kill) is None
-        assert 30 == deed(store, place, "export")["all_messages"]
-        assert expected_rows(store) == deed(store, place, "rows")
-        assert 0 == deed(store, place, "prove")["differences"]
+        killed += action(store, place, kill) is None
+        assert 30 == action(store, place, "export")["all_messages"]
+        assert expected_rows(store) == action(store, place, "rows")
+        assert 0 == action(store, place, "prove")["differences"]
 
     assert killed > 8
 

@@ -70,9 +70,7 @@ def _differences(judge: Judge, scenario: Scenario, directory: Path) -> list[obje
     expected = _answers(store, config, scenario.batch_topics, questions)
     _lose(store)
     topics = [word for topic in scenario.batch_topics for word in ("--batch-topic", topic)]
-    code = _rebuild(
-        store, judge.release, "--broker-config", str(directory / scenario.name / "broker.properties"), *topics
-    )
+    code = _rebuild(store, judge.release, "--config", str(directory / scenario.name / "broker.properties"), *topics)
     handed = hand_over(scenario.name, store, config, judge, scenario.job_settings)
     asked = shutil.copytree(store, store.with_name("asked"))
     found = judge.ask(asked, questions, **scenario.job_settings, **role(judge)).result()["answers"]

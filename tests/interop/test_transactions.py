@@ -36,7 +36,7 @@ ENDS: Final = {"c": "committed", "r": "rolled_back", "u": "given_up"}
 
 def states_in(store: Path, keys: dict[str, str]) -> dict[str, tuple[str, int]]:
     """Return the state of each transaction, and how often the broker asked, by the message's key."""
-    asked = Transactions(lists_all=True, most_rows=10**6, most_checks=MOST_CHECKS, release="5.3")
+    asked = Transactions(lists_all=True, rows=10**6, most_checks=MOST_CHECKS, release="5.3")
     rows = asked.ask(store).tables["transactions"].to_pylist()
     return {keys[row["unique_key"]]: (row["state"], row["checks"]) for row in rows if row["unique_key"] in keys}
 

@@ -57,7 +57,7 @@ class RebuildOptions:
         Rebuild only from this physical offset on, bytes; what the store has for earlier records is kept.
     release : str
         RocketMQ release whose rules apply, one of `store_core.format.release.RELEASES`.
-    broker_config : path, optional
+    config : path, optional
         The broker's configuration file, for sizes and switches, and for where the log is.
     store_path_commit_log : path, optional
         Which log is meant, where the store has one and the configuration names another: the directory, or several,
@@ -99,7 +99,7 @@ class RebuildOptions:
     queue_id: int | None = None
     since_offset: int = 0
     release: str = DEFAULT_RELEASE
-    broker_config: str | os.PathLike[str] | None = None
+    config: str | os.PathLike[str] | None = None
     store_path_commit_log: str | os.PathLike[str] | None = None
     consume_queue_file_size: int | None = None
     hash_slot_num: int | None = None

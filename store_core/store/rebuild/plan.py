@@ -66,7 +66,7 @@ class RebuildPlan:
         Raises `UnsupportedStoreError`: If the store is of an unsupported kind for that use, see
         `store_core.files.store_kind`.
         """
-        given = options.broker_config, options.store_path_commit_log
+        given = options.config, options.store_path_commit_log
         store = absolute_path_of(store_at(path, None, *given))
         if isinstance(store, UrlPath) and not options.verify and not options.output:
             store.refuse_writing()
@@ -163,7 +163,7 @@ def _queue_rules(store: Path, options: RebuildOptions, found: DerivedSizes, conf
     if options.light is not None:
         explicit |= _light_switches(is_on=options.light)
     told: dict[str, Any] = {}
-    if options.broker_config is None:
+    if options.config is None:
         names = ("consume_queue_file_size", "batch_consume_queue_file_size", "ext_file_size")
         told = {name: getattr(found, name) for name in (*names, "max_hash_slot_num", "max_index_num")}
         told |= {"is_ext_enabled": found.has_ext, **_light_switches(is_on=rules.features.has_light_queues)}
@@ -183,8 +183,8 @@ def _light_source(options: RebuildOptions, found: DerivedSizes) -> str:
     """Return what decides whether light queues are rebuilt; empty if the records do, by naming them."""
     if options.light is not None:
         return "--light" if options.light else "--no-light"
-    if options.broker_config is not None:
-        return "--broker-config"
+    if options.config is not None:
+        return "--config"
     return "a directory" if found.has_light else ""
 
 
@@ -192,7 +192,7 @@ def _assumptions(store: Path, options: RebuildOptions, found: DerivedSizes) -> I
     """Yield assumptions about what a store without queues does not show."""
     if options.verify and queue_database(store, OsFileSystem()) is not None:
         return
-    if options.broker_config is not None or found.consume_queue_file_size is not None:
+    if options.config is not None or found.consume_queue_file_size is not None:
         return
     if not options.ext and not found.has_ext:
         yield (
@@ -208,7 +208,7 @@ def _assumptions(store: Path, options: RebuildOptions, found: DerivedSizes) -> I
 
 def _index_assumption(options: RebuildOptions, rules: QueueRules) -> str:
     """Return what is assumed of an index that has no files to show it; empty if the options say it."""
-    if options.broker_config is not None or None not in {options.hash_slot_num, options.index_num}:
+    if options.config is not None or None not in {options.hash_slot_num, options.index_num}:
         return ""
     return (
         f"no index file shows how large the broker makes them, so {rules.max_hash_slot_num:,} slots and "
@@ -219,9 +219,9 @@ def _index_assumption(options: RebuildOptions, rules: QueueRules) -> str:
 
 def _config(options: RebuildOptions) -> MessageStoreConfig:
     release = cast("Release", options.release)
-    if options.broker_config is None:
+    if options.config is None:
         return MessageStoreConfig(release=release)
-    return MessageStoreConfig.from_properties(options.broker_config, release=release)
+    return MessageStoreConfig.from_properties(options.config, release=release)
 
 
 def _size(size: int) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports a store into a table, or proves it, in a session with the jars of Delta and Iceberg.
 
-Run as ``python -m tests.interop.lake.exporting KIND JARS STORE PLACE DEED``: the ledger is ``PLACE/lake``, and a
-warehouse of Iceberg is ``PLACE/warehouse``. Deeds are ``export``, ``prove``, ``rows`` (the table as JSON lines),
+Run as ``python -m tests.interop.lake.exporting KIND JARS STORE PLACE ACTION``: the ledger is ``PLACE/lake``, and a
+warehouse of Iceberg is ``PLACE/warehouse``. Actions are ``export``, ``prove``, ``rows`` (the table as JSON lines),
 ``plant`` (a row of the table is there twice), ``CALL`` (a number: the process exports, and kills itself just before
 that call on a path in the lake), and ``append`` (as that, once a file of rows is in the table).
 """
@@ -71,26 +71,26 @@ def die_in_append(place: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run(kind: str, jars: Path, store: Path, place: Path, deed: str) -> Any:  # noqa: ANN401 -- what JSON has
-    """Do a deed; return what is printed."""
+def run(kind: str, jars: Path, store: Path, place: Path, action: str) -> Any:  # noqa: ANN401 -- what JSON has
+    """Do an action; return what is printed."""
     spark, lake = session(kind, jars, place), place / "lake"
     to: dict[str, Any] = {"kind": kind, "table": TABLE if kind == "iceberg" else None}
-    if deed == "rows":
+    if action == "rows":
         rows = rows_of(spark, kind, lake).selectExpr("physical_offset", "topic", "cast(day as string) day", "hex(body)")
         return sorted(map(list, rows.collect()))
-    if deed == "plant":
+    if action == "plant":
         return plant(spark, kind, lake)
-    if deed == "prove":
+    if action == "prove":
         return answers.prove(spark, store, lake, **to).report.to_json()
-    fate = Fate(str(lake), int(deed) if deed.isdigit() else 0)
+    fate = Fate(str(lake), int(action) if action.isdigit() else 0)
     sys.addaudithook(fate.meet)
-    if deed == "append":
+    if action == "append":
         threading.Thread(target=die_in_append, args=(place,), daemon=True).start()
     return answers.export(spark, store, lake, **to).report.to_json() | {"calls": fate.calls}
 
 
 if __name__ == "__main__":
-    _, given_kind, *paths, given_deed = sys.argv
+    _, given_kind, *paths, given_action = sys.argv
     given_jars, given_store, given_place = map(Path, paths)
-    found = run(given_kind, given_jars, given_store, given_place, given_deed)
+    found = run(given_kind, given_jars, given_store, given_place, given_action)
     os.write(1, (json.dumps(found, default=str) + "\n").encode())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("asked", "command"),
     [
-        (Bill(top=3), "commitlog bill /s --top 3"),
+        (Bill(rows=3), "commitlog bill /s --rows 3"),
         (Check(), "commitlog check /s"),
         (Check(check_crc=False, topic=("a b",)), "commitlog check /s --no-bodies --topic 'a b'"),
         (Redact("/new", text="jane@example.org"), "commitlog redact /s --into /new --text ..."),

@@ -67,7 +67,7 @@ def asked(name: str, places: Path, store: str, out: Path) -> Any:  # noqa: ANN40
     text = json.dumps(report.to_json())
     for place in (f"{places}/{store}/commitlog", f"{places}/disk/commitlog", f"{places}/{store}", str(out)):
         text = text.replace(place, "PLACE")
-    return {name: value for name, value in json.loads(text).items() if name not in {"at", "digest", "broker_config"}}
+    return {name: value for name, value in json.loads(text).items() if name not in {"now", "digest", "config"}}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,7 +86,7 @@ def test_queues_and_index_are_made_from_a_log_on_another_disk(
     found = [
         rebuild(
             places / store,
-            RebuildOptions(broker_config=places / f"{store}.conf", output=tmp_path / store, with_index=True),
+            RebuildOptions(config=places / f"{store}.conf", output=tmp_path / store, with_index=True),
         ).report.records
         for store in ("whole", "apart")
     ]
@@ -95,6 +95,6 @@ def test_queues_and_index_are_made_from_a_log_on_another_disk(
 
 
 def test_options_with_a_configuration_say_where_the_log_is_as_well(places: Path) -> None:
-    found = store_core.answers.check(places / "apart", broker_config=places / "apart.conf").found
+    found = store_core.answers.check(places / "apart", config=places / "apart.conf").found
 
     assert 323 == found.records

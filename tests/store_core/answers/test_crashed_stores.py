@@ -74,7 +74,7 @@ def options_of(path: Path, release: str) -> Check:
     if conf.get("force-propcrc") != "true":
         return Check(release=release, batch_topic=tuple(batch_topics_of(conf)))
     (path / "broker.conf").write_text(FORCED.format_map(conf))
-    return Check(release=release, batch_topic=tuple(batch_topics_of(conf)), broker_config=path / "broker.conf")
+    return Check(release=release, batch_topic=tuple(batch_topics_of(conf)), config=path / "broker.conf")
 
 
 @pytest.mark.parametrize("version", RELEASES)

@@ -111,7 +111,7 @@ def test_groups_can_be_chosen_and_rows_cut(tmp_path: Path) -> None:
 
     assert (2, 1) == (
         told(root, group=("two",)).found.letters,
-        told(root, group=("two",), most_rows=1).tables["letters"].num_rows,
+        told(root, group=("two",), rows=1).tables["letters"].num_rows,
     )
     assert "two" in told(root).to_html()
     assert Verdict.CLEAN is told(root, group=("none",)).verdict

@@ -59,8 +59,8 @@ def store(tmp_path: Path) -> Path:
 
 ANSWERS: dict[str, Callable[[Path], Any]] = {
     "trace": lambda root: trace(root, "a"),
-    "transactions": lambda root: transactions(root, at=BEGIN),
-    "delays": lambda root: delays(root, at=BEGIN),
+    "transactions": lambda root: transactions(root, now=BEGIN),
+    "delays": lambda root: delays(root, now=BEGIN),
     "dead_letters": dead_letters,
     "bill": bill,
     "retention": lambda root: retention(root, now=NOW, disk_size=2**40, disk_used=2**30),
@@ -290,9 +290,9 @@ def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="option now"):
         Retention(now=time)
     with pytest.raises(InvalidOptionError, match="option at"):
-        delays(store, at=time)
+        delays(store, now=time)
     with pytest.raises(InvalidOptionError, match="option at"):
-        transactions(store, at=time)
+        transactions(store, now=time)
 
 
 @pytest.mark.parametrize(

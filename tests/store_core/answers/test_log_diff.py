@@ -296,7 +296,7 @@ def test_a_record_in_progress_in_a_live_log_is_no_difference(whole: Path, tmp_pa
 # ---- the same everywhere
 
 
-@pytest.mark.parametrize("options", [{}, BY_RECORDS, {"most_rows": 3}])
+@pytest.mark.parametrize("options", [{}, BY_RECORDS, {"rows": 3}])
 def test_a_pool_gives_what_this_process_gives(
     options: dict[str, Any], pool: ProcessPool, whole: Path, tmp_path: Path
 ) -> None:
@@ -308,7 +308,7 @@ def test_a_pool_gives_what_this_process_gives(
 
     assert here.found.has_differences
     assert here.to_json() == there.to_json()
-    assert 9 == here.found.changed_records or options["most_rows"] < 9
+    assert 9 == here.found.changed_records or options["rows"] < 9
 
 
 # ---- the report
@@ -344,5 +344,5 @@ def test_the_text_is_safe_for_a_terminal_and_fits_it(tmp_path: Path) -> None:
 def test_a_path_without_a_log_and_a_wrong_option_are_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError):
         diff(whole, tmp_path / "nothing")
-    with pytest.raises(InvalidOptionError, match="most_rows"):
-        diff(whole, whole, most_rows=-1)
+    with pytest.raises(InvalidOptionError, match="rows"):
+        diff(whole, whole, rows=-1)

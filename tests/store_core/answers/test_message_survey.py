@@ -108,8 +108,8 @@ def test_answers_are_the_same_with_and_without_a_shared_scan(tmp_path: Path, mon
         log.timer(f"r{number}", BEGIN + number)
     root = log.write(tmp_path / "store")
     answers: list[Any] = [
-        lambda: transactions(root, at=BEGIN, lists_all=True).to_json(),
-        lambda: delays(root, at=BEGIN, lists_all=True).to_json(),
+        lambda: transactions(root, now=BEGIN, lists_all=True).to_json(),
+        lambda: delays(root, now=BEGIN, lists_all=True).to_json(),
     ]
     shared = [answer() for answer in answers]
     monkeypatch.setattr(message_reads, "can_survey", lambda _: False)

@@ -54,10 +54,10 @@ Store = str | os.PathLike[str]
 ANSWERS: dict[str, Callable[[Store], Any]] = {
     "check": lambda store: check(store, release="5.3"),
     "bill": bill,
-    "lag": lambda store: lag(store, messages=True, limit=5, now=2_000_000_000_000),
+    "lag": lambda store: lag(store, messages=True, rows=5, now=2_000_000_000_000),
     "producers": producers,
-    "transactions": lambda store: transactions(store, at=NOW),
-    "delays": lambda store: delays(store, at=NOW),
+    "transactions": lambda store: transactions(store, now=NOW),
+    "delays": lambda store: delays(store, now=NOW),
     "dead letters": dead_letters,
     "trace": lambda store: trace(store, "orders/0/0"),
     "salvage": salvage,

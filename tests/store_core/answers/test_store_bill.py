@@ -84,7 +84,7 @@ def test_topics_are_dead_by_their_name_or_because_the_broker_does_not_have_them(
     configure(store, "orders", "empty")
     report = bill(store)
 
-    kinds = {row["topic"]: (row["kind"], row["is_dead"]) for row in report.tables["topics"].to_pylist()}
+    kinds = {row["topic"]: (row["kind"], row["is_overhead"]) for row in report.tables["topics"].to_pylist()}
     assert {
         "orders": ("application", False),
         "old": ("unconfigured", True),
@@ -92,11 +92,11 @@ def test_topics_are_dead_by_their_name_or_because_the_broker_does_not_have_them(
         "%DLQ%billing": ("dead_letter", True),
         "RMQ_SYS_TRACE_TOPIC": ("trace", True),
     } == kinds
-    assert report.found.bytes - counted(store, ["topic"])["orders",] == report.found.dead_bytes
+    assert report.found.bytes - counted(store, ["topic"])["orders",] == report.found.overhead_bytes
     assert {"application": 1, "unconfigured": 1, "retry": 1, "dead_letter": 1, "trace": 1} == {
         row["kind"]: row["topics"] for row in report.tables["kinds"].to_pylist()
     }
-    assert "old" not in [row["topic"] for row in unknown.tables["topics"].to_pylist() if row["is_dead"]]
+    assert "old" not in [row["topic"] for row in unknown.tables["topics"].to_pylist() if row["is_overhead"]]
     assert "has no config/topics.json" in unknown.to_text(200)
 
 
@@ -144,7 +144,7 @@ def test_a_segment_that_is_missing_counts_as_damaged(tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_top_become_one(tmp_path: Path) -> None:
-    report = bill(log().write(tmp_path), top=2)
+    report = bill(log().write(tmp_path), rows=2)
     rows = report.tables["tags"].to_pylist()
 
     assert [None, None] == [row["others"] for row in rows[:2]]
@@ -153,7 +153,7 @@ def test_rows_beyond_the_top_become_one(tmp_path: Path) -> None:
     assert counted(tmp_path, ["topic", "tags"]).most_common(2)[1][1] == rows[1]["bytes"]
     assert "others" in report.to_html()
     with pytest.raises(InvalidOptionError, match="expected 1 or more, found 0"):
-        bill(tmp_path, top=0)
+        bill(tmp_path, rows=0)
 
 
 def test_hostile_tags_and_hosts_fill_no_memory_and_what_is_left_out_is_said(

@@ -84,12 +84,12 @@ def test_no_index_is_missing_where_the_broker_keeps_none(store: Path, tmp_path: 
     shutil.rmtree(store / "index")
     config = tmp_path / "broker.conf"
     config.write_text("messageIndexEnable=false\nmappedFileSizeCommitLog=131072\nmappedFileSizeConsumeQueue=800\n")
-    report = check(store, release="5.3", broker_config=config)
+    report = check(store, release="5.3", config=config)
 
     assert Verdict.CLEAN is report.verdict
     assert any("messageIndexEnable=false" in note for note in report.found.notes)
     config.write_text(config.read_text().replace("false", "true"))
-    assert FindingKind.INDEX_MISSING in check(store, release="5.3", broker_config=config).counts
+    assert FindingKind.INDEX_MISSING in check(store, release="5.3", config=config).counts
 
 
 def test_a_missing_segment_explains_the_units_and_entries_of_its_records(store: Path) -> None:

@@ -29,7 +29,7 @@ SECOND: Final = 1000
 
 
 def told(root: Path, **options: Any) -> DelaysReport:  # noqa: ANN401 -- options
-    return delays(root, **{"at": BEGIN, "lists_all": True} | options)
+    return delays(root, **{"now": BEGIN, "lists_all": True} | options)
 
 
 def states(report: DelaysReport) -> dict[str, str]:
@@ -53,7 +53,7 @@ def test_messages_are_due_when_the_units_of_rocketmq_say_so(name: str, golden: C
     unpacked = golden(name)
     queues = [line for line in lines_of(unpacked, "queues.jsonl") if line.get("topic") == SCHEDULE]
     expected = {unit["pos"]: unit["tagsCode"] for line in queues for unit in line.get("units", [])}
-    report = told(unpacked.root, release=unpacked.golden.release, at=0)
+    report = told(unpacked.root, release=unpacked.golden.release, now=0)
     rows = report.tables["messages"].to_pylist()
     found = {row["physical_offset"]: round(row["due"].timestamp() * 1000) for row in rows if row["kind"] == "level"}
     delivered = expected.keys() - found.keys()
@@ -74,7 +74,7 @@ def test_timers_are_pending_as_the_wheel_of_rocketmq_says(name: str, golden_dire
     read_until = checkpoint["lastReadTimeMs"]
     units = [unit | {"due": unit["currWriteTime"] + unit["delayedTime"]} for slot in slots for unit in slot["chain"]]
     pending = {unit["offsetPy"]: unit for unit in units if unit["due"] >= read_until and not unit["magic"] & 4}
-    report = told(unpacked.root, release=unpacked.golden.release, at=read_until)
+    report = told(unpacked.root, release=unpacked.golden.release, now=read_until)
     rows = report.tables["messages"].to_pylist()
     waiting = {
         row["physical_offset"]: round(row["due"].timestamp() * 1000) for row in rows if row["state"] == "waiting"
@@ -104,12 +104,12 @@ def test_messages_wait_are_overdue_or_delivered_by_offset_and_time(tmp_path: Pat
         log.delayed(key, 3, store_timestamp=BEGIN + len(log.records) * 60 * SECOND)
     root = log.write(tmp_path)
     write_config(root, delayOffset={"offsetTable": {"3": 1}})
-    report = told(root, at=BEGIN + 100 * SECOND)
+    report = told(root, now=BEGIN + 100 * SECOND)
 
     assert {"U-second": "overdue", "U-third": "waiting"} == states(report)
     assert (1, 1, 1) == (report.found.delivered, report.found.overdue, report.found.waiting)
     assert (0, Verdict.CLEAN) == (report.found.late, report.verdict)
-    assert Verdict.FINDINGS is told(root, at=BEGIN + 100 * SECOND, late_after=10).verdict
+    assert Verdict.FINDINGS is told(root, now=BEGIN + 100 * SECOND, late_after=10).verdict
     assert "2023-11-14T22:15:30.000Z" == report.found.next_due
 
 
@@ -127,7 +127,7 @@ def test_what_was_due_since_the_broker_wrote_its_file_is_told_apart(kind: str, t
     write_check(root, BEGIN + 20 * SECOND, 8)
     for name in ("delayOffset.json", "timercheck"):
         os.utime(root / "config" / name, ns=(0, (BEGIN + 60 * SECOND) * 10**6))
-    report = told(root, at=BEGIN + 180 * SECOND)
+    report = told(root, now=BEGIN + 180 * SECOND)
     found = {int(key.removeprefix("U-")): state for key, state in states(report).items()}
 
     assert {30: "overdue", 55: "overdue", 58: "unsettled", 75: "unsettled"} == {
@@ -139,8 +139,8 @@ def test_what_was_due_since_the_broker_wrote_its_file_is_told_apart(kind: str, t
     os.utime(root / "config" / "delayOffset.json")
     os.utime(root / "config" / "timercheck")
     assert (6, 0) == (
-        told(root, at=BEGIN + 180 * SECOND).found.overdue,
-        told(root, at=BEGIN + 180 * SECOND).found.unsettled,
+        told(root, now=BEGIN + 180 * SECOND).found.overdue,
+        told(root, now=BEGIN + 180 * SECOND).found.unsettled,
     )
 
 
@@ -163,7 +163,7 @@ def test_a_level_that_the_broker_does_not_have_is_orphaned(tmp_path: Path) -> No
     config.write_text("messageDelayLevel=1s 5s\n")
 
     assert {"U-a": "waiting"} == states(told(root))
-    assert {"U-a": "orphaned"} == states(told(root, broker_config=config))
+    assert {"U-a": "orphaned"} == states(told(root, config=config))
 
 
 def test_a_message_that_does_not_name_its_topic_is_orphaned(tmp_path: Path) -> None:
@@ -180,14 +180,14 @@ def test_an_empty_body_in_a_level_is_named_once_it_is_due(tmp_path: Path) -> Non
     root = log.write(tmp_path)
 
     assert [] == reasons(told(root))
-    assert "gets no further in its level" in reasons(told(root, at=BEGIN + 10 * SECOND))[0]
+    assert "gets no further in its level" in reasons(told(root, now=BEGIN + 10 * SECOND))[0]
 
 
 def test_the_level_of_a_property_decides_and_a_higher_one_is_the_highest(tmp_path: Path) -> None:
     log = LifeLog()
     log.delayed("a", 1, properties={"DELAY": "+99"})
     log.delayed("b", 1, properties={"DELAY": "soon"})
-    rows = told(log.write(tmp_path), at=0).tables["messages"].to_pylist()
+    rows = told(log.write(tmp_path), now=0).tables["messages"].to_pylist()
 
     assert {"U-a": 7200 * SECOND + 1, "U-b": 2} == {
         row["unique_key"]: round(row["due"].timestamp() * 1000) - BEGIN for row in rows
@@ -216,13 +216,13 @@ def test_timers_are_delivered_once_their_slot_was_read(tmp_path: Path) -> None:
     for key, due in (("read", 10), ("next", 20), ("later", 90)):
         log.timer(key, BEGIN + due * SECOND)
     root = log.write(tmp_path)
-    assert ["overdue", "overdue", "waiting"] == list(states(told(root, at=BEGIN + 30 * SECOND)).values())
+    assert ["overdue", "overdue", "waiting"] == list(states(told(root, now=BEGIN + 30 * SECOND)).values())
     assert not told(root).found.has_timer_check
     write_check(root, BEGIN + 20 * SECOND, 3)
     log.send("z", store_timestamp=BEGIN + 20 * SECOND)
     log.write(tmp_path)
 
-    assert {"U-next": "overdue", "U-later": "waiting"} == states(told(root, at=BEGIN + 30 * SECOND))
+    assert {"U-next": "overdue", "U-later": "waiting"} == states(told(root, now=BEGIN + 30 * SECOND))
 
 
 def test_a_timer_that_the_file_is_past_before_it_was_due_is_orphaned(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_timer_that_is_not_in_the_wheel_yet_is_not_delivered(tmp_path: Path) -
     root = log.write(tmp_path)
     write_check(root, BEGIN + 20 * SECOND, 0)
 
-    assert {"U-a": "overdue"} == states(told(root, at=BEGIN + 20 * SECOND))
+    assert {"U-a": "overdue"} == states(told(root, now=BEGIN + 20 * SECOND))
 
 
 @pytest.mark.parametrize(("release", "name"), [("5.3", "orders+U-a"), ("5.4", "U-a"), ("5.5", "U-a")])
@@ -306,7 +306,7 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
     log = LifeLog()
     for number in range(days):
         log.timer(f"k{number}", BEGIN + number * 86400 * SECOND)
-    report = told(log.write(tmp_path), at=0)
+    report = told(log.write(tmp_path), now=0)
 
     assert {seconds} == {cell["seconds"] for cell in report.tables["calendar"].to_pylist()}
     assert days == sum(cell["timer"] for cell in report.tables["calendar"].to_pylist())
@@ -315,7 +315,7 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
 
 def test_the_report_is_the_same_in_a_pool(golden_directory: Path, pool: ProcessPool) -> None:
     root = unpack(find_golden_store(DELAY_STORES[-1]), golden_directory).root
-    options = Delays(at=BEGIN)
+    options = Delays(now=BEGIN)
     pooled = options.on(pool, root)
 
     assert options.ask(root).to_json() == pooled.to_json()

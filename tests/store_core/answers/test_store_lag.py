@@ -133,18 +133,18 @@ def test_the_messages_not_consumed_are_listed_with_tags_and_keys(
     columns = ["physical_offset", "topic", "queue_id", "queue_offset", "tags", "keys", "unique_key", "born_host"]
     stored = {row["physical_offset"]: row for row in read_messages(root, columns=columns).read_all().to_pylist()}
 
-    report = lag(root, group=("last",), messages=True, limit=10_000)
+    report = lag(root, group=("last",), messages=True, rows=10_000)
     listed = rows(report, "messages")
 
     assert report.found.messages == len(listed) > 40
     assert len(listed) < len(report.to_text(width=None).partition("Messages not consumed:")[2].splitlines())
     for row in listed:
         assert stored[row["physical_offset"]].items() <= row.items()
-    assert listed[:7] == rows(lag(root, group=("last",), messages=True, limit=7), "messages")
+    assert listed[:7] == rows(lag(root, group=("last",), messages=True, rows=7), "messages")
 
 
 def test_every_engine_says_the_same(pristine: Path, pool: ProcessPool) -> None:
-    options = Lag(now=NOW, messages=True, limit=4)
+    options = Lag(now=NOW, messages=True, rows=4)
     assert options.ask(pristine).to_json() == options.ask(pristine, engine=pool).to_json()
 
 
@@ -313,7 +313,7 @@ def test_a_last_message_is_not_read_if_a_newer_one_was(store: Path, opened: list
 
 def test_nothing_is_written(store: Path) -> None:
     before = every_file(store)
-    lag(store, as_of=NOW, messages=True, limit=10)
+    lag(store, as_of=NOW, messages=True, rows=10)
 
     assert before == every_file(store)
 
@@ -376,8 +376,8 @@ def test_values_of_options_are_checked() -> None:
     assert 1714564800000 == Lag(**texts).as_of
     with pytest.raises(InvalidOptionError, match="now"):
         lag("/nowhere", now="noon")
-    with pytest.raises(InvalidOptionError, match="limit"):
-        Lag(limit=0)
+    with pytest.raises(InvalidOptionError, match="rows"):
+        Lag(rows=0)
 
 
 def test_times_can_be_before_the_last_message_and_in_a_zone(pristine: Path) -> None:

@@ -75,7 +75,7 @@ def test_duplicates_and_inversions_are_those_of_a_plain_comparison(
         made.append(record, born_timestamp=BORN + key, store_timestamp=BORN + number)
     store = made.write(tmp_path / "store")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    report = producers(store, top=1000, processes=processes)
+    report = producers(store, rows=1000, processes=processes)
 
     keys, places = defaultdict(list), defaultdict(list)
     for row in sends_of(store):
@@ -175,4 +175,4 @@ def test_what_is_damaged_is_said(log: LogBuilder, tmp_path: Path) -> None:
     assert Verdict.DAMAGED is report.verdict
     assert "Bytes of records" in report.to_html()
     with pytest.raises(InvalidOptionError, match="expected 1 or more"):
-        producers(tmp_path, top=0)
+        producers(tmp_path, rows=0)

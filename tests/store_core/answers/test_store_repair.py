@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A repair makes a store whole with the least deed, by a plan that is refused wherever it does not fit."""
+"""A repair makes a store whole with the least action, by a plan that is refused wherever it does not fit."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
     report = repair(root, path)
 
     assert "index: there is none; to make in files of 100 slots and 400 entries" in plan.to_text().split("\n")
-    assert [("make", None)] == [(row["deed"], row["file"]) for row in plan.tables["index_files"].to_pylist()]
+    assert [("make", None)] == [(row["action"], row["file"]) for row in plan.tables["index_files"].to_pylist()]
     assert () == plan.found.notes
     assert index_files(source.root) == index_files(root)
     assert "made what was missing in 2 places: there are no old files to keep" in report.to_text().split("\n")
@@ -210,7 +210,7 @@ def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Callable[[str], Un
     repaired(root)
 
     assert first > 0
-    assert ["cut"] == [row["deed"] for row in plan.tables["queues"].to_pylist()]
+    assert ["cut"] == [row["action"] for row in plan.tables["queues"].to_pylist()]
     assert {} == check(root).counts
     assert units[:200].ljust(size, b"\0") == (directory / ("0" * 20)).read_bytes()
 
@@ -394,7 +394,7 @@ def test_a_plan_without_one_of_its_options_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**plan, "digest": plan_digest(plan)}))
 
-    with pytest.raises(InvalidOptionError, match="`broker_config` is missing"):
+    with pytest.raises(InvalidOptionError, match="`config` is missing"):
         repair(tmp_path, path)
 
 
@@ -402,7 +402,7 @@ def test_a_plan_without_one_of_its_options_is_refused(tmp_path: Path) -> None:
 def test_options_of_a_plan_have_their_types(wrong: dict[str, Any], tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "release": "5.3",
-        "broker_config": None,
+        "config": None,
         "store_path_commit_log": None,
         "check_crc": True,
         "batch_topic": [],
@@ -452,4 +452,4 @@ def test_plan_and_report_have_what_their_schemas_say(store: Path) -> None:
         assert ["schema", "verdict", *(fact.name for fact in schema.facts), "tables"] == list(found)
         assert [table.name for table in schema.tables] == list(found["tables"])
     assert plan["digest"] == report["plan"]
-    assert [("unit_wrong_size", "rebuild")] == [(row["why"], row["deed"]) for row in plan["tables"]["queues"]]
+    assert [("unit_wrong_size", "rebuild")] == [(row["why"], row["action"]) for row in plan["tables"]["queues"]]

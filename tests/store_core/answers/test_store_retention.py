@@ -104,8 +104,8 @@ def test_what_everybody_consumed_goes_without_a_finding(store: Path) -> None:
 def test_settings_come_from_the_brokers_file_and_from_options(store: Path, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("fileReservedTime=40\ndeleteWhen=05\ndiskMaxUsedSpaceRatio=60\n")
-    found = options(broker_config=conf, days=1).ask(store).found
-    other = options(broker_config=conf, days=1, file_reserved_time=200).ask(store).found
+    found = options(config=conf, days=1).ask(store).found
+    other = options(config=conf, days=1, file_reserved_time=200).ask(store).found
 
     assert (40, "05", 60, 2) == (
         found.file_reserved_time,
@@ -158,7 +158,7 @@ def test_hours_that_are_none_are_named_with_their_file_or_option(tmp_path: Path)
     conf = tmp_path / "broker.conf"
     conf.write_text("deleteWhen=4;b\n")
     with pytest.raises(InvalidOptionError, match=r"broker\.conf: deleteWhen: expected hours .*, found 'b' in '4;b'"):
-        options(broker_config=conf)
+        options(config=conf)
     with pytest.raises(InvalidOptionError, match=r"delete_when: expected hours .*, found 'four' in 'four'"):
         options(delete_when="four")
 

@@ -31,7 +31,7 @@ BROKER: Final = "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"
 
 
 def told(root: Path, **options: Any) -> TransactionsReport:  # noqa: ANN401 -- options
-    return transactions(root, **{"at": BEGIN + 1000} | options)
+    return transactions(root, **{"now": BEGIN + 1000} | options)
 
 
 def states(report: TransactionsReport) -> dict[str, str]:
@@ -92,7 +92,7 @@ def test_old_pending_ones_are_findings(tmp_path: Path) -> None:
 
     assert Verdict.CLEAN is told(root).verdict
     assert {"U-a": "pending"} == states(told(root))
-    report = told(root, at=BEGIN + 100_000)
+    report = told(root, now=BEGIN + 100_000)
     assert (Verdict.FINDINGS, 1, "2023-11-14T22:13:20.001Z") == (
         report.verdict, report.found.old_pending, report.found.oldest_pending
     )  # fmt: skip
@@ -137,7 +137,7 @@ def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(tmp
     log.half("b")
     root = log.write(tmp_path)
 
-    report = Transactions(at=BEGIN + 1000).on(BrokerMeanwhile(root), root)
+    report = Transactions(now=BEGIN + 1000).on(BrokerMeanwhile(root), root)
     assert {"U-a": "pending", "U-b": "pending"} == states(report)
 
 
@@ -194,7 +194,7 @@ def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> 
     halves = [log.half(f"k{number}") for number in range(40)]
     log.op(*halves[::2])
     root = log.write(tmp_path)
-    options = Transactions(at=BEGIN)
+    options = Transactions(now=BEGIN)
     pooled = options.on(pool, root)
 
     assert options.ask(root).to_json() == pooled.to_json()
@@ -206,7 +206,7 @@ def test_groups_count_all_and_rows_are_cut(tmp_path: Path) -> None:
     log.op(*[log.half(f"k{number}") for number in range(3)])
     for number in range(5):
         log.half(f"p{number}")
-    report = told(log.write(tmp_path), most_rows=2)
+    report = told(log.write(tmp_path), rows=2)
 
     groups = {row["state"]: row["transactions"] for row in report.tables["groups"].to_pylist()}
     assert {"pending": 5, "rolled_back": 3} == groups

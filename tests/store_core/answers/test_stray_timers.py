@@ -45,7 +45,7 @@ def test_timers_that_lead_elsewhere_are_named(number: int, found: str, tmp_path:
     _, places, size = store_with(tmp_path / "first", (0, 1))
     offset = places[1] if number == 1 else number
     root, _, _ = store_with(tmp_path / "second", (places[0], size), (offset, size), (offset, size))
-    report = delays(root, at=DUE * 1000)
+    report = delays(root, now=DUE * 1000)
     (note,) = [note for note in report.found.notes if "pending timers of timerlog" in note]
 
     assert note.startswith("2 pending timers of timerlog lead past the log's end or to other records")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_a_bill_is_printed_as_text_and_json(store: Path, tmp_path: Path) -> None:
-    called = call("bill", store, "--top", 1, "--json", "--html", tmp_path / "page")
+    called = call("bill", store, "--rows", 1, "--json", "--html", tmp_path / "page")
 
     (report,) = called.rows
     assert ExitCode.DONE == called.code
@@ -185,8 +185,8 @@ def test_transactions_ends_with_1_once_one_is_pending_for_too_long(tmp_path: Pat
     log.half("a")
     store = log.write(tmp_path)
 
-    assert ExitCode.DONE == call("transactions", store, "--at", BEGIN).code
-    late = call("transactions", store, "--at", "2024-01-01T00:00:00Z", "--older-than", 3600, "--json")
+    assert ExitCode.DONE == call("transactions", store, "--now", BEGIN).code
+    late = call("transactions", store, "--now", "2024-01-01T00:00:00Z", "--older-than", 3600, "--json")
     (report,) = late.rows
     assert (ExitCode.FINDINGS, "commitlog-transactions/1", 1) == (late.code, report["schema"], report["old_pending"])
 
@@ -236,11 +236,11 @@ def test_delays_ends_with_1_once_messages_are_late(tmp_path: Path) -> None:
     log.delayed("a", 3)
     store = log.write(tmp_path / "store")
 
-    assert ExitCode.DONE == call("delays", store, "--at", BEGIN).code
-    late = call("delays", store, "--at", BEGIN + 100_000, "--late-after", 30, "--html", tmp_path / "delays.html")
+    assert ExitCode.DONE == call("delays", store, "--now", BEGIN).code
+    late = call("delays", store, "--now", BEGIN + 100_000, "--late-after", 30, "--html", tmp_path / "delays.html")
     assert (ExitCode.FINDINGS, True) == (late.code, "1 is overdue" in late.text)
     assert "delays" in (tmp_path / "delays.html").read_text()
-    assert ExitCode.USAGE == call("delays", store, "--at", "soon").code
+    assert ExitCode.USAGE == call("delays", store, "--now", "soon").code
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def consumed(tmp_path: Path) -> Path:
 
 
 def test_wrong_offsets_end_with_1_and_messages_are_listed(consumed: Path, tmp_path: Path) -> None:
-    options = ["--group", "billing", "--messages", "--limit", 2, "--now", "2035-01-01T00:00:00Z"]
+    options = ["--group", "billing", "--messages", "--rows", 2, "--now", "2035-01-01T00:00:00Z"]
     called = call("lag", consumed, *options, "--json", "--html", tmp_path / "page")
 
     (report,) = called.rows

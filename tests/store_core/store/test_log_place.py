@@ -121,7 +121,7 @@ def repaired(store: Path, conf: Path, chosen: str | None) -> None:
     units = queue.read_bytes()
     queue.write_bytes(b"\1" + units[1:])
     plan = conf.with_name("plan.json")
-    planned = plan_repair(store, broker_config=conf, store_path_commit_log=chosen)
+    planned = plan_repair(store, config=conf, store_path_commit_log=chosen)
     plan.write_text(json.dumps(planned.to_json()))
     try:
         repair(store, plan)
@@ -131,16 +131,16 @@ def repaired(store: Path, conf: Path, chosen: str | None) -> None:
 
 
 def rebuilt(store: Path, conf: Path, chosen: str | None) -> None:
-    rebuild_consume_queue(store, RebuildOptions(broker_config=conf, store_path_commit_log=chosen))
+    rebuild_consume_queue(store, RebuildOptions(config=conf, store_path_commit_log=chosen))
 
 
 def replaced(store: Path, conf: Path, chosen: str | None) -> None:
-    options = RebuildOptions(broker_config=conf, store_path_commit_log=chosen, replace=True, with_index=True)
+    options = RebuildOptions(config=conf, store_path_commit_log=chosen, replace=True, with_index=True)
     rebuild_consume_queue(store, options)
 
 
 def index_replaced(store: Path, conf: Path, chosen: str | None) -> None:
-    rebuild_index(store, RebuildOptions(broker_config=conf, store_path_commit_log=chosen, replace=True))
+    rebuild_index(store, RebuildOptions(config=conf, store_path_commit_log=chosen, replace=True))
 
 
 WRITERS: Final = (opened, committed, replayed, repaired, rebuilt, replaced, index_replaced)
@@ -300,7 +300,7 @@ def test_more_directories_of_another_stores_log_are_left_alone(copy: Path, live:
 
 def test_all_who_read_take_the_log_of_the_store_that_was_named(copy: Path, live: Path, conf: Path) -> None:
     own = check(copy).found.end_offset
-    checked = check(copy, broker_config=conf)
+    checked = check(copy, config=conf)
     recovered = recover(copy, config=MessageStoreConfig.from_properties(conf))
     with DefaultMessageStore.open(copy, MessageStoreConfig.from_properties(conf), read_only=True) as store:
         ends = [checked.found.end_offset, recovered.found.end_offset, store.max_physical_offset]

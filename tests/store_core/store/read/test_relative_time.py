@@ -81,10 +81,10 @@ def test_a_command_a_view_and_an_explanation_take_it(tmp_path: Path) -> None:
 
 def test_an_answer_takes_it(tmp_path: Path) -> None:
     store = log_at([0, 60_000], tmp_path)
-    absolute = Transactions(at=FIRST_STORE_TIMESTAMP).ask(store)
+    absolute = Transactions(now=FIRST_STORE_TIMESTAMP).ask(store)
 
-    assert absolute.to_json() == Transactions(at="-1m").ask(store).to_json()  # type: ignore[arg-type]
-    assert call("transactions", store, "--at", "-1m").text == absolute.to_text(None) + "\n"
+    assert absolute.to_json() == Transactions(now="-1m").ask(store).to_json()  # type: ignore[arg-type]
+    assert call("transactions", store, "--now", "-1m").text == absolute.to_text(None) + "\n"
 
 
 @pytest.mark.spark
