@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         PutMessageStatus,
     )
     from store_core.format.record.decode import InnerMessage, unwrap_inner_batch
-    from store_core.queue.consume_queue.time_search import BoundaryType
+    from store_core.queue.consume_queue.queue_search import BoundaryType
     from store_core.snapshot.store import Store, StoreKind, store_at, stores_of
     from store_core.store.broker_config import BrokerConfig
     from store_core.store.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
@@ -135,7 +135,7 @@ _HOMES: Final = {
     "AppendBatchResult": "store_core.store.put.put_result",
     "AppendMessageResult": "store_core.format.message",
     "AppendMessageStatus": "store_core.format.message",
-    "BoundaryType": "store_core.queue.consume_queue.time_search",
+    "BoundaryType": "store_core.queue.consume_queue.queue_search",
     "BrokerConfig": "store_core.store.broker_config",
     "CorruptRecordError": "store_core.errors",
     "DefaultMessageStore": "store_core.store.message_store",

@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.store.get_message import (
     GetMessageStatus,
     LogLookup,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import delete_expired_files
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_SIZE,
     BatchCqUnit,

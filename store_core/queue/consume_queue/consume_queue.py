@@ -12,9 +12,9 @@ import numpy as np
 
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
-from store_core.queue.consume_queue import consume_queue_bounds as bounds
+from store_core.queue.consume_queue import queue_search as bounds
 from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
-from store_core.queue.consume_queue.time_search import BoundaryType, TimeSearch
+from store_core.queue.consume_queue.queue_search import BoundaryType, TimeSearch
 from store_core.queue.consume_queue_unit import (
     CQ_STORE_UNIT_SIZE,
     UNIT_DTYPE,
@@ -243,7 +243,7 @@ class QueueReader:
         store_time: Callable[[int, int], int],
         min_physical_offset: int,
     ) -> int:
-        """Return the index of the message stored at a time; for the rules see `time_search`.
+        """Return the index of the message stored at a time; for the rules see `queue_search`.
 
         * `timestamp`: Ms since 1970.
         * `boundary`: For release 5.3; the others have a rule of their own, and ignore it.
@@ -343,7 +343,7 @@ class ConsumeQueue(QueueReader):
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Move `min_logic_offset` to the first unit that points at or after the log's start.
 
-        See `store_core.queue.consume_queue.consume_queue_bounds.first_live` for the rules of the releases.
+        See `store_core.queue.consume_queue.queue_search.first_live` for the rules of the releases.
         """
         queue, features = self.mapped_file_queue, self.rules.features
         if features.resets_queue_without_files and queue.first_mapped_file is None:
@@ -545,7 +545,7 @@ class ConsumeQueue(QueueReader):
     def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
         """Drop the units that point at or after the log's new end.
 
-        See `store_core.queue.consume_queue.consume_queue_bounds.truncate`. `max_physical_offset` becomes that of the
+        See `store_core.queue.consume_queue.queue_search.truncate`. `max_physical_offset` becomes that of the
         last unit; for an empty queue `physical_offset`, in release 4.3 one less.
 
         Returns: What was dropped.

@@ -20,7 +20,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_path import QueueRules
 from tests.golden_stores import find_golden_store, has_stores_beside

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from tests.golden_stores import SCHEDULE_TOPIC
 from tests.store_core.queue.golden_queues import (

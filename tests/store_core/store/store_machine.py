@@ -320,7 +320,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Remove last files of queues that begin with zeros.
 
         If the log has lost more than such a queue, RocketMQ, and so this package, keeps a bogus unit in the file, and
-        in the one before it units of lost messages: see `store_core.queue.consume_queue.consume_queue_bounds.truncate`.
+        in the one before it units of lost messages: see `store_core.queue.consume_queue.queue_search.truncate`.
         """
         for queue in self.root.glob("store/consumequeue/*/*"):
             last = max(queue.iterdir(), default=None)

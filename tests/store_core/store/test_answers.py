@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, InvalidOptionError, MessageSelector
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType
 from tests.store_core.store.asked_stores import AskedStores, answers, open_golden
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import QueueServices
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit, batch_units
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_assignment import batch_refusal

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.queue.consume_queue.time_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType
 from tests.store_core.queue.consume_queues import FILE_SIZE, UNITS, QueueMaker, put_all, records
 
 if TYPE_CHECKING:
