@@ -12,7 +12,7 @@ from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.options import GivenOptions, SessionTimes, absolute_times
 from pyspark_commitlog.schema import ReadSchema, dataframe_schema
 from store_core.errors import StoreError
-from store_core.views.view import ViewOptions, plan_view, resolved
+from store_core.views.view import ViewOptions, part_batches, plan_view, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +102,7 @@ class ViewReader(DataSourceReader):
             return  # Spark's stand-in for an empty list of partitions
         try:
             options = replace(self._read.task_options(), log_end=partition.log_end)
-            for batch in partition.part.batches(options):
+            for batch in part_batches(partition.part, options):
                 yield self._schema.conform(batch)
         except StoreError as error:
             # As `without_traceback` does, which can't wrap a generator.

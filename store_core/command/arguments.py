@@ -149,7 +149,7 @@ _BOOLEANS: Final = frozenset({"true", "false"})
 _QUOTED: Final = re.compile(r"`([^`]*)`")
 
 STORES: Final = click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-"""A store's root, its ``commitlog`` directory, or segment files that together form one log."""
+"""Stores, each its root or a pattern; ``commitlog`` directories and segment files that form one log are one."""
 
 
 def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.command.output import Output
-    from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
     from store_core.store.read.lookup.looked_up import ReadExplanation
     from store_core.store.read.read_options import ReadOptions
@@ -37,7 +36,6 @@ _VIEW_COLUMNS: Final = {
 }
 """View -> the same."""
 
-_STORE: Final = click.argument("store", metavar="STORE")
 _ROWS: Final = click.option("-n", "--rows", type=click.IntRange(0), default=10, help="How many.  [default: 10]")
 
 
@@ -109,18 +107,22 @@ def tail(  # noqa: PLR0913 -- the command's own options
     read: Mapping[str, Any],
     output: Output,
 ) -> ExitCode:
-    """Print the last messages of a log, and with --follow those that a broker writes to it from now on."""
+    """Print the last messages of each log, and with --follow those that a broker writes to it from now on."""
     from store_core.format.columns import arrow_schema
     from store_core.store.read.one_message import last_rows
 
     options = _options(read, output)
-    follower = _Follower(stores, options, Console.of(click.get_current_context()).clock) if follow else None
-    batches = last_rows(stores, options, rows, None if follower is None else follower.begin)
+    found = options.stores_of(stores)
+    followers = [_Follower(store.paths, options.named(store)) for store in found] if follow else []
+    begins: Sequence[int | None] = [each.begin for each in followers] or [None] * len(found)
     with output.writer(arrow_schema(options.columns, nullable=options.is_permissive)) as writer:
-        for batch in batches:
-            writer.write(batch)
-        for batch in follower.batches(interval) if follower is not None else ():
-            writer.write(batch)
+        for store, begin in zip(found, begins, strict=True):
+            for batch in last_rows(store.paths, options.named(store), rows, begin):
+                writer.write(batch)
+        while followers:
+            Console.of(click.get_current_context()).clock.sleep(interval)
+            for batch in (batch for each in followers for batch in each.batches()):
+                writer.write(batch)
     return ExitCode.DONE
 
 
@@ -129,7 +131,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
     "commitlog get /data/store 7F00000100002A9F000000000000A3C1",
     "commitlog get /data/store orders/1/42",
     own=(
-        _STORE,
+        STORES,
         click.argument("what", metavar="KEY|MSGID|TOPIC/QUEUE/OFFSET"),
         click.option(
             "--as",
@@ -140,7 +142,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
     ),
     default="fields",
 )
-def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output: Output) -> ExitCode:
+def get(stores: tuple[str, ...], what: str, kind: str | None, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Print the messages that have a key, or the one with an id or at a position in a queue.
 
     KEY is one of the words in property KEYS, or the id in property UNIQ_KEY. MSGID is an offset message id of 32 or 56
@@ -151,10 +153,10 @@ def get(store: str, what: str, kind: str | None, read: Mapping[str, Any], output
 
     again = {"properties_string", BODY_TEXT, CORRUPT_RECORD}  # what other columns show
     columns = [column.name for column in COLUMNS if column.name not in again]
-    found = find_message(store, what, None if kind is None else NamedBy(kind), {"columns": columns, **read})
+    found = find_message(stores, what, None if kind is None else NamedBy(kind), {"columns": columns, **read})
     if found is None:
         raise StoreNotFoundError(
-            f"{store} has no message with the key, id or position {what!r}{_reach(store, what, read)}"
+            f"{', '.join(stores)} has no message with the key, id or position {what!r}{_reach(stores, what, read)}"
         )
     with found:
         output.put(found.schema, found)
@@ -186,17 +188,25 @@ def count(stores: tuple[str, ...], by: str | None, read: Mapping[str, Any], outp
     return _code_of(groups.messages, stores, options)
 
 
-def _reach(store: str, what: str, read: Mapping[str, Any]) -> str:
+def _reach(stores: tuple[str, ...], what: str, read: Mapping[str, Any]) -> str:
     """Say how far the index reaches by which a key was not found, and how to do without it."""
-    from store_core.store.read.read_messages import explain
-
-    found = explain(store, **{**read, "key": what})
-    if found.plan != "index":
+    found = [each for _, each in _explained(stores, {**read, "key": what}) if each.plan == "index"]
+    if not found:
         return ""
+    reach = ", ".join(f"{each.reach:,}" for each in found)
     return (
-        f". The index leads to none up to offset {found.reach:,}, and what is behind that was scanned; "
+        f". The index leads to none up to offset {reach}, and what is behind that was scanned; "
         f"`commitlog check` proves the index, and --use-index-files never scans all of the log"
     )
+
+
+def _explained(stores: tuple[str, ...], read: Mapping[str, Any]) -> list[tuple[str, ReadExplanation]]:
+    """Return how each of some stores would be read, with its name; times are known already."""
+    from store_core.store.read.read_messages import explain
+    from store_core.store.read.read_options import ReadOptions
+
+    found = ReadOptions.parse(**read).stores_of(stores)
+    return [(store.name if len(found) > 1 else "", explain(store.paths, **read)) for store in found]
 
 
 def _options(read: Mapping[str, Any], output: Output) -> ReadOptions:
@@ -244,7 +254,7 @@ class _Follower:
     * `begin`: The physical offset there.
     """
 
-    def __init__(self, paths: StorePaths, options: ReadOptions, clock: Clock) -> None:
+    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
         from store_core.store.read.follow.log_follower import LogFollower
 
         times = (options.ending_timestamp, options.as_of)
@@ -253,21 +263,18 @@ class _Follower:
             raise InvalidOptionError(f"a log is followed without an end: leave out {names}")
         self._log = LogFollower(paths, options)
         self._options = options
-        self._clock = clock
         self._at = self._log.initial(at_end=True)
         self.begin = self._at.physical_offset
 
-    def batches(self, seconds: float) -> Iterator[pa.RecordBatch]:
-        """Yield what was appended, forever, with a pause of `seconds` before each look."""
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield what was appended since the last look."""
         from store_core.store.read.follow.log_follower import NO_LIMITS
         from store_core.store.read.message_reader import read_range
 
-        while True:
-            self._clock.sleep(seconds)
-            end = self._log.advance(self._at, NO_LIMITS)
-            for part in self._log.ranges(self._at, end):
-                yield from read_range(part, self._options)
-            self._at = end
+        end = self._log.advance(self._at, NO_LIMITS)
+        for part in self._log.ranges(self._at, end):
+            yield from read_range(part, self._options)
+        self._at = end
 
 
 # ---- what is beside the log
@@ -280,11 +287,13 @@ class _Follower:
 )
 def ls(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> ExitCode:
     """List the segment files of a log: where their records end and why, how many they are, and since when."""
-    from store_core.snapshot.store import Store, store_at
+    from store_core.files.store_path import given_paths
+    from store_core.snapshot.store import stores_of
 
-    places = tuple(store_at(store, read.get("storage")) for store in stores)  # listed once for both
-    code = _print_view(places, "segments", read, output)
-    for note in Store(places).queue_notes:
+    places = {name: read[name] for name in ("storage", "config", "store_path_commit_log") if name in read}
+    found = stores_of(stores, **places)  # listed once for both
+    code = _print_view([path for store in found for path in given_paths(store.paths)], "segments", read, output)
+    for note in (note for store in found for note in store.queue_notes):
         say(f"note: {note}")
     return code
 
@@ -307,15 +316,15 @@ def topics(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> 
     "commitlog view /data/store consumer_offsets",
     "commitlog view /data/store consumequeue --topic orders --queue-id 1",
     "commitlog view /data/store index --topic orders --key order-4711",
-    own=(_STORE, click.argument("name", metavar="VIEW", type=NearChoice(VIEW_NAMES))),
+    own=(STORES, click.argument("name", metavar="VIEW", type=NearChoice(VIEW_NAMES))),
     read=with_view_options(*VIEW_NAMES),
 )
-def view(store: str, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
+def view(stores: tuple[str, ...], name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Print what is beside the log: consumequeue, index, segments, topics, consumer_offsets, and so on.
 
     A view takes those options that make sense for it, and refuses others by name.
     """
-    return _print_view(store, name, read, output)
+    return _print_view(stores, name, read, output)
 
 
 def _print_view(stores: StorePaths, name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
@@ -332,10 +341,10 @@ def _print_view(stores: StorePaths, name: str, read: Mapping[str, Any], output: 
     'commitlog sql /data/store "SELECT topic, count(*) FROM messages GROUP BY 1"',
     "commitlog sql /data/store \"SELECT * FROM messages WHERE topic = 'orders'\"",
     'commitlog sql /data/store "FROM consumer_offsets" --format csv',
-    own=(_STORE, click.argument("query", metavar="QUERY")),
+    own=(STORES, click.argument("query", metavar="QUERY")),
     read=with_view_options(),
 )
-def sql(store: str, query: str, read: Mapping[str, Any], output: Output) -> ExitCode:
+def sql(stores: tuple[str, ...], query: str, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Ask a store in SQL, in the language of DuckDB.
 
     The tables are `messages` and those of `commitlog view`, such as consumequeue, topics and consumer_offsets. Only the
@@ -344,7 +353,7 @@ def sql(store: str, query: str, read: Mapping[str, Any], output: Output) -> Exit
     """
     from store_core.views.sql import sql as ask
 
-    with ask(query, store, **read) as reader:
+    with ask(query, stores, **read) as reader:
         output.put(reader.schema, reader)
     return ExitCode.DONE
 
@@ -361,26 +370,26 @@ def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) ->
     The plan is scan, or a look-up by queues, index or position. Only what planning needs is read,
     unless neither queues nor configuration know the topic.
     """
-    from store_core.store.read.read_messages import explain as explained
     from store_core.store.read.read_messages import is_nowhere
 
-    table = _as_table(explained(stores, **read))
+    table = _as_table(_explained(stores, read))
     output.put(table.schema, table.to_batches())
     return ExitCode.USAGE if is_nowhere(stores, read) else ExitCode.DONE
 
 
-def _as_table(found: ReadExplanation) -> pa.Table:
-    """Return a table with one row, whose columns are the fields of an explanation."""
+def _as_table(found: Sequence[tuple[str, ReadExplanation]]) -> pa.Table:
+    """Return a table with a row for each store, whose columns are the fields of an explanation."""
     import pyarrow as pa
 
-    from store_core.format.columns import STRINGS_TYPE
+    from store_core.format.columns import STORE, STRINGS_TYPE
 
     text, number = pa.string(), pa.int64()
     schema = pa.schema(
         {"plan": text, "why": text, "files": number, "bytes": number, "units": number, "entries": number}
         | {"records": number, "notes": STRINGS_TYPE}
     )
-    return pa.Table.from_pylist([{**asdict(found), "notes": list(found.notes) or None}], schema)
+    rows = [{STORE: name, **asdict(each), "notes": list(each.notes) or None} for name, each in found]
+    return pa.Table.from_pylist(rows, pa.schema([(STORE, text), *schema]) if len(found) > 1 else schema)
 
 
 @click.command(epilog=examples("commitlog schema", "commitlog schema --format jsonl"))

@@ -25,6 +25,7 @@ __all__ = [
     "HEAD_FIELDS",
     "MAP_TYPE",
     "PROPERTY_COLUMN",
+    "STORE",
     "STRINGS_TYPE",
     "TIMESTAMP_TYPE",
     "Column",
@@ -39,6 +40,9 @@ BODIES: Final = frozenset({"body", BODY_TEXT})
 """Columns that are made from bodies: these are checked, and expanded, where one of them is requested."""
 
 CORRUPT_RECORD: Final = "_corrupt_record"
+STORE: Final = "store"
+"""What tells the rows of several stores apart: a column of messages and of every view."""
+
 PROPERTY_COLUMN: Final = "property."
 """How the name of a column of one property begins; the rest is the property's name, whose case matters."""
 
@@ -164,6 +168,13 @@ COLUMNS: Final = (
         "in a DLedger log: whether its checkpoint calls the entry committed; another leader may still replace those "
         "after it. Null if there is no checkpoint, and in other logs",
         nullable=True,
+        default=False,
+    ),
+    _column(
+        STORE,
+        pa.string(),
+        "name of the store: its broker's if `config/topics.json` tells it, else what its path alone has; of "
+        "several, `physical_offset` is unique within it",
         default=False,
     ),
     _column(

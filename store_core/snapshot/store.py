@@ -359,7 +359,7 @@ class Store:
 
         if self.end is not None and options.get("ending_offsets") is None:
             options["ending_offsets"] = self.end
-        return messages_of(self, parsed_options(self.paths, options))
+        return messages_of((self,), parsed_options(self.paths, options))
 
     def view(
         self,
@@ -385,7 +385,7 @@ class Store:
         """
         from store_core.views.view import view_of  # noqa: PLC0415 -- see the import contract
 
-        return view_of(self, name, columns, options)
+        return view_of((self,), name, columns, options)
 
     def sql(self, query: str) -> pa.RecordBatchReader:
         """Ask in SQL, by DuckDB: the tables are ``messages`` and the views.

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.format.columns import COLUMNS, CORRUPT_RECORD
-from store_core.snapshot.store import Store
+from store_core.format.columns import COLUMNS, CORRUPT_RECORD, STORE, column_named
+from store_core.snapshot.store import stores_of
+from store_core.views.view import view_of
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
 from store_core.views.view_names import VIEW_NAMES
 
@@ -57,6 +57,7 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
         ``consumer_offsets``. Only the columns that it names are decoded; conditions on topic, queue, store time, ids
         and positions narrow what is read.
     path : path or sequence of paths
+        Also several stores, as of `read_messages`: the column ``store`` of each table tells them apart.
     **options
         Options that every view takes: `release`, `storage`, `config`, `store_path_commit_log`, `fail_on_data_loss`.
 
@@ -76,13 +77,18 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
     >>> sql("SELECT topic, count(*) FROM messages GROUP BY topic", store).read_all()  # doctest: +SKIP
     """
     places = {name: options.pop(name, None) for name in ("config", "storage", "store_path_commit_log")}
-    return rows_of(query, partial(Store(path, **places).view, **options))
+    stores = stores_of(path, **places)
+
+    def read(view: str, columns: list[str] | None = None, **narrowed: Any) -> pa.RecordBatchReader:  # noqa: ANN401 -- as above
+        return view_of(stores, view, columns, {**options, **narrowed})
+
+    return rows_of(query, read, are_several=len(stores) > 1)
 
 
-def rows_of(query: str, read: ViewReader) -> pa.RecordBatchReader:
-    """Return the rows of a query whose tables are read by a function; see `sql`."""
+def rows_of(query: str, read: ViewReader, *, are_several: bool = False) -> pa.RecordBatchReader:
+    """Return the rows of a query whose tables are read by a function, of one store or several; see `sql`."""
     duckdb = _duckdb()
-    tables = {name: ViewDataset(read, name) for name in (MESSAGES, *VIEW_NAMES)}
+    tables = {name: ViewDataset(read, name, are_several=are_several) for name in (MESSAGES, *VIEW_NAMES)}
     connection = duckdb.connect(config=_SETTINGS)
     connection.execute("SET TimeZone = 'UTC'")
     for name, table in tables.items():
@@ -128,8 +134,9 @@ def _duckdb() -> ModuleType:
 class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
     """A view of a store, of which an engine reads what it needs; who reads it is `read_view`, or `Store.view`."""
 
-    def __init__(self, read: ViewReader, view: str) -> None:
-        columns = COLUMNS if is_messages(view) else find_view(view).columns
+    def __init__(self, read: ViewReader, view: str, *, are_several: bool = False) -> None:
+        own = (column_named(STORE),) if are_several else ()
+        columns = COLUMNS if is_messages(view) else (*find_view(view).columns, *own)
         shown = [column for column in columns if column.name != CORRUPT_RECORD]
         super().__init__(pa.schema([pa.field(column.name, column.type) for column in shown]).empty_table())
         self._read, self._view = read, view

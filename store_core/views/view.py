@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from itertools import chain
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, Self, TypeVar
 
@@ -12,7 +13,9 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.names import CONFIG_DIRECTORY
-from store_core.format.columns import resolve_columns
+from store_core.files.store_path import given_paths
+from store_core.format.columnar.arrow_slices import repeat_text
+from store_core.format.columns import STORE, column_named, resolve_columns
 from store_core.format.release import named_rules
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, backup_of
@@ -43,6 +46,7 @@ __all__ = [
     "config_of",
     "make_batch",
     "name_text",
+    "part_batches",
     "plan_view",
     "read_table",
     "read_view",
@@ -78,7 +82,11 @@ class ViewOptions:
         read = ReadOptions.parse(**{name: value for name, value in given.items() if name != "columns"})
         names = parse_names("columns", given["columns"]) if "columns" in given else found.column_names
         _check(found, read)
-        return cls(found.name, resolve_columns(names, found.columns), read)
+        return cls(found.name, resolve_columns(names, (*found.columns, column_named(STORE))), read)
+
+    def named(self, store: Store) -> ViewOptions:
+        """Return the options for one of several stores, as `ReadOptions.named` does."""
+        return replace(self, read=replace(self.read, store_name=store.name)) if STORE in self.columns else self
 
     @property
     def view(self) -> View:
@@ -258,7 +266,7 @@ def read_view(
     Parameters
     ----------
     path : path or sequence of paths
-        The store's root, its ``commitlog`` directory, or a segment file.
+        The store's root, its ``commitlog`` directory, or a segment file; or several stores, as of `read_messages`.
     view : str
         ``"consumequeue"``, ``"index"``, ``"segments"``, ``"topics"``, ``"consumer_offsets"``,
         ``"subscription_groups"``, ``"delay_offsets"``, ``"checkpoint"``, ``"timerlog"``, ``"timerwheel"`` or
@@ -287,19 +295,34 @@ def read_view(
     if is_messages(view):
         return read_messages(path, columns=columns, **options)
     parsed = ViewOptions.parse(view, columns=columns, **with_absolute_times(path, options))
-    return _rows_of(parsed.read.store_of(path), parsed)
+    return _rows_of(parsed.read.stores_of(path), parsed)
 
 
 def view_of(
-    store: Store, view: str, columns: str | list[str] | tuple[str, ...] | None, options: Mapping[str, Any]
+    stores: Sequence[Store], view: str, columns: str | list[str] | tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> pa.RecordBatchReader:
-    """Read a view of a store, or its messages; see `Store.view`."""
+    """Read a view of stores, or their messages, one after the other; see `Store.view`."""
     if is_messages(view):
-        return store.messages(columns=columns, **options)
-    return _rows_of(store, ViewOptions.parse(view, columns=columns, **with_absolute_times(store.paths, options)))
+        readers = [store.messages(columns=columns, **options) for store in stores]
+        return pa.RecordBatchReader.from_batches(readers[0].schema, chain.from_iterable(readers))
+    paths = [path for store in stores for path in given_paths(store.paths)]
+    return _rows_of(stores, ViewOptions.parse(view, columns=columns, **with_absolute_times(paths, options)))
 
 
-def _rows_of(store: Store, options: ViewOptions) -> pa.RecordBatchReader:
-    options = resolved(store, options)
-    batches = (batch for part in plan_view(store, options) for batch in part.batches(options))
+def _rows_of(stores: Sequence[Store], options: ViewOptions) -> pa.RecordBatchReader:
+    asked = [(store, resolved(store, options.named(store))) for store in stores]
+    planned = [(part, each) for store, each in asked for part in plan_view(store, each)]
+    batches = (batch for part, each in planned for batch in part_batches(part, each))
     return pa.RecordBatchReader.from_batches(options.schema, batches)
+
+
+def part_batches(part: ViewPart, options: ViewOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part, with the column that says of which store they are, if it is requested."""
+    if STORE not in options.columns:
+        yield from part.batches(options)
+        return
+    others = tuple(name for name in options.columns if name != STORE) or options.view.column_names[:1]
+    for batch in part.batches(replace(options, columns=others)):
+        store = repeat_text(options.read.store_name, batch.num_rows)
+        arrays = [store if name == STORE else batch[name] for name in options.columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=options.schema)

@@ -145,6 +145,8 @@ class Records:
         """Bodies to return instead of the stored ones."""
         self.has_nearest_times = False
         """Whether times are as `store_core.format.times.table_times` has them for what calculates with them."""
+        self.store = ""
+        """What the store is called."""
         self.remarks: dict[int, CorruptRecordError] = {}
         """Why a value of a record is null that every record has, by where the record starts."""
 
@@ -158,7 +160,7 @@ class Records:
             return self
         start_offset = self.start_offset[rows] if isinstance(self.start_offset, np.ndarray) else self.start_offset
         chosen = Records(self.raw, self.starts[rows], self.segment, start_offset, self.parser, self.entries)
-        chosen.remarks = self.remarks
+        chosen.remarks, chosen.store = self.remarks, self.store
         return chosen
 
     def start_offset_of(self, row: int) -> int:
@@ -289,6 +291,7 @@ _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
     "properties_string": lambda records: records.packed_properties,
     "tags_code": lambda records: fixed_array(hash_codes(records.tags).astype(np.int64)),
     "segment": lambda records: repeat_text(records.segment, len(records)),
+    "store": lambda records: repeat_text(records.store, len(records)),
     "transaction_type": lambda records: records.named(TRANSACTION_MASK, _TRANSACTION_NAMES),
     "compression": lambda records: records.named(_COMPRESSION_BITS, _COMPRESSION_NAMES),
     "dledger_index": lambda records: records.entry_column("index"),

@@ -16,7 +16,7 @@ from store_core.errors import LEFT_OUT
 from store_core.format.columnar.arrow_slices import fixed_array, numbers, texts, true_mask
 from store_core.format.columnar.decode_batch import decode_records, is_covered
 from store_core.format.columnar.records import Records
-from store_core.format.columns import CORRUPT_RECORD
+from store_core.format.columns import CORRUPT_RECORD, STORE
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import failure_of
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
@@ -324,7 +324,9 @@ class ChunkRows:
     def records(self, window: RecordBytes, starts: npt.NDArray[np.int64]) -> Records:
         """Return the records that start at some positions of a window."""
         segment, parser = self._segment, self._options.property_parser
-        return Records(window.raw, starts, segment.name, window.start_offsets(starts), parser, segment.entries)
+        found = Records(window.raw, starts, segment.name, window.start_offsets(starts), parser, segment.entries)
+        found.store = self._options.store_name
+        return found
 
     def kept(self, window: RecordBytes, damaged: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the damaged ranges of a window that become rows; the others are counted, unless they are an error."""
@@ -462,6 +464,7 @@ class ChunkRows:
             "physical_offset": (begins + self._window.start_offsets(begins)).tolist(),
             "store_size": [end - begin for begin, end in damaged],
             "segment": [self._segment.name] * len(damaged),
+            STORE: [self._options.store_name] * len(damaged),
         }
         if CORRUPT_RECORD in schema.names:
             known[CORRUPT_RECORD] = [self._window.raw[begin:end].tobytes() for begin, end in damaged]

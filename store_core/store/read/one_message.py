@@ -40,7 +40,7 @@ _PIECE: Final = 8 << 20
 def last_rows(paths: StorePaths, options: ReadOptions, most: int, before: int | None = None) -> list[pa.RecordBatch]:
     """Read the last rows of a log.
 
-    * `paths`: As for `store_core.read_messages`.
+    * `paths`: Of one store.
     * `most`: How many rows; fewer if the log has fewer.
     * `before`: Physical offset where the read ends, if not at the log's end.
 
@@ -81,7 +81,9 @@ def _last_of(batches: Iterable[pa.RecordBatch], most: int) -> list[pa.RecordBatc
 _POSITION: Final = re.compile(r"(?P<topic>.+)/(?P<queue_id>[0-9]{1,10})/(?P<offset>[0-9]{1,18})")
 
 
-def find_message(path: str, what: str, kind: NamedBy | None, read: Mapping[str, Any]) -> pa.RecordBatchReader | None:
+def find_message(
+    path: StorePaths, what: str, kind: NamedBy | None, read: Mapping[str, Any]
+) -> pa.RecordBatchReader | None:
     """Find the messages that a word means.
 
     * `kind`: What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which

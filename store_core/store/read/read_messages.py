@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from store_core.files.store_path import store_roots
+from store_core.files.store_path import given_paths, store_roots
+from store_core.files.url_path import UrlPath
 from store_core.format.columns import arrow_schema
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions, with_absolute_times
@@ -19,7 +20,7 @@ from store_core.store.read.stored_topics import TopicWatch, stored_queues, store
 if TYPE_CHECKING:
     import os
     import re
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, tzinfo
     from typing import Never, SupportsIndex
 
@@ -88,7 +89,8 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     Parameters
     ----------
     path : path or sequence of paths
-        A store root, a ``commitlog`` directory, a segment file, or several of these that together form one log.
+        A store root, a ``commitlog`` directory, a segment file, or several of these that together form one log; or
+        several stores, also as a pattern such as ``"/data/*/store"``, see `store_core.stores_of`.
     columns, topic, ..., store_path_commit_log : optional
         Options. `store_core.ReadOptions` documents each, with its default, under the same name; None means "not given".
     **unknown
@@ -97,7 +99,8 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     Returns
     -------
     pyarrow.RecordBatchReader
-        In log order. It has what the log held when this function was called, not what a broker appends later.
+        In log order, store by store. It has what the log held when this function was called, not what a broker appends
+        later.
 
     Raises
     ------
@@ -142,7 +145,7 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
         **unknown,
     )
     options = parsed_options(path, named)
-    return messages_of(options.store_of(path), options)
+    return messages_of(options.stores_of(path), options)
 
 
 def parsed_options(path: StorePaths, named: Mapping[str, object]) -> ReadOptions:
@@ -150,12 +153,27 @@ def parsed_options(path: StorePaths, named: Mapping[str, object]) -> ReadOptions
     return ReadOptions.parse(**with_absolute_times(path, named))
 
 
-def messages_of(store: Store, options: ReadOptions) -> pa.RecordBatchReader:
-    """Read the messages of a store; see `read_messages`."""
-    plan, mapped = plan_and_walk(store.paths, options, by_tail=True)
-    watch = TopicWatch.of(store.paths, options)
-    batches = watch.to_end(batch for part in plan.ranges for batch in read_range(part, options, mapped, watch))
+def messages_of(stores: Sequence[Store], options: ReadOptions) -> pa.RecordBatchReader:
+    """Read the messages of stores, one after the other; see `read_messages`."""
+    asked = [options.named(store) for store in stores]
+    planned = [plan_and_walk(store.paths, each, by_tail=True) for store, each in zip(stores, asked, strict=True)]
+    watch = TopicWatch.of(paths_of(stores), options)
+    batches = watch.to_end(
+        batch
+        for each, (plan, mapped) in zip(asked, planned, strict=True)
+        for part in plan.ranges
+        for batch in read_range(part, each, mapped, watch)
+    )
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns, nullable=options.is_permissive), batches)
+
+
+def paths_of(stores: Sequence[Store]) -> StorePaths:
+    """Return the paths of all stores, for who looks for topics beside logs; only one if that can't look there."""
+    if len(stores) == 1:
+        return stores[0].paths
+    paths = [path for store in stores for path in given_paths(store.paths)]
+    remote = [path for path in paths if isinstance(path, UrlPath)]
+    return remote[:1] or paths
 
 
 def explain(path: StorePaths, **options: object) -> ReadExplanation:
@@ -198,7 +216,7 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
     """
     if not options.topic and not options.queue_id:
         return False
-    roots = store_roots(options.store_of(paths).paths)
+    roots = tuple(root for store in options.stores_of(paths) for root in store_roots(store.paths))
     known = stored_topics(roots)
     if options.topic and known.isdisjoint(options.topic):
         return True
@@ -220,8 +238,8 @@ def _logged_queues(paths: StorePaths, options: ReadOptions) -> frozenset[int]:
         topic=options.topic, storage=options.storage, config=options.config,
         store_path_commit_log=options.store_path_commit_log,
     )  # fmt: skip
-    ranges = plan_ranges(paths, whole).ranges
-    return frozenset(each for part in ranges for batch in read_range(part, whole) for each in batch[0].to_pylist())
+    batches = messages_of(whole.stores_of(paths), whole)
+    return frozenset(each for batch in batches for each in batch[0].to_pylist())
 
 
 def _shown(ids: Iterable[int]) -> str:
@@ -238,6 +256,7 @@ def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
     options = ReadOptions.parse(columns=["physical_offset"], mode="DROPMALFORMED", fail_on_data_loss=False, **chosen)
     if not has_unknown_topic(paths, options):
         return False
-    TopicWatch.of(options.store_of(paths).paths, options).warn_of_queues()
-    plan = plan_ranges(paths, options)
-    return not any(batch.num_rows for part in plan.ranges for batch in read_range(part, options))
+    stores = options.stores_of(paths)
+    TopicWatch.of(paths_of(stores), options).warn_of_queues()
+    ranges = [part for store in stores for part in plan_ranges(store.paths, options).ranges]
+    return not any(batch.num_rows for part in ranges for batch in read_range(part, options))

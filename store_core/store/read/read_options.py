@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from store_core.errors import InvalidOptionError
 from store_core.files.storage import NO_SETTINGS, StorageSettings
-from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS
+from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS, STORE
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.format.record.record_head import position_of_message_id
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.times import iso_time
 from store_core.format.words import did_you_mean
-from store_core.snapshot.store import Store
+from store_core.snapshot.store import Store, stores_of
 from store_core.store.read.option_table import READ_OPTIONS, check_filter, check_filter_type, check_order, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
 from store_core.store.read.store_time import parse_zone, store_time
@@ -136,6 +136,8 @@ class ReadOptions:
         separated by commas.
     nearest_times : bool
         No option: whether times that no table holds are the nearest that Arrow has, for what calculates with times.
+    store_name : str
+        No option: what column ``store`` has.
     told : set of str
         No option: what this read has warned of in this process, once for all of its ranges.
     """
@@ -171,6 +173,7 @@ class ReadOptions:
     config: str | None = None
     store_path_commit_log: str | None = None
     nearest_times: bool = field(default=False, metadata=_NO_OPTION)
+    store_name: str = field(default="", metadata=_NO_OPTION)
     told: set[str] = field(default_factory=set, compare=False, repr=False, metadata=_NO_OPTION)
 
     @classmethod
@@ -199,6 +202,16 @@ class ReadOptions:
     def store_of(self, paths: StorePaths) -> Store:
         """Return the store at some paths, as the configuration and the settings of a storage say."""
         return Store(paths, config=self.config, storage=self.storage, store_path_commit_log=self.store_path_commit_log)
+
+    def stores_of(self, paths: StorePaths) -> tuple[Store, ...]:
+        """Return the stores at some paths, likewise."""
+        return stores_of(
+            paths, config=self.config, storage=self.storage, store_path_commit_log=self.store_path_commit_log
+        )
+
+    def named(self, store: Store) -> ReadOptions:
+        """Return the options for one of several stores, whose name is read only if it is asked for."""
+        return replace(self, store_name=store.name) if STORE in self.columns else self
 
     @property
     def selects_rows(self) -> bool:
@@ -308,14 +321,14 @@ def with_absolute_times(
     if not found:
         return dict(options)
     places = ReadOptions.parse(**{name: options[name] for name in _PLACES if options.get(name) is not None})
-    last = places.store_of(paths).last_store_time
-    if last is None:
+    ends = [end for store in places.stores_of(paths) if (end := store.last_store_time) is not None]
+    if not ends:
         name, text = next(iter(found.items()))
         raise InvalidOptionError(
             f"{shown_option(name)}: {text} is a time before the store time of the log's last message, and the log has "
             f"none: expected a time such as 2024-05-01T12:00:00Z"
         )
-    return {**options, **{name: last - _milliseconds(text) for name, text in found.items()}}
+    return {**options, **{name: max(ends) - _milliseconds(text) for name, text in found.items()}}
 
 
 def _milliseconds(text: str) -> int:
