@@ -14,7 +14,7 @@ from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.segment_file import offset_of
-from store_core.files.url_path import UrlFile, remote_file_of
+from store_core.files.url_path import UrlFile, UrlPath
 from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE, IndexHeader, index_file_size
 from store_core.queue.queue_path import QueueRules
 
@@ -193,7 +193,7 @@ class KeyFile:
 
     def __init__(self, path: Path, file_system: FileSystem = _FILES, end: int | None = None) -> None:
         self.path, self.end = path, end
-        self._remote = remote_file_of(path)
+        self._remote = path.file if isinstance(path, UrlPath) else None
         self._file_system = file_system
         self.size = self._file.size()
         self.header = IndexHeader.from_bytes(self._file.read(INDEX_HEADER_SIZE, 0))

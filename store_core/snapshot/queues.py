@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from bisect import bisect_left
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from store_core.files.names import advice_on_name, start_offset_of, why_no_segme
 from store_core.files.segment_file import offset_of
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
-from store_core.files.url_path import remote_file_of
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, is_light, parse_queue_id, refusal_of
+from store_core.files.url_path import UrlPath
+from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, is_light, refusal_of
 from store_core.snapshot.units import (
     EVERY_QUEUE,
     QueueBounds,
@@ -67,6 +68,9 @@ DIRECTORIES: Final = {QueueKind.SIMPLE: CONSUME_QUEUE, QueueKind.BATCH: BATCH_CO
 """Of the kinds that are files, the directory of all their queues below the root."""
 
 _FILES: Final = OsFileSystem()
+_QUEUE_ID: Final = re.compile("0|[1-9][0-9]{0,9}")
+"""How RocketMQ writes the name of a queue's directory (``String.valueOf``)."""
+
 _FILES_LOOKED_AT: Final = 3
 """How many files a broker checks for the queue's end (RocketMQ: ``ConsumeQueue.recover``)."""
 
@@ -136,7 +140,7 @@ class OpenUnits:
         self.file = file
         self._files = file_system
         self._dtype = file.kind.dtype
-        self._is_far = remote_file_of(file.path) is not None
+        self._is_far = isinstance(file.path, UrlPath)
         self._opened: OpenFile | None = None
         self._block: tuple[int, bytes] = (0, b"")
 
@@ -680,8 +684,8 @@ class Queues:
             with explained_access(self.root):
                 names = names_in(directory / topic, self._files)
             for name in names:
-                queue_id = parse_queue_id(name)
-                if queue_id is None or str(queue_id) != name or refusal_of(topic, queue_id) is not None:
+                queue_id = int(name) if _QUEUE_ID.fullmatch(name) else -1
+                if refusal_of(topic, queue_id) is not None:
                     self.notes[f"ignored {directory / topic / name}: expected a number, the queue's id"] = None
                 elif not wanted.queue_ids or queue_id in wanted.queue_ids:
                     queue_ids.append(queue_id)

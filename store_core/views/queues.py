@@ -16,7 +16,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse, dledger_logs
 from store_core.files.store_path import log_directories
-from store_core.files.url_path import remote_file_of
+from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import table_time
@@ -186,7 +186,7 @@ def _slices(queue: Queue, most: int) -> Iterator[QueueSlice]:
         yield QueueSlice(queue.name, queue.kind, file, 0, None)
     for last in queue.listed[-1:]:
         count = None  # of an object, which is replaced rather than changed: counting units would read them all
-        if remote_file_of(last.path) is None:
+        if not isinstance(last.path, UrlPath):
             opened = OpenUnits(last)
             try:
                 count = opened.written()
