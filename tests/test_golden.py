@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages
-from store_core.format.columnar.decode_batch import decode_batch
+from store_core.format.columnar.decode_batch import Decoding, decode_records
 from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.records import Records
 from store_core.format.columns import COLUMNS
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
@@ -56,9 +57,8 @@ def batch_rows(segment: Path, parser: PropertyParser, *, decompress: bool) -> li
     """Read a segment as one batch; a record that is damaged is left out."""
     raw, start_offset = np.fromfile(segment, np.uint8), int(segment.name)
     starts = scan(raw, start_offset=start_offset).starts
-    decoded = decode_batch(
-        raw, starts, ALL, segment=segment.name, start_offset=start_offset, parser=parser, decompress=decompress
-    )
+    records = Records(raw, starts, segment.name, start_offset, parser)
+    decoded = decode_records(records, ALL, Decoding(decompress=decompress))
     decoded.batch.validate(full=True)
     assert decoded.batch.column("_corrupt_record").null_count == len(decoded.positions)
     return table_rows(decoded.batch)
@@ -69,16 +69,15 @@ def test_the_id_that_a_producer_got_is_the_first_unique_key(golden_store: Unpack
     first = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x01\x02]+)")
     found = [first.search(packed) for packed in golden_store.raw_properties()]
     columns = [
-        decode_batch(
-            np.fromfile(segment, np.uint8),
-            scan(np.fromfile(segment, np.uint8), start_offset=int(segment.name)).starts,
+        decode_records(
+            Records(raw, scan(raw, start_offset=int(segment.name)).starts, segment.name, int(segment.name)),
             ["uniq_msg_id"],
-            segment=segment.name,
-            start_offset=int(segment.name),
+            Decoding(),
         )
         .batch["uniq_msg_id"]
         .to_pylist()
         for segment in golden_store.segments
+        for raw in [np.fromfile(segment, np.uint8)]
     ]
 
     assert list(chain.from_iterable(columns))[: len(found)] == [each and each[1].decode() for each in found]

@@ -13,7 +13,7 @@ from store_core.files.segment_source import load_record, open_ahead
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.checksums import record_crcs
-from store_core.format.columnar.decode_batch import decode_records
+from store_core.format.columnar.decode_batch import Decoding, decode_records
 from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.layout import BLANK_SIZE
@@ -65,6 +65,9 @@ def property_crcs(records: Records) -> list[PropertyCrc]:
 
 SALVAGED_COLUMNS: Final = (*DEFAULT_COLUMNS, "msg_id")
 """What is decoded, and so checked, of each record."""
+
+_DECODING: Final = Decoding(verify_property_crc=False)
+"""A record that does not match the checksum over all of it is salvaged: `_graded` says so."""
 
 _ROWS: Final = 1 << 14
 _BATCH_BYTES: Final = 64 << 20
@@ -135,9 +138,7 @@ class SegmentSalvage:
         while first < run.starts.size:
             by_size = int(np.searchsorted(bounds, bounds[first] + _BATCH_BYTES, "right")) - 1
             stop = max(min(first + _ROWS, by_size), first + 1)
-            decoded = decode_records(
-                self._records(raw, run.starts[first:stop]), SALVAGED_COLUMNS, verify_property_crc=False
-            )
+            decoded = decode_records(self._records(raw, run.starts[first:stop]), SALVAGED_COLUMNS, _DECODING)
             faults = {fault.position: fault.error.problem for fault in decoded.faults}
             self._tile(run.starts[first:stop], int(bounds[stop]), faults)
             if len(decoded.positions):

@@ -12,8 +12,9 @@ import numpy as np
 import zstandard
 
 from store_core.errors import CorruptRecordError
-from store_core.format.columnar.decode_batch import decode_batch
+from store_core.format.columnar.decode_batch import Decoding, decode_records
 from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.records import Records
 from store_core.format.columns import COLUMNS
 from store_core.format.compression import MAX_EXPANDED_BODY, expand_body
 from store_core.format.java import hash_code, parse_java_int
@@ -81,7 +82,7 @@ def expect_same_rows(raw: np.ndarray, view: memoryview, starts: np.ndarray, pars
             messages.append(message)
         except (CorruptRecordError, ValueError):
             faulty.append(start)
-    decoded = decode_batch(raw, starts, _COLUMNS, segment="0" * 20, start_offset=0, parser=parser)
+    decoded = decode_records(Records(raw, starts, "0" * 20, 0, parser), _COLUMNS, Decoding())
     expect(faulty, [fault.position for fault in decoded.faults], "records that can't be decoded")
     if all(message.store_timestamp in _DATES and message.born_timestamp in _DATES for message in messages):
         expect(message_rows(messages, "0" * 20), table_rows(decoded.batch), "rows")

@@ -15,10 +15,8 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar.checksums import body_crcs, record_crcs
-from store_core.format.columnar.records import Records
 from store_core.format.columns import BODIES, CORRUPT_RECORD, arrow_schema
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
-from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import corrupt_record_error, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
 from store_core.format.sys_flag import CompressionType, MessageSysFlag
@@ -28,11 +26,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from store_core.format.columnar.records import Records
+
 __all__ = [
     "DecodedBatch",
+    "Decoding",
     "Fault",
     "content_faults",
-    "decode_batch",
     "decode_records",
     "expand_bodies",
     "is_covered",
@@ -47,6 +47,22 @@ _UNCOVERED: Final = frozenset({"segment", CORRUPT_RECORD, "dledger_index", "dled
 """Columns whose values are not in a record."""
 
 _AS_STORED: Final = "decompress=false returns bodies as they are stored."
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How records are decoded."""
+
+    verify_crc: bool = True
+    """Whether bodies must match their checksums; only if one of the columns `BODIES` is requested."""
+    verify_property_crc: bool = True
+    """Whether records must match the checksum over all of them, if they carry one, and a column is requested that it
+    covers."""
+    decompress: bool = False  # whether the columns `BODIES` hold expanded bodies
+    nullable: bool = False
+    """Whether the schema declares every column nullable. A body that does not expand is null then, and
+    ``_corrupt_record`` says why."""
+    nearest_times: bool = False  # as of `store_core.format.times.table_times`
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +86,14 @@ def structural_faults(records: Records) -> list[Fault]:
     return faults
 
 
-def content_faults(
-    records: Records, columns: Collection[str], *, verify_crc: bool, verify_property_crc: bool
-) -> list[Fault]:
+def content_faults(records: Records, columns: Collection[str], how: Decoding) -> list[Fault]:
     """Return records whose requested topic or body violates the format, or requested columns a checksum; one each."""
     faults: list[Fault] = []
     if "topic" in columns:
         faults += _topic_faults(records)
-    if verify_crc and not BODIES.isdisjoint(columns):
+    if how.verify_crc and not BODIES.isdisjoint(columns):
         faults += _crc_faults(records)
-    if verify_property_crc and is_covered(columns):
+    if how.verify_property_crc and is_covered(columns):
         faults += _property_crc_faults(records)
     return list({fault.position: fault for fault in reversed(faults)}.values())
 
@@ -200,69 +214,27 @@ class DecodedBatch:
     batch; nearly always empty."""
 
 
-def decode_batch(  # noqa: PLR0913 -- the records, the columns, and how strictly they are read
-    raw: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    columns: Sequence[str],
-    *,
-    segment: str,
-    start_offset: int,
-    parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
-    verify_crc: bool = True,
-    decompress: bool = False,
-    nullable: bool = False,
-) -> DecodedBatch:
-    """Decode records of a segment into the requested columns.
-
-    * `raw`, `starts`, `segment`, `start_offset`, `parser`: See `store_core.format.columnar.records.Records`.
-    * `columns`, `verify_crc`, `decompress`, `nullable`: See `decode_records`.
-    """
-    records = Records(raw, starts, segment, start_offset, parser)
-    return decode_records(records, columns, verify_crc=verify_crc, decompress=decompress, nullable=nullable)
-
-
-def decode_records(  # noqa: PLR0913 -- the records, the columns, and how they are read
-    records: Records,
-    columns: Sequence[str],
-    *,
-    verify_crc: bool = True,
-    decompress: bool = False,
-    nullable: bool = False,
-    nearest_times: bool = False,
-    verify_property_crc: bool | None = None,
-) -> DecodedBatch:
+def decode_records(records: Records, columns: Sequence[str], how: Decoding) -> DecodedBatch:
     """Decode records into the requested columns.
 
     * `columns`: Canonical column names, see `store_core.format.columns`.
-    * `verify_crc`: Whether bodies must match their checksums; only if one of the columns `BODIES` is requested.
-    * `decompress`: Whether these columns hold expanded bodies.
-    * `nullable`: Whether the schema declares every column nullable. A body that does not expand is null then, and
-      ``_corrupt_record`` says why.
-    * `nearest_times`: As of `store_core.format.times.table_times`.
-    * `verify_property_crc`: Whether records must match the checksum over all of them, if they carry one, where a column
-      is requested that it covers; as `verify_crc` if it is not given.
 
     Returns: Records whose parts do not add up, whose requested topic is not UTF-8, or whose requested body is damaged,
     are faults and not in the batch.
     """
-    verifies = verify_crc if verify_property_crc is None else verify_property_crc
-
-    def find_content(rest: Records) -> list[Fault]:
-        return content_faults(rest, columns, verify_crc=verify_crc, verify_property_crc=verifies)
-
     faults: list[Fault] = []
     starts, pending = records.starts, records.starts[:0]
-    for find in (structural_faults, find_content):
+    for find in (structural_faults, lambda rest: content_faults(rest, columns, how)):
         found = find(records)
         records = records.only(~np.isin(records.starts, [fault.position for fault in found])) if found else records
         faults += found
-    if decompress and not BODIES.isdisjoint(columns):
-        records, reached = _expand(records, faults, nullable=nullable)
+    if how.decompress and not BODIES.isdisjoint(columns):
+        records, reached = _expand(records, faults, nullable=how.nullable)
         pending = starts[starts >= reached]
         faults = [fault for fault in faults if fault.position < reached]
-    records.has_nearest_times = nearest_times
+    records.has_nearest_times = how.nearest_times
     arrays = [records.column(name) for name in columns]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns, nullable=nullable))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns, nullable=how.nullable))
     return DecodedBatch(batch, records.starts, tuple(sorted(faults, key=lambda fault: fault.position)), pending)
 
 

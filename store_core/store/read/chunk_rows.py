@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from store_core.errors import LEFT_OUT
 from store_core.format.columnar.arrow_slices import fixed_array, numbers, texts, true_mask
-from store_core.format.columnar.decode_batch import decode_records, is_covered
+from store_core.format.columnar.decode_batch import Decoding, decode_records, is_covered
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD, STORE
 from store_core.format.filter.sql92_columns import evaluate_maps
@@ -400,15 +400,14 @@ class ChunkRows:
         return mask
 
     def _decode(self, records: Records, columns: Sequence[str]) -> DecodedBatch:
-        return decode_records(
-            records,
-            columns,
+        how = Decoding(
             verify_crc=self._options.verify_crc,
+            verify_property_crc=self._verifies_record(columns),
             decompress=self._options.decompress,
             nullable=self._options.is_permissive,
             nearest_times=self._options.nearest_times,
-            verify_property_crc=self._verifies_record(columns),
         )
+        return decode_records(records, columns, how)
 
     def _verifies_record(self, columns: Sequence[str]) -> bool:
         """Return whether records are compared with the checksum over all of them: once, by the filter's columns."""

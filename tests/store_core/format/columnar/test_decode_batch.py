@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar import decode_batch as decoding
-from store_core.format.columnar.decode_batch import DecodedBatch, decode_batch
+from store_core.format.columnar.decode_batch import DecodedBatch, Decoding, decode_records
 from store_core.format.columnar.lockstep import chain
+from store_core.format.columnar.records import Records
 from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.layout import MagicCode
@@ -68,7 +69,9 @@ def as_array(data: bytes) -> npt.NDArray[np.uint8]:
 
 
 def decoded(log: Log, starts: npt.NDArray[np.int64], columns: Sequence[str] = ALL, **how: Any) -> DecodedBatch:  # noqa: ANN401
-    return decode_batch(as_array(log.data), starts, columns, segment=FILE, start_offset=log.start_offset, **how)
+    parser = how.pop("parser", PropertyParser.FIRST_SEPARATOR)
+    how = {"verify_property_crc": how.get("verify_crc", True), **how}
+    return decode_records(Records(as_array(log.data), starts, FILE, log.start_offset, parser), columns, Decoding(**how))
 
 
 def batch_rows(batch: pa.RecordBatch) -> list[Row]:
