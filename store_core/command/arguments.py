@@ -16,7 +16,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 from store_core.format.words import did_you_mean, hint_of
 from store_core.store.read.option_table import READ_OPTIONS
-from store_core.views.view_names import ALWAYS, OWN_OPTIONS
+from store_core.views.view_names import ALWAYS, VIEW_PLANS
 
 if TYPE_CHECKING:
     import os
@@ -162,7 +162,7 @@ def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCod
 
 def with_view_options(*views: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """Give a command the same options, of which its help shows what these views take; others are refused by name."""
-    taken = {*ALWAYS, *(name for view in views for name in OWN_OPTIONS.get(view, ()))}
+    taken = {*ALWAYS, *(name for view in views for name in VIEW_PLANS[view].own_options)}
     return lambda command: _with_options(command, {option.field for option in _ASKED} - taken)
 
 

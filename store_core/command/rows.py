@@ -13,7 +13,7 @@ from store_core.command.console import Console, say
 from store_core.command.exit_code import ExitCode
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.store.read.option_table import NamedBy
-from store_core.views.view_names import VIEW_NAMES
+from store_core.views.view_names import VIEW_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -316,8 +316,8 @@ def topics(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) -> 
     "commitlog view /data/store consumer_offsets",
     "commitlog view /data/store consumequeue --topic orders --queue-id 1",
     "commitlog view /data/store index --topic orders --key order-4711",
-    own=(STORES, click.argument("name", metavar="VIEW", type=NearChoice(VIEW_NAMES))),
-    read=with_view_options(*VIEW_NAMES),
+    own=(STORES, click.argument("name", metavar="VIEW", type=NearChoice(tuple(VIEW_PLANS)))),
+    read=with_view_options(*VIEW_PLANS),
 )
 def view(stores: tuple[str, ...], name: str, read: Mapping[str, Any], output: Output) -> ExitCode:
     """Print what is beside the log: consumequeue, index, segments, topics, consumer_offsets, and so on.

@@ -45,10 +45,10 @@ __all__ = [
     "FamilyPart",
     "OffsetsPart",
     "RowsPart",
-    "plan",
     "plan_checkpoint",
     "plan_consumer_offsets",
     "plan_delay_offsets",
+    "plan_rocksdb",
     "plan_subscription_groups",
 ]
 
@@ -226,7 +226,7 @@ class FamilyPart:
         _log.warning("%s", error)
 
 
-def plan(store: Store, options: ViewOptions) -> list[FamilyPart]:
+def plan_rocksdb(store: Store, options: ViewOptions) -> list[FamilyPart]:
     """Find the database; it is opened when a part is read.
 
     Raises `StoreNotFoundError`: If there is none, unless `fail_on_data_loss` is off.

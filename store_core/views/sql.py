@@ -19,7 +19,7 @@ from store_core.format.columns import COLUMNS, CORRUPT_RECORD, STORE, column_nam
 from store_core.snapshot.store import stores_of
 from store_core.views.view import view_of
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
-from store_core.views.view_names import VIEW_NAMES
+from store_core.views.view_names import VIEW_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
 def rows_of(query: str, read: ViewReader, *, are_several: bool = False) -> pa.RecordBatchReader:
     """Return the rows of a query whose tables are read by a function, of one store or several; see `sql`."""
     duckdb = _duckdb()
-    tables = {name: ViewDataset(read, name, are_several=are_several) for name in (MESSAGES, *VIEW_NAMES)}
+    tables = {name: ViewDataset(read, name, are_several=are_several) for name in (MESSAGES, *VIEW_PLANS)}
     connection = duckdb.connect(config=_SETTINGS)
     connection.execute("SET TimeZone = 'UTC'")
     for name, table in tables.items():

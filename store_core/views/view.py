@@ -27,6 +27,7 @@ from store_core.store.read.read_messages import read_messages
 from store_core.store.read.read_options import ReadOptions, with_absolute_times
 from store_core.store.read.read_plan import log_end_at
 from store_core.views.view_columns import View, find_view, is_messages
+from store_core.views.view_names import VIEW_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -210,21 +211,6 @@ def _missing(path: Path) -> StoreNotFoundError:
 _ATTEMPTS: Final = 100
 """How often planning restarts because a broker deleted a file meanwhile; each time there is one file less."""
 
-_PLANNERS: Final[Mapping[str, str]] = {
-    "consumequeue": "store_core.views.queues:plan_units",
-    "index": "store_core.views.index:plan",
-    "segments": "store_core.views.segments:plan",
-    "topics": "store_core.views.queues:plan_topics",
-    "consumer_offsets": "store_core.views.config:plan_consumer_offsets",
-    "subscription_groups": "store_core.views.config:plan_subscription_groups",
-    "delay_offsets": "store_core.views.config:plan_delay_offsets",
-    "checkpoint": "store_core.views.config:plan_checkpoint",
-    "timerlog": "store_core.views.timers:plan_log",
-    "timerwheel": "store_core.views.timers:plan_wheel",
-    "rocksdbstore": "store_core.views.config:plan",
-}
-"""Imported when a view is read: those of configuration files import the broker, which the others do not need."""
-
 
 def resolved(store: Store, options: ViewOptions) -> ViewOptions:
     """Return options that know where the log ends for them: at `as_of`, or with the moment of a store that is written.
@@ -244,7 +230,7 @@ def plan_view(store: Store, options: ViewOptions) -> tuple[ViewPart, ...]:
 
     Returns: In the order of the rows; each can be pickled, and read by any process that sees the files.
     """
-    plan: Callable[[Store, ViewOptions], Sequence[ViewPart]] = resolve_name(_PLANNERS[options.name])
+    plan: Callable[[Store, ViewOptions], Sequence[ViewPart]] = resolve_name(VIEW_PLANS[options.name].function)
     for attempt in range(_ATTEMPTS):
         try:
             return tuple(plan(store, options))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import MAP_TYPE, TIMESTAMP_TYPE, Column, arrow_schema
 from store_core.format.words import did_you_mean
-from store_core.views.view_names import ALWAYS, OWN_OPTIONS
+from store_core.views.view_names import ALWAYS, VIEW_PLANS
 
 __all__ = ["MESSAGES", "VIEWS", "View", "find_view", "is_messages"]
 
@@ -31,7 +31,7 @@ class View:
     @property
     def own_options(self) -> tuple[str, ...]:
         """Options that it takes besides `ALWAYS`, by their names in Python."""
-        return OWN_OPTIONS.get(self.name, ())
+        return VIEW_PLANS[self.name].own_options
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -1,26 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of the views and of their options, for those who only name them: the columns of a view need Arrow."""
+"""The views by name: their options and the functions that plan them. What only names one needs no Arrow for columns."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["ALWAYS", "OWN_OPTIONS", "VIEW_NAMES"]
-
-VIEW_NAMES: Final = (
-    "consumequeue",
-    "index",
-    "segments",
-    "topics",
-    "consumer_offsets",
-    "subscription_groups",
-    "delay_offsets",
-    "checkpoint",
-    "timerlog",
-    "timerwheel",
-    "rocksdbstore",
-)
-"""All views but that of the messages, in the order of `store_core.views.view_columns.VIEWS`."""
+__all__ = ["ALWAYS", "VIEW_PLANS", "ViewPlan"]
 
 ALWAYS: Final = (
     "columns",
@@ -33,14 +18,30 @@ ALWAYS: Final = (
 )
 """Options that every view takes."""
 
+
+class ViewPlan(NamedTuple):
+    """Which function plans the reading of a view, imported when it is read, and what it takes."""
+
+    function: str  # as of `pkgutil.resolve_name`
+    own_options: tuple[str, ...] = ()  # besides `ALWAYS`, by their names in Python
+
+
 _QUEUES: Final = ("topic", "topics_pattern", "queue_id")
 _OFFSETS: Final = ("starting_offsets", "ending_offsets")
+_TIMES: Final = ("starting_timestamp", "ending_timestamp")
 _AS_OF: Final = ("as_of", "time_zone")
-OWN_OPTIONS: Final = {
-    "consumequeue": (*_QUEUES, *_OFFSETS, *_AS_OF, "max_partition_bytes"),
-    "index": ("topic", "key", *_OFFSETS, "starting_timestamp", "ending_timestamp", *_AS_OF, "max_partition_bytes"),
-    "segments": (*_OFFSETS, *_AS_OF, "verify_crc"),
-    "topics": (*_QUEUES, *_AS_OF),
-    "consumer_offsets": (*_QUEUES, *_AS_OF),
+_HERE: Final = "store_core.views"
+VIEW_PLANS: Final = {
+    "consumequeue": ViewPlan(f"{_HERE}.queues:plan_units", (*_QUEUES, *_OFFSETS, *_AS_OF, "max_partition_bytes")),
+    "index": ViewPlan(f"{_HERE}.index:plan", ("topic", "key", *_OFFSETS, *_TIMES, *_AS_OF, "max_partition_bytes")),
+    "segments": ViewPlan(f"{_HERE}.segments:plan", (*_OFFSETS, *_AS_OF, "verify_crc")),
+    "topics": ViewPlan(f"{_HERE}.queues:plan_topics", (*_QUEUES, *_AS_OF)),
+    "consumer_offsets": ViewPlan(f"{_HERE}.config:plan_consumer_offsets", (*_QUEUES, *_AS_OF)),
+    "subscription_groups": ViewPlan(f"{_HERE}.config:plan_subscription_groups"),
+    "delay_offsets": ViewPlan(f"{_HERE}.config:plan_delay_offsets"),
+    "checkpoint": ViewPlan(f"{_HERE}.config:plan_checkpoint"),
+    "timerlog": ViewPlan(f"{_HERE}.timers:plan_log"),
+    "timerwheel": ViewPlan(f"{_HERE}.timers:plan_wheel"),
+    "rocksdbstore": ViewPlan(f"{_HERE}.config:plan_rocksdb"),
 }
-"""View -> the options that it takes besides these, by their names in Python."""
+"""All views but that of the messages; `store_core.views.view_columns.VIEWS` has the columns of each."""

@@ -9,7 +9,7 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from store_core import MessageStoreConfig, sql
-from store_core.views.view_names import VIEW_NAMES
+from store_core.views.view_names import VIEW_PLANS
 from tests.documents.commands import commands_of, run_command
 from tests.documents.world import matches
 
@@ -74,7 +74,7 @@ def _run_shell(block: Block, world: World) -> None:
 
 
 _TABLES: Final = re.compile(r"\b(?:FROM|JOIN|VIEW) (\w+)")
-_BOTH: Final = {"messages", *VIEW_NAMES}
+_BOTH: Final = {"messages", *VIEW_PLANS}
 """Tables that a store has in Spark, where a document makes them, and without."""
 
 

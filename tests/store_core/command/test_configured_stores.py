@@ -13,7 +13,7 @@ import pytest
 from store_core import read_messages
 from store_core.command.exit_code import ExitCode
 from store_core.command.program import program
-from store_core.views.view_names import VIEW_NAMES
+from store_core.views.view_names import VIEW_PLANS
 from tests.golden_stores import find_golden_store, unpack
 from tests.store_core.command.calls import Called, call
 
@@ -53,7 +53,7 @@ CALLS: Final[dict[str, list[str]]] = {
         "--disk-size", "1000000000", "--disk-used", "100000000", "--daily-growth", "1000000",
     ],
     "recover": ["STORE", "--dry-run", "--json"],
-    **{f"view {name}": ["STORE", name] for name in VIEW_NAMES},
+    **{f"view {name}": ["STORE", name] for name in VIEW_PLANS},
 }  # fmt: skip
 """Command -> its arguments, for STORE, OUT, TOPIC and ID."""
 

@@ -14,7 +14,7 @@ from store_core.snapshot.store import Store
 from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
-from store_core.views.view_names import VIEW_NAMES
+from store_core.views.view_names import VIEW_PLANS
 from tests.builders import stored_timer
 from tests.store_core.files.rocksdbs import make_rocksdb
 from tests.store_core.views.asking import refusal, rows
@@ -27,7 +27,7 @@ every_view = pytest.mark.parametrize("view", VIEWS)
 
 
 def test_the_names_of_the_views_are_those_of_their_table() -> None:
-    assert VIEW_NAMES == tuple(VIEWS)
+    assert tuple(VIEW_PLANS) == tuple(VIEWS)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from store_core import Store, read_messages, read_view, sql
 from store_core.errors import CorruptRecordError, StoreNotFoundError
-from store_core.views.view_names import VIEW_NAMES
+from store_core.views.view_names import VIEW_PLANS
 from tests.golden_stores import find_golden_store, unpack
 from tests.store_core.command.calls import call
 from tests.stores_in_memory import in_memory
@@ -72,7 +72,7 @@ def test_the_same_store_given_twice_is_read_once(stores: list[Path]) -> None:
     assert 90 == read_messages([stores[1], stores[1]]).read_all().num_rows
 
 
-@pytest.mark.parametrize("view", ["messages", *VIEW_NAMES])
+@pytest.mark.parametrize("view", ["messages", *VIEW_PLANS])
 def test_views_are_those_of_each_store(stores: list[Path], view: str) -> None:
     options: dict[str, Any] = {} if view == "messages" else {"fail_on_data_loss": False}
     alone = [read_view(store, view, **options).read_all() for store in stores]
