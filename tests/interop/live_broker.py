@@ -54,17 +54,22 @@ class LiveBroker:
         Gets ``store``, configurations and logs.
     segment_size : int
         Bytes of the log's segments.
+    beside : LiveBroker, optional
+        A running broker, whose name server this one uses as well: they are one cluster.
     **settings : str
         Settings of the broker in place of the usual ones.
     """
 
-    def __init__(self, directory: Path, segment_size: int, **settings: str) -> None:
+    def __init__(
+        self, directory: Path, segment_size: int, beside: LiveBroker | None = None, /, **settings: str
+    ) -> None:
         self.directory = directory
         self.store = directory / "store"
         self._segment_size = segment_size
         self._settings = settings
         self._processes = ExitStack()
         self._broker: subprocess.Popen[bytes] | None = None
+        self._beside = beside
         self._name_server_port, self._port = _free_ports(2)
         directory.mkdir(parents=True)
 
@@ -76,12 +81,13 @@ class LiveBroker:
     @property
     def name_server(self) -> str:
         """Address of the name server."""
-        return f"127.0.0.1:{self._name_server_port}"
+        return self._beside.name_server if self._beside else f"127.0.0.1:{self._name_server_port}"
 
     def __enter__(self) -> Self:
-        """Start both."""
-        server = {"bindAddress": "127.0.0.1", "listenPort": str(self._name_server_port)}
-        self._start("namesrv", server | {"kvConfigPath": str(self.directory / "kvConfig.json")})
+        """Start both, or the broker alone."""
+        if self._beside is None:
+            server = {"bindAddress": "127.0.0.1", "listenPort": str(self._name_server_port)}
+            self._start("namesrv", server | {"kvConfigPath": str(self.directory / "kvConfig.json")})
         self.start()
         return self
 
