@@ -13,22 +13,30 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
 from store_core.errors import StoreError
+from store_core.files.store_path import given_paths
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.ranges import task_groups
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from pyspark_commitlog.options import SessionTimes
     from pyspark_commitlog.schema import ReadSchema
+    from store_core.snapshot.store import Store
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["CommitLogPartition", "CommitLogReader", "keep_old_objects", "with_old_objects_kept"]
+__all__ = [
+    "CommitLogPartition",
+    "CommitLogReader",
+    "keep_old_objects",
+    "warn_of_unknown_topics",
+    "with_old_objects_kept",
+]
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class CommitLogPartition(InputPartition):
     """Ranges of segment files, mostly one: made beside the driver, pickled, and passed to `CommitLogReader.read`."""
 
     ranges: tuple[ReadRange, ...]
+    store_name: str = ""  # as of `ReadOptions`
 
 
 _LARGE: Final = 4 << 30
@@ -48,7 +57,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CommitLogReader(DataSourceReader):
-    """Reads the ranges of a store.
+    """Reads the ranges of one store, or of several.
 
     Made and planned beside the driver, once for each DataFrame, then pickled to every task. There is deliberately no
     ``pushFilters``: Spark 4.3 keeps one pushed filter for all scans of a DataFrame, so that
@@ -77,21 +86,26 @@ class CommitLogReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """Cut the store into ranges, mostly one for each task.
+        """Cut each store into ranges, mostly one for each task.
 
         Called once for each DataFrame, beside the driver, at its first action: "latest" is what is there then.
         The partitions are pickled. An empty list reaches `read` as one ``InputPartition(None)``.
         """
         keep_old_objects()
         try:
-            plan = plan_ranges(self._paths, self._options, by_tail=True)
-            TopicWatch.of(self._options.store_of(self._paths).paths, self._options).warn_before_read()
+            stores = self._options.stores_of(self._paths)
+            plans = [(self.name_of(store), plan_ranges(store.paths, self._options, by_tail=True)) for store in stores]
+            warn_of_unknown_topics(stores, self._options)
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None
         if not (self._options.selects_rows or self._times or self._is_followed):
-            _hint_at_scan(sum(part.end - part.begin for part in plan.ranges))
-        return [CommitLogPartition(group) for group in task_groups(plan.ranges)]
+            _hint_at_scan(sum(part.end - part.begin for _, plan in plans for part in plan.ranges))
+        return [CommitLogPartition(group, name) for name, plan in plans for group in task_groups(plan.ranges)]
+
+    def name_of(self, store: Store) -> str:
+        """Return what column ``store`` has, if it is requested: otherwise no file is read for it."""
+        return self._options.named(store).store_name
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one partition.
@@ -105,7 +119,7 @@ class CommitLogReader(DataSourceReader):
             return
         keep_old_objects()
         try:
-            options = self._task_options()
+            options = replace(self._task_options(), store_name=partition.store_name)
             for part in partition.ranges:
                 for batch in read_range(part, options):
                     yield self._schema.conform(batch)
@@ -118,6 +132,11 @@ class CommitLogReader(DataSourceReader):
         if self._times is not None:
             found = replace(self._times.for_task(), columns=self._options.columns)
         return replace(found, starting_timestamp=None) if self._is_followed else found
+
+
+def warn_of_unknown_topics(stores: Iterable[Store], options: ReadOptions) -> None:
+    """Warn of topics and queues that are asked for, and that no store knows outside its log."""
+    TopicWatch.of([path for store in stores for path in given_paths(store.paths)], options).warn_before_read()
 
 
 def _hint_at_scan(size: int) -> None:

@@ -135,9 +135,9 @@ class CommitLogDataSource(DataSource):
             options = self._stream_options()
             common = options.common
             columns = ReadSchema.of(schema, named=common.columns, nullable=common.read.is_permissive)
+            return CommitLogStreamReader(options, columns)
         except StoreError as error:
             return RefusedStream(error)
-        return CommitLogStreamReader(options, columns)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 -- Spark's

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from store_core.store.read.read_options import ReadOptions
+
 __all__ = ["check_asked_for"]
 
 _ROWS: Final = frozenset(option.name.lower() for option in READ_OPTIONS if option.scope in {"rows", "columns"})
@@ -40,12 +42,16 @@ def check_asked_for(path: str, options: Mapping[str, str]) -> None:
     given = {name.lower(): text for name, text in options.items()}
     kept = {name: text for name, text in given.items() if name not in _ROWS}
     if read.topic:
-        _check_topics(path, kept, read.topic, stored_topics(store_roots(read.store_of(path).paths)))
+        _check_topics(path, kept, read.topic, _known_topics(read, path))
     in_topics = kept | {name: given[name] for name in ("topic", "topicspattern") if name in given}
     if read.queue_id:
         _check_queues(path, in_topics, read.queue_id)
     if read.key is not None:
         _check_key(path, in_topics, read.key)
+
+
+def _known_topics(read: ReadOptions, path: str) -> frozenset[str]:
+    return stored_topics(root for store in read.stores_of(path) for root in store_roots(store.paths))
 
 
 def _check_topics(path: str, options: Mapping[str, str], asked: tuple[str, ...], known: frozenset[str]) -> None:

@@ -13,13 +13,12 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from pyspark_commitlog.errors import without_traceback_at_the_end
 from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions
-from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader
+from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader, warn_of_unknown_topics
 from store_core.errors import InvalidOptionError
-from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower, ReadLimits
-from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.log_follower import NO_LIMITS, ReadLimits
+from store_core.store.read.follow.stores_follower import StoresFollower, behind
 from store_core.store.read.option_table import Option
 from store_core.store.read.option_values import OPTION_PARSERS
-from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.schema import ReadSchema
     from store_core.errors import StoreError
+    from store_core.store.read.follow.stores_follower import Positions
 
 __all__ = [
     "HAS_LIMITS",
@@ -211,9 +211,6 @@ def _delay(text: str | None) -> float | None:
 # ---- the reader
 
 
-_OFFSET = "physicalOffset"
-
-
 def bytes_behind(progress: StreamingQueryProgress | Mapping[str, Any] | None) -> int | None:
     """Return how far a query was behind the end of its logs when a batch was planned, in bytes.
 
@@ -237,19 +234,19 @@ def bytes_behind(progress: StreamingQueryProgress | Mapping[str, Any] | None) ->
 
 def _distances(progress: Mapping[str, Any]) -> Iterator[int]:
     for source in progress.get("sources", ()):
-        end, latest = (_physical_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
-        if end is not None and latest is not None:
-            yield max(latest - end, 0)
+        end, latest = (_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
+        distance = behind(end, latest)
+        if distance is not None:
+            yield distance
 
 
-def _physical_offset(offset: object) -> int | None:
-    """Return the place that an offset names, which is JSON or text of it; None for another source's."""
+def _offset(found: object) -> Mapping[str, Any]:
+    """Return an offset, which is JSON or text of it; empty for what is no object."""
     try:
-        known = json.loads(offset) if isinstance(offset, str) else offset
+        known = json.loads(found) if isinstance(found, str) else found
     except ValueError:
-        return None
-    found = known.get(_OFFSET) if isinstance(known, dict) else None
-    return found if isinstance(found, int) else None
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 class RefusedStream(DataSourceStreamReader):
@@ -287,7 +284,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     Spark makes one when a query starts or restarts, in a Python process beside the driver that belongs to this query,
     and calls all methods but `read` there, one after the other. It pickles `read` with this object to the tasks of each
-    batch. Offsets are those of `LogPosition.as_json`; Spark keeps them in the checkpoint.
+    batch. Offsets are those of `StoresFollower.as_json`; Spark keeps them in the checkpoint.
 
     * `clock`: Returns a time in seconds that only differences are taken of.
     """
@@ -295,9 +292,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: StreamOptions, schema: ReadSchema, clock: Callable[[], float] = time.monotonic) -> None:
         common = options.common
         self._options = options
-        self._paths = common.paths
         self._rows = CommitLogReader(common.paths, common.read, schema, common.times, is_followed=True)
-        self._follower = LogFollower(common.paths, common.read)
+        self._follower = StoresFollower(common.paths, common.read)
         self._clock = clock
         self._last_batch: float | None = None
 
@@ -305,9 +301,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where a new query begins. Called once for it, and not after a restart."""
         self._check()
-        read = self._options.common.read
-        TopicWatch.of(read.store_of(self._paths).paths, read).warn_before_read()
-        return self._follower.initial(at_end=self._options.starts_at_end).as_json()
+        warn_of_unknown_topics(self._follower.stores.values(), self._options.common.read)
+        return self._follower.as_json(self._follower.initial(at_end=self._options.starts_at_end))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
         """Return that there is a limit, if an option sets one. Called once for each trigger (PySpark 4.2 and later).
@@ -331,8 +326,8 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """
         self._check()
         if start is None:
-            return self._follower.latest().as_json()
-        position = LogPosition.from_json(start)
+            return self._follower.as_json(self._follower.latest())
+        position = self._follower.from_json(start)
         is_limited = self._options.has_limits and not isinstance(limit, ReadAllAvailable)
         if is_limited and self._has_to_wait(position):
             return start
@@ -341,12 +336,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if end == position:
             return start
         self._last_batch = self._clock()
-        return end.as_json()
+        return self._follower.as_json(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         """Return where the log ended when it was last looked at: for a query's progress (PySpark 4.2 and later)."""
         end = self._follower.end
-        return None if end is None else end.as_json()
+        return None if end is None else self._follower.as_json(end)
 
     @without_traceback_at_the_end
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
@@ -365,8 +360,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         two offsets and the options alone: a batch has the same rows however often it is planned.
         """
         self._check()
-        ranges = self._follower.ranges(LogPosition.from_json(start), LogPosition.from_json(end))
-        return [CommitLogPartition((each,)) for each in ranges]
+        follower = self._follower
+        names = {name: self._rows.name_of(store) for name, store in follower.stores.items()}
+        ranges = follower.ranges(follower.from_json(start), follower.from_json(end))
+        return [CommitLogPartition((each,), names[name]) for name, each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one partition, see `CommitLogReader.read`. Called in tasks."""
@@ -376,7 +373,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Refuse options here: an error while the reader is made would be followed by another one of PySpark's own."""
         self._options.check_stream(can_limit=HAS_LIMITS)
 
-    def _has_to_wait(self, position: LogPosition) -> bool:
+    def _has_to_wait(self, position: Positions) -> bool:
         """Return whether a batch has to wait for more records."""
         fewest = self._options.min_records
         if fewest is None or self._follower.has_fixed_end or self._last_batch is None:

@@ -12,6 +12,7 @@ from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.options import GivenOptions, SessionTimes, absolute_times
 from pyspark_commitlog.schema import ReadSchema, dataframe_schema
 from store_core.errors import StoreError
+from store_core.format.columns import STORE, column_named
 from store_core.views.view import ViewOptions, part_batches, plan_view, resolved
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from store_core.format.columns import Column
     from store_core.views.view import ViewPart
 
 __all__ = ["ViewPartition", "ViewRead", "ViewReader"]
@@ -53,7 +55,12 @@ class ViewRead:
     @property
     def schema(self) -> StructType:
         """The schema of the DataFrame, unless the user gives one."""
-        return dataframe_schema(self.options.columns, nullable=False, of=self.options.view.columns)
+        return dataframe_schema(self.options.columns, nullable=False, of=self.known_columns)
+
+    @property
+    def known_columns(self) -> tuple[Column, ...]:
+        """The columns of the view, and the one that tells several stores apart."""
+        return (*self.options.view.columns, column_named(STORE))
 
     def task_options(self) -> ViewOptions:
         """Return the options with times in the session's zone. To be called in a task."""
@@ -66,6 +73,7 @@ class ViewPartition(InputPartition):
 
     part: ViewPart
     log_end: int | None = None  # as of `ViewOptions`
+    store_name: str = ""  # as of `ReadOptions`
 
 
 class ViewReader(DataSourceReader):
@@ -78,20 +86,20 @@ class ViewReader(DataSourceReader):
     """
 
     def __init__(self, read: ViewRead, schema: StructType) -> None:
-        self._schema = ReadSchema.of(schema, named=read.columns, of=read.options.view.columns)
+        self._schema = ReadSchema.of(schema, named=read.columns, of=read.known_columns)
         self._read = replace(read, options=replace(read.options, columns=self._schema.columns))
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """Cut the view into parts of bounded work, one for each task; called once, beside the driver."""
+        """Cut the view of each store into parts of bounded work, one for each task; called once, beside the driver."""
         try:
-            store = self._read.options.read.store_of(self._read.paths)
-            options = resolved(store, self._read.options)
-            parts = plan_view(store, options)
+            stores = self._read.options.read.stores_of(self._read.paths)
+            asked = [(store, resolved(store, self._read.options.named(store))) for store in stores]
+            found = [(part, options) for store, options in asked for part in plan_view(store, options)]
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None
-        return [ViewPartition(part, options.log_end) for part in parts]
+        return [ViewPartition(part, options.log_end, options.read.store_name) for part, options in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part; called on an executor, once for each task and again when it is retried.
@@ -101,8 +109,9 @@ class ViewReader(DataSourceReader):
         if not isinstance(partition, ViewPartition):
             return  # Spark's stand-in for an empty list of partitions
         try:
-            options = replace(self._read.task_options(), log_end=partition.log_end)
-            for batch in part_batches(partition.part, options):
+            options = self._read.task_options()
+            read = replace(options.read, store_name=partition.store_name)
+            for batch in part_batches(partition.part, replace(options, read=read, log_end=partition.log_end)):
                 yield self._schema.conform(batch)
         except StoreError as error:
             # As `without_traceback` does, which can't wrap a generator.

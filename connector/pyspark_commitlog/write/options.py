@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
@@ -180,7 +181,7 @@ class WriteOptions:
         text = _DEFAULTS | {name: value.strip() for name, value in given.items()}
         release = _release(text["release"])
         return cls(
-            root=_path("path", given.get("path")),
+            root=_root(given.get("path")),
             config=_config(release, text, given),
             topic=_topic(_not_empty("topic", given.get("topic")), release),
             queue_nums=_queue_nums(text["queuenums"]),
@@ -238,6 +239,19 @@ def _path(name: str, text: str | None) -> Path:
             f"Nothing was written. Write the store on a local disk, and copy it there"
         )
     return Path(local).absolute()
+
+
+def _root(text: str | None) -> Path:
+    """Return the only store that is written; a new one is not made where a reader would look for several."""
+    root = _path("path", text)
+    if ("," in str(root) or has_magic(str(root))) and not root.exists():
+        raise _refuse(
+            "path",
+            "the root of one store, as messages are appended to one",
+            str(text),
+            ", which stands for several. Write to each by itself the messages that it is to have",
+        )
+    return root
 
 
 def _not_empty(name: str, text: str | None) -> str | None:

@@ -72,7 +72,7 @@ READ_OPTIONS: Final = (
         "paths",
         "(none)",
         "what",
-        "several paths that together make up one log, as a JSON list. `load([path, ...])` sets it",
+        "several paths, of several stores or of one log, as a JSON list. `load([path, ...])` sets it",
     ),
     Option(
         "view",
