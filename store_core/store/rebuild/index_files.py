@@ -22,7 +22,6 @@ from store_core.store.rebuild.swap import RebuildAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import tzinfo
     from pathlib import Path
 
     from store_core.files.clock import Clock
@@ -56,18 +55,10 @@ class IndexReport:
 
 
 class IndexWriter:
-    """Writes the index: `add` entries in log order, then `finish`; parameters as of `QueueWriter`."""
+    """Writes the index below a root: `add` keys in log order, then `finish`."""
 
-    def __init__(  # noqa: PLR0913 -- by which rules, and where
-        self,
-        rules: RebuildRules,
-        store_root: Path,
-        root: Path,
-        file_system: FileSystem,
-        clock: Clock,
-        time_zone: tzinfo | None = None,
-    ) -> None:
-        directory = root / INDEX_DIRECTORY
+    def __init__(self, rules: RebuildRules, store_root: Path, root: Path, clock: Clock) -> None:
+        directory, file_system = root / INDEX_DIRECTORY, DeferredSyncFileSystem()
         self._entries = 0
         self._full_timestamp = 0
         kept = KeptIndex.find(store_root, rules.queue_rules, rules.index_since_offset, file_system)
@@ -75,9 +66,7 @@ class IndexWriter:
         self._full_timestamp = kept.end_timestamp
         self._kept_end = kept.end_physical_offset
         self._skipped = kept.end_entries
-        self._index = IndexService(
-            directory, rules.queue_rules, file_system, clock, on_full=self._note_full, time_zone=time_zone
-        )
+        self._index = IndexService(directory, rules.queue_rules, file_system, clock, on_full=self._note_full)
         self._index.load(last_exit_ok=True, index_msg_timestamp=0)
 
     def _note_full(self, end_timestamp: int) -> None:

@@ -262,7 +262,7 @@ class RebuildJob:
         return QueueWriters(self.rules, QueuePlace(self.store_root, root, DeferredSyncFileSystem()), budget)
 
     def _write_index(self, payloads: Iterable[bytes], root: Path) -> IndexReport:
-        writer = IndexWriter(self.rules, self.store_root, root, DeferredSyncFileSystem(), self.clock)
+        writer = IndexWriter(self.rules, self.store_root, root, self.clock)
         for payload in payloads:
             if payload:
                 writer.add(MessageKeys.of_table(unpacked(payload)))

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.file_system import OsFileSystem
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.index_files import IndexFilesJob, IndexReport, IndexWriter, slice_entries
@@ -72,7 +71,7 @@ def runs_of(made: list[Message], cuts: list[int]) -> list[MessageKeys]:
 
 
 def write_by_one(made: list[MessageKeys], rules: QueueRules, root: Path) -> IndexReport:
-    writer = IndexWriter(RebuildRules(rules), root / "none", root, OsFileSystem(), FakeClock())
+    writer = IndexWriter(RebuildRules(rules), root / "none", root, FakeClock())
     for each in made:
         writer.add(MessageKeys.of_table(unpacked(packed(each.to_table()))))
     return writer.finish()
