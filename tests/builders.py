@@ -132,12 +132,8 @@ class Record:
 class LogBuilder:
     """A commit log in memory, written as a broker writes it: records, a blank record where one does not fit, segments.
 
-    Parameters
-    ----------
-    segment_size : int
-        Bytes of each segment.
-    start_offset : int
-        Physical offset of the first one; not 0 in a store whose first segments were deleted.
+    * `segment_size`: Bytes of each segment.
+    * `start_offset`: Physical offset of the first one; not 0 in a store whose first segments were deleted.
     """
 
     def __init__(self, segment_size: int = 4096, start_offset: int = 0) -> None:

@@ -31,11 +31,7 @@ BODY_LENGTH_AT = 44
 class DLedgerLog:
     """A DLedger log in memory, of one or more files.
 
-    Parameters
-    ----------
-    file_size : int
-    start_offset : int
-        Name of the first file; in a mixed store the end of the ordinary log.
+    * `start_offset`: Name of the first file; in a mixed store the end of the ordinary log.
     """
 
     def __init__(self, file_size: int = 4096, start_offset: int = 0) -> None:

@@ -34,16 +34,11 @@ _USER: Final = "AKIDOFATESTER"
 class Faults:
     """What goes wrong with requests that read, and what was asked.
 
-    Attributes
-    ----------
-    every : int
-        One request in this many fails; 0 for none.
-    kinds : tuple of str
-        In turns: ``throttle`` (503, SlowDown), ``limit`` (429), ``cut`` (the body ends early), ``refuse`` (500),
-        ``short`` (a shorter body that says so), ``delay`` (a pause). Of ``HEAD``, which has no body, only the status
-        can be wrong.
-    before : callable or None
-        Is called with the path of each GET before it is answered.
+    * `every`: One request in this many fails; 0 for none.
+    * `kinds`: In turns: ``throttle`` (503, SlowDown), ``limit`` (429), ``cut`` (the body ends early), ``refuse`` (500),
+      ``short`` (a shorter body that says so), ``delay`` (a pause). Of ``HEAD``, which has no body, only the status can
+      be wrong.
+    * `before`: Is called with the path of each GET before it is answered.
     """
 
     every: int = 0

@@ -59,14 +59,9 @@ class Failure:
 class Outcome:
     """What came of a target's cases.
 
-    Attributes
-    ----------
-    cases : int
-        Those that ended, failed ones included.
-    seconds : float
-        Processor time of the processes that ran them.
-    memory : int
-        Most bytes that a process added to what it had after making its seeds.
+    * `cases`: Those that ended, failed ones included.
+    * `seconds`: Processor time of the processes that ran them.
+    * `memory`: Most bytes that a process added to what it had after making its seeds.
     """
 
     target: str
@@ -88,15 +83,8 @@ def _random(seed: int, number: int) -> Random:
 def run_target(target: Target, seed: int, cases: int, first: int = 0, *, until: float = float("inf")) -> Outcome:
     """Run cases of a target in processes of their own; after one that ends a process, go on with the next one.
 
-    Parameters
-    ----------
-    target : Target
-    seed : int
-    cases : int
-    first : int
-        Number of the first case.
-    until : float
-        `time.monotonic` at which to stop.
+    * `first`: Number of the first case.
+    * `until`: `time.monotonic` at which to stop.
     """
     outcome, number = Outcome(target.name), first
     while number < first + cases and len(outcome.failures) < _MOST_FAILURES and time.monotonic() < until:

@@ -80,11 +80,7 @@ def _row(record: Record) -> dict[str, Any]:
 class _Judge:
     """Compares what is read from a mutated log with what was stored.
 
-    Parameters
-    ----------
-    root : Path
-    pieces : list of _Piece
-        All records, in order.
+    * `pieces`: All records, in order.
     """
 
     def __init__(self, root: Path, pieces: list[_Piece]) -> None:

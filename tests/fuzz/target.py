@@ -27,17 +27,10 @@ class Finding(Exception):  # noqa: N818 -- what a campaign looks for
 class Target:
     """A decoder that is fuzzed.
 
-    Attributes
-    ----------
-    name : str
-    prepare : callable
-        Makes the seeds, in a directory of its own if it needs one, and returns the function that runs a case.
-    cases : int
-        Its part of a campaign of a million cases: more where a case takes microseconds.
-    in_slice : int
-        Cases in `make test`.
-    seconds : float
-        Wall-clock time of one case after which it has failed; one takes milliseconds.
+    * `prepare`: Makes the seeds, in a directory of its own if it needs one, and returns the function that runs a case.
+    * `cases`: Its part of a campaign of a million cases: more where a case takes microseconds.
+    * `in_slice`: Cases in `make test`.
+    * `seconds`: Wall-clock time of one case after which it has failed; one takes milliseconds.
     """
 
     name: str

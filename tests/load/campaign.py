@@ -45,14 +45,9 @@ MOST_GROWTH: Final = Usage(16 << 20, 4, 8)
 class Load:
     """What was done.
 
-    Attributes
-    ----------
-    puts, busy, reads, gets, checks : int
-        Puts that were refused because the log was busy are not among the puts.
-    samples : list of Usage
-        One each 20th of a part.
-    failures : list of str
-        What threads raised.
+    * `puts`, `busy`, `reads`, `gets`, `checks`: Puts that were refused because the log was busy are not among the puts.
+    * `samples`: One each 20th of a part.
+    * `failures`: What threads raised.
     """
 
     puts: int = 0

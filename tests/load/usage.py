@@ -17,11 +17,7 @@ _KIBIBYTE: Final = 1024
 class Usage(NamedTuple):
     """What this process holds.
 
-    Attributes
-    ----------
-    memory : int
-        Anonymous resident bytes: without the pages of mapped files.
-    handles, mappings : int
+    * `memory`: Anonymous resident bytes: without the pages of mapped files.
     """
 
     memory: int

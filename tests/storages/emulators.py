@@ -42,12 +42,7 @@ class MissingEmulatorError(RuntimeError):
 class Emulated(NamedTuple):
     """A store in a storage that runs.
 
-    Attributes
-    ----------
-    url : str
-    settings : dict of str to str
-    environment : dict of str to str
-        Variables that a reader needs.
+    * `environment`: Variables that a reader needs.
     """
 
     url: str

@@ -22,14 +22,9 @@ _PAGE = 4096
 class FakeClock:
     """A clock that advances only when it is set, and while something sleeps or waits.
 
-    Attributes
-    ----------
-    wall_ms : int
-        Wall clock; set it back as an administrator would.
-    seconds : float
-        Monotonic clock.
-    while_waiting : callable or None
-        Called at the start of each wait: simulates what other threads do meanwhile.
+    * `wall_ms`: Wall clock; set it back as an administrator would.
+    * `seconds`: Monotonic clock.
+    * `while_waiting`: Called at the start of each wait: simulates what other threads do meanwhile.
     """
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:

@@ -35,13 +35,8 @@ class MortalFileSystem(OsFileSystem):
     file lengths since the last sync of a directory are there up to some moment, and not after it, as with a journal.
     Nothing waits for the real disk.
 
-    Attributes
-    ----------
-    changes_left : int or None
-        How many more changes the machine makes before it dies; None for no limit.
-    torn : float
-        Share of the last write that gets into the file.
-    is_dead : bool
+    * `changes_left`: How many more changes the machine makes before it dies; None for no limit.
+    * `torn`: Share of the last write that gets into the file.
     """
 
     def __init__(self) -> None:

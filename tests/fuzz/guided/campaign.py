@@ -48,12 +48,8 @@ _DIRECTORY: Final = Path(".cache/fuzz-coverage")
 class Totals:
     """What all processes did.
 
-    Attributes
-    ----------
-    coverage : tuple of int
-        Edges, features and inputs of the corpus, as the last process with the most edges said.
-    died : list of str
-        Processes that ended before their time.
+    * `coverage`: Edges, features and inputs of the corpus, as the last process with the most edges said.
+    * `died`: Processes that ended before their time.
     """
 
     executions: Counter[str] = field(default_factory=Counter)

@@ -20,13 +20,8 @@ Judge = Callable[[bytes], object]
 class Decoder:
     """A decoder that gets bytes.
 
-    Attributes
-    ----------
-    name : str
-    prepare : callable
-        Returns the function that judges an input; it may write in the directory that it is given.
-    seeds : callable
-        Returns the inputs to begin with, in that directory.
+    * `prepare`: Returns the function that judges an input; it may write in the directory that it is given.
+    * `seeds`: Returns the inputs to begin with, in that directory.
     """
 
     name: str

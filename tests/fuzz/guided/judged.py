@@ -31,14 +31,9 @@ class Judged:
 
     A finding does not end the process: it is written down, once for each place in the code.
 
-    Attributes
-    ----------
-    directory : Path
-        Gets the report, and in `findings` an input for each.
-    judges : list
-        Name and function of each decoder.
-    seconds : float
-        Processor time of an input after which it has failed.
+    * `directory`: Gets the report, and in `findings` an input for each.
+    * `judges`: Name and function of each decoder.
+    * `seconds`: Processor time of an input after which it has failed.
     """
 
     directory: Path

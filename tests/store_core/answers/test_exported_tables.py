@@ -37,11 +37,7 @@ if TYPE_CHECKING:
 class TableInMemory:
     """A table as Iceberg and Delta are: an append is atomic, and one that it has is ignored.
 
-    Attributes
-    ----------
-    rows : list of dict
-    dies : str
-        "before" or "after": the machine dies there in the next append.
+    * `dies`: "before" or "after": the machine dies there in the next append.
     """
 
     name = "memory"

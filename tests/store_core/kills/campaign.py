@@ -71,14 +71,9 @@ class Target(Protocol):
 class Kills:
     """What a campaign did.
 
-    Attributes
-    ----------
-    at_calls, at_times : int
-        Processes that died of a kill.
-    finished : int
-        Processes that were done before their time came; what they wrote was checked as well.
-    calls : int
-        System calls of a run that is not killed.
+    * `at_calls`, `at_times`: Processes that died of a kill.
+    * `finished`: Processes that were done before their time came; what they wrote was checked as well.
+    * `calls`: System calls of a run that is not killed.
     """
 
     at_calls: int = 0
@@ -95,10 +90,7 @@ class Kills:
 def run_campaign(target: Target, kills: int, seed: int, folder: Path) -> Kills:
     """Kill a writer this many times, each time with a copy of what it begins with, and check what it leaves.
 
-    Raises
-    ------
-    AssertionError
-        With the number of the kill, and what the check said.
+    Raises AssertionError: With the number of the kill, and what the check said.
     """
     with scratch_folder(folder) as scratch:
         campaign = _Campaign(target, kills, seed, scratch)

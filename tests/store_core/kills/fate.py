@@ -29,12 +29,8 @@ class Fate:
 
     It dies just before the call; a ``pwrite`` is done in part, up to the end of a page, as a kill leaves it on Linux.
 
-    Parameters
-    ----------
-    directory : Path
-        Calls that name a path count if it lies below this one; those on descriptors always count.
-    last : int
-        The number of the last call, from 1; 0 for never.
+    * `directory`: Calls that name a path count if it lies below this one; those on descriptors always count.
+    * `last`: The number of the last call, from 1; 0 for never.
     """
 
     refusals: tuple[type[Exception], ...] = ()

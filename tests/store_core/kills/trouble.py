@@ -43,15 +43,9 @@ _STEPS: Final = tuple(sign * step * 1_000_000_000 for step in (1, 3600, 86_400, 
 class Trouble(Fate):
     """Something that happens to a writer at one of its system calls, or all the time.
 
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    directory : Path
-    last : int
-        Number of the call at which it happens, from 1.
-    seed : int
-        Of what is drawn.
+    * `kind`: One of `KINDS`.
+    * `last`: Number of the call at which it happens, from 1.
+    * `seed`: Of what is drawn.
     """
 
     refusals: tuple[type[Exception], ...] = (StoreError, OSError, AssertionError)

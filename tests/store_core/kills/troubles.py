@@ -37,10 +37,7 @@ _ON_THEIR_WAY: Final = 1
 def run_troubles(name: str, kind: str, runs: int, seed: int, folder: Path) -> Counter[str]:
     """Trouble a writer this often, each time at another call; return how its runs ended.
 
-    Raises
-    ------
-    AssertionError
-        With the number of the run, and what was wrong.
+    Raises AssertionError: With the number of the run, and what was wrong.
     """
     target, ends = TARGETS[name], Counter[str]()
     with scratch_folder(folder) as scratch:

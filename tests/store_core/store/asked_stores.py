@@ -60,12 +60,8 @@ def _limited(config: MessageStoreConfig, limits: str) -> MessageStoreConfig:
 class AskedStores:
     """The stores that lines of a matrix are about, each opened once.
 
-    Parameters
-    ----------
-    golden : callable
-        Unpacks a golden store by name.
-    directory : Path
-        For stores that are made from golden ones by removing files.
+    * `golden`: Unpacks a golden store by name.
+    * `directory`: For stores that are made from golden ones by removing files.
     """
 
     def __init__(self, golden: Callable[[str], UnpackedStore], directory: Path) -> None:

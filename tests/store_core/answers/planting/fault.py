@@ -33,12 +33,8 @@ class Expected(NamedTuple):
 class Fault:
     """A kind of fault.
 
-    Attributes
-    ----------
-    plant : callable
-        Plants one into a copy of a store, and returns what is to be found: nothing else may be.
-    stores : tuple of str
-        The golden stores that it can be planted into.
+    * `plant`: Plants one into a copy of a store, and returns what is to be found: nothing else may be.
+    * `stores`: The golden stores that it can be planted into.
     """
 
     plant: Callable[[StoreCopy], list[Expected]]

@@ -410,10 +410,7 @@ def test_queues_that_can_not_be_written_are_complete_after_the_next_recovery(
 class UnchangingFileSystem(FaultyFileSystem):
     """Fails to rename after a while, and then to remove anything, too.
 
-    Attributes
-    ----------
-    renames_left : int, optional
-        Renames that succeed; None for all.
+    * `renames_left`: Renames that succeed; None for all.
     """
 
     renames_left: int | None = None
@@ -441,10 +438,7 @@ class MortalDisk(MortalFileSystem):
 
     A unit across two pages can still be torn; then it looks like one of another record, as in RocketMQ.
 
-    Attributes
-    ----------
-    part : float
-        As `torn`, for all files but those of queues.
+    * `part`: As `torn`, for all files but those of queues.
     """
 
     part = 0.0
