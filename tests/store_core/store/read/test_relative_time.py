@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,6 @@ from store_core.store.read.read_options import is_relative, with_absolute_times
 from tests.budgets import budget
 from tests.builders import FIRST_STORE_TIMESTAMP, LogBuilder
 from tests.store_core.command.calls import call
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
@@ -85,20 +82,3 @@ def test_an_answer_takes_it(tmp_path: Path) -> None:
 
     assert absolute.to_json() == Transactions(now="-1m").ask(store).to_json()  # type: ignore[arg-type]
     assert call("transactions", store, "--now", "-1m").text == absolute.to_text(None) + "\n"
-
-
-@pytest.mark.spark
-def test_spark_takes_it_in_batches_and_streams_whatever_its_zone(spark: SparkSession, tmp_path: Path) -> None:
-    store = str(log_at([0, 60_000, 120_000], tmp_path / "store"))
-    options = {"startingTimestamp": "-90s", "columns": "physical_offset"}
-    expected = offsets(Path(store), starting_timestamp="-90s")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
-    try:
-        batch = spark.read.format("commitlog").options(**options).load(store)
-        assert expected == sorted(row[0] for row in batch.collect())
-        stream = spark.readStream.format("commitlog").options(**options).load(store)
-        query = stream.writeStream.format("memory").queryName("relative").trigger(availableNow=True)
-        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
-        assert expected == sorted(row[0] for row in spark.table("relative").collect())
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
