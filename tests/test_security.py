@@ -155,12 +155,16 @@ def test_the_log_shows_no_control_characters_of_a_store(tmp_path: Path, caplog: 
 
 
 def names_used(path: Path) -> set[str]:
-    """Return the names of functions and modules that a module uses."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    """Return the names of functions and modules that a module uses: plain ones, and those with a module before them."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     names = {call.id for call in calls if isinstance(call, ast.Name)}
-    names |= {f"{ast.unparse(call.value)}.{call.attr}" for call in calls if isinstance(call, ast.Attribute)}
-    imported = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    names |= {
+        f"{call.value.id}.{call.attr}"
+        for call in calls
+        if isinstance(call, ast.Attribute) and isinstance(call.value, ast.Name)
+    }
+    imported = [node for node in nodes if isinstance(node, ast.Import)]
     return names | {alias.name for node in imported for alias in node.names}
 
 
