@@ -56,7 +56,7 @@ def test_queues_and_configuration_are_joined(pristine: Path) -> None:
 def test_without_times_only_a_last_record_is_read_and_the_log_is_not_walked(
     pristine: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store_core.snapshot.store.find_end", None)
+    monkeypatch.setattr("store_core.snapshot.log_end.find_end", None)
     without_times = [name for name in ViewOptions.parse("topics").columns if "timestamp" not in name]
     rows(pristine, "topics", ",".join(without_times))
     last = max((pristine / "commitlog").iterdir(), key=lambda path: path.name)
@@ -212,7 +212,7 @@ def test_the_end_of_the_log_is_searched_once_for_all_queues(tmp_path: Path, monk
         searched.append(len(segments))
         return find_end(segments)
 
-    monkeypatch.setattr("store_core.snapshot.store.find_end", counted)
+    monkeypatch.setattr("store_core.snapshot.log_end.find_end", counted)
     write_log(tmp_path, 0)
     for topic in "abc":
         write_queue(tmp_path, unit(9), unit(10), topic=topic)
