@@ -8,7 +8,6 @@ of a moment, with those of queues and index.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -334,15 +333,16 @@ class LogBesideQueues:
         is_below = any(Path(path).is_relative_to(root) for path in paths)
         self._paths = (str(root),) if is_below else tuple(paths)
         self._root = root
-        self._segments = tuple(segments) if self._ends(segments) else ()
+        log = Log(tuple(segments))
+        self._log = log if self._ends(log) else Log(())
         self._known = 0  # up to where the log is known to have records
         self._is_searched = False
 
-    def _ends(self, segments: Sequence[Segment]) -> bool:
+    def _ends(self, log: Log) -> bool:
         """Return whether queues are to end where the log ends."""
-        if not segments or isinstance(self._root, UrlPath) or not segments[-1].is_plain:
+        if not log.segments or isinstance(self._root, UrlPath) or not log.segments[-1].is_plain:
             return False
-        return not (Log(tuple(segments)).problems or is_lock_held(self._root))
+        return not (log.problems or is_lock_held(self._root))
 
     def queued(self, begin: int, name: QueueName | None = None) -> pa.Table:
         """Return `QUEUED_COLUMNS` of the records from a physical offset on that belong in queues, or in one queue."""
@@ -358,7 +358,7 @@ class LogBesideQueues:
 
     def end_before(self, position: int, size: int) -> int | None:
         """Return where the log ends if that is not after the place of a record; else None, also if it is unknown."""
-        if not self._segments or position < self._known:
+        if not self._log.segments or position < self._known:
             return None
         try:
             if self._has(position, size):
@@ -371,10 +371,9 @@ class LogBesideQueues:
 
     def _has(self, position: int, size: int) -> bool:
         """Return whether there is a sound record; those in a segment that was compressed after it was written are."""
-        index = bisect_right(self._segments, position, key=lambda segment: segment.start_offset) - 1
-        if index < 0 or size <= 0 or position + size > self._segments[index].end_offset:
+        segment = self._log.segment_at(position)
+        if segment is None or size <= 0 or position + size > segment.end_offset:
             return False
-        segment = self._segments[index]
         begin = position - segment.start_offset - segment.framing.lead
         if not segment.is_plain or begin < 0:
             return not segment.is_plain
@@ -386,14 +385,14 @@ class LogBesideQueues:
 
     def _search(self) -> None:
         if not self._is_searched:
-            written = Path(self._segments[-1].path).stat().st_mtime_ns
-            self._known = max(self._known, _end_of(self._segments, written))
+            written = Path(self._log.segments[-1].path).stat().st_mtime_ns
+            self._known = max(self._known, _end_of(self._log.segments, written))
             self._is_searched = True
 
     def _may_grow(self) -> bool:
         """Return whether a broker has opened the store, or added a segment, since it was listed."""
-        directories = {Path(segment.path).parent for segment in self._segments}
-        last = self._segments[-1].start_offset
+        directories = {Path(segment.path).parent for segment in self._log.segments}
+        last = self._log.segments[-1].start_offset
         found = (segment for each in directories for segment in segments_in(each, [], compressed=True))
         is_longer = any(each.start_offset > last and (each.size or not each.is_plain) for each in found)
         return is_longer or is_lock_held(self._root)
