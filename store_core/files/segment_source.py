@@ -39,7 +39,6 @@ __all__ = [
     "open_ahead",
     "open_file",
     "open_pages",
-    "open_segment",
     "size_on_disk",
 ]
 
@@ -121,19 +120,8 @@ class PagedBytes(SegmentBytes, Protocol):
         """Refuse a file that was replaced since it was opened."""
 
 
-def open_segment(segment: Segment) -> PagedBytes:
-    """Open a file of which all bytes are read, in memory of its size: no segment of a log."""
-    opened = open_ahead(segment)
-    try:
-        opened.load(0, segment.size)
-    except BaseException:
-        opened.__exit__(None, None, None)
-        raise
-    return opened
-
-
 def open_ahead(segment: Segment) -> PagedBytes:
-    """Open a segment that is read from its beginning on; errors as of `open_segment`."""
+    """Open a segment that is read from its beginning on."""
     return open_pages(segment, segment.size)
 
 
@@ -164,7 +152,7 @@ def file_at(path: Path) -> Segment:
 
 
 def open_file(segment: Segment) -> LocalFile:
-    """Open a file on this machine that is still as long as it was when it was listed; errors as of `open_segment`."""
+    """Open a file on this machine that is still as long as it was when it was listed; errors as of `open_pages`."""
     try:
         with explained_access(Path(segment.path)):
             file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by whoever reads

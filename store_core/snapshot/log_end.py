@@ -156,17 +156,15 @@ def find_end(
     segments: Sequence[Segment],
     *,
     verify_crc: bool = True,
-    open_bytes: Callable[[Segment], SegmentBytes] = open_ahead,
     place_in: Callable[[Segment], Place] | None = None,
 ) -> FoundEnd:
     """Find where a log ends, and what follows the end.
 
     * `segments`: The log's segments, in order.
     * `verify_crc`: Whether the bodies of the last records must match their checksums.
-    * `open_bytes`: Opens a segment.
     * `place_in`: Returns where the records of a segment ended before: what precedes that is not walked again.
     """
-    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, open_bytes=open_bytes, place_in=place_in))
+    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, place_in=place_in))
 
 
 def segment_ends(
@@ -178,7 +176,7 @@ def segment_ends(
 ) -> list[SegmentEnd]:
     """Find where the records of segments end, from the last segment backwards to the first that has a record.
 
-    Parameters and errors as of `find_end`.
+    Parameters and errors as of `find_end`; `open_bytes` opens a segment.
     """
     ends: list[SegmentEnd] = []
     for number in reversed(range(len(segments))):
@@ -203,7 +201,7 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
     """Find where the records of a segment end, given that later segments have none.
 
     * `is_first`: Whether it is the log's first segment.
-    * `verify_crc`, `open_bytes`: As of `find_end`.
+    * `verify_crc`, `open_bytes`: As of `segment_ends`.
     * `has_tail`: Whether to look for a tail when the records end in zeros; if anything else ends them, it is always
       looked for.
     * `after`: Where the records ended before: what precedes it is not walked again.
@@ -230,9 +228,7 @@ def _is_foreign(segment: SegmentView) -> bool:
 # ---- by the last part alone
 
 
-def end_by_tail(
-    segment: Segment, *, verify_crc: bool, open_bytes: Callable[[Segment], SegmentBytes]
-) -> SegmentEnd | None:
+def end_by_tail(segment: Segment, *, verify_crc: bool) -> SegmentEnd | None:
     """Find where the records of a log's last segment end, as its last part shows it.
 
     Only the chain from the segment's first record proves where its records end, and following that takes all of the
@@ -252,14 +248,7 @@ def end_by_tail(
         first = next((at for window in _WINDOWS if (at := _record_in(segment, opened, data_end, window)) >= 0), -1)
     if first < 0:
         return None
-    end = segment_end(
-        segment,
-        is_first=False,
-        verify_crc=verify_crc,
-        has_tail=False,
-        after=Place(first),
-        open_bytes=open_bytes,
-    )
+    end = segment_end(segment, is_first=False, verify_crc=verify_crc, has_tail=False, after=Place(first))
     found = end.found
     is_clean = found.reason in _CLEAN and end.tail is None and found.stale < 0 and found.covered < 0
     return end if is_clean and found.position > first and not found.is_unfinished else None
@@ -289,14 +278,14 @@ def _data_end(opened: PagedBytes) -> int:
 def quick_end(segments: Sequence[Segment]) -> int:
     """Return the physical offset at which a log ends, by its last part alone where that is enough."""
     written = next(filter(has_record, reversed(segments)), None)
-    end = None if written is None else end_by_tail(written, verify_crc=True, open_bytes=open_ahead)
+    end = None if written is None else end_by_tail(written, verify_crc=True)
     return find_end(segments).end_offset if end is None else end.end_offset
 
 
 def last_store_time(segments: Sequence[Segment]) -> int | None:
     """Return the store time of the last record of a log, in ms; None if it has none."""
     for segment in filter(has_record, reversed(segments)):
-        end = end_by_tail(segment, verify_crc=False, open_bytes=open_ahead)
+        end = end_by_tail(segment, verify_crc=False)
         end = end or segment_end(segment, is_first=False, verify_crc=False, has_tail=False)
         last = -1 if end.found.chain is None else end.found.chain.place.last_sound
         if last >= 0:

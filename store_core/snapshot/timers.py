@@ -11,7 +11,7 @@ import numpy as np
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import open_pages, open_segment
+from store_core.files.segment_source import open_pages
 from store_core.format.layout import BLANK_RECORD, TIMER_LOG_UNIT, MagicCode, unit_dtype
 from store_core.snapshot.config import Config
 
@@ -120,7 +120,8 @@ class Timers:
     def units(file: Segment) -> TimerUnits:
         """Return the units of a file."""
         try:
-            with open_segment(file) as opened:
+            with open_pages(file) as opened:
+                opened.load(0, file.size)
                 units, is_sound = timer_units(opened.raw)
                 at = units.nbytes
                 problem = None if is_sound else CorruptRecordError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
 from store_core.files.remote_bytes import RemoteBytes
-from store_core.files.segment_source import open_ahead, open_pages
+from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.record.decode import corrupt_record_error
@@ -194,13 +194,7 @@ class _RangeReader:
     def _find_end(self) -> None:
         """Find where the log ends, now that its last segment is known to be damaged: by all of its bytes."""
         part, options = self._range, self._options
-        end = segment_end(
-            part.segment,
-            is_first=False,
-            verify_crc=options.verify_crc,
-            has_tail=False,
-            open_bytes=open_ahead,
-        )
+        end = segment_end(part.segment, is_first=False, verify_crc=options.verify_crc, has_tail=False)
         found = part.up_to(end)
         if found.data_end != part.data_end:
             _log.warning("%s: the log ends at offset %d", part.segment.path, found.data_end)

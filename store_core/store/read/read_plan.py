@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import LEFT_OUT, SegmentVanishedError
-from store_core.files.segment_source import open_ahead, size_on_disk
+from store_core.files.segment_source import size_on_disk
 from store_core.files.storage import NO_SETTINGS
 from store_core.files.store_kind import root_of_member
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
@@ -248,7 +248,7 @@ class _Planner:
             # A reader of picked records does not prove the end.
             is_by_tail = self._by_tail and self._look_up.is_scan
             tail = _end_by_tail(last.segment, self._options) if is_by_tail else None
-            end = tail or self._look_up.end_of(last.segment, is_first=not parts, open_bytes=open_ahead)
+            end = tail or self._look_up.end_of(last.segment, is_first=not parts)
             self._ends.append(end)
             if tail is not None:
                 return [*parts, replace(last.up_to(tail), is_by_tail=True), *torn]
@@ -384,4 +384,4 @@ def _end_by_tail(segment: Segment, options: ReadOptions) -> SegmentEnd | None:
     """Find the end by the last part, for a read by whose tasks the whole segment is followed once."""
     if options.max_partition_bytes is not None or options.min_partitions is not None or options.is_permissive:
         return None
-    return end_by_tail(segment, verify_crc=options.verify_crc, open_bytes=open_ahead)
+    return end_by_tail(segment, verify_crc=options.verify_crc)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import open_ahead, open_pages
+from store_core.files.segment_source import open_pages
 from store_core.format.columnar.chain import Place
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from store_core.format.salvage import CandidateFinder
@@ -309,7 +309,7 @@ def _where_reading_ended(segments: Sequence[Segment], outcomes: Sequence[Segment
     last = outcomes[-1] if outcomes else None
     if last is None or last.path != segments[-1].path or not last.is_sound or last.lost_count:
         return None
-    found = end_by_tail(segments[-1], verify_crc=True, open_bytes=open_ahead)
+    found = end_by_tail(segments[-1], verify_crc=True)
     return FoundEnd.of([found]) if found is not None and found.end_offset == last.end_offset else None
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.names import INDEX_DIRECTORY
-from store_core.files.segment_source import open_ahead
 from store_core.files.store_kind import has_queues
 from store_core.files.store_path import store_roots
 from store_core.format.columnar.chain import Place
@@ -41,7 +40,7 @@ from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store_core.files.segment_source import Segment, SegmentBytes
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Chain
     from store_core.snapshot.log_end import SegmentEnd
@@ -142,9 +141,7 @@ class LookUp:
         """Segments on another machine of which something is loaded."""
         return self._opened.chains
 
-    def end_of(
-        self, segment: Segment, *, is_first: bool, open_bytes: Callable[[Segment], SegmentBytes] = open_ahead
-    ) -> SegmentEnd:
+    def end_of(self, segment: Segment, *, is_first: bool) -> SegmentEnd:
         """Find where a segment's records end, from where they are known on; parameters as of `segment_end`."""
         after = Place() if isinstance(self._chosen, Unsuitable) else self._chosen.known_place(segment)
         return segment_end(
@@ -153,7 +150,6 @@ class LookUp:
             verify_crc=self._options.verify_crc,
             has_tail=self._options.is_permissive,
             after=after,
-            open_bytes=open_bytes,
         )
 
     def looked_up(self, parts: Sequence[ReadRange]) -> tuple[list[ReadRange], ReadExplanation]:

@@ -197,10 +197,11 @@ def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monke
 def test_a_store_that_vanishes_while_planning_is_not_planned_for_ever(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def vanished(segment: Segment) -> SegmentBytes:
+    def vanished(segment: Segment, ahead_to: int = 0) -> SegmentBytes:
+        del ahead_to
         raise SegmentVanishedError(segment.path)
 
-    monkeypatch.setattr("store_core.store.read.read_plan.open_ahead", vanished)
+    monkeypatch.setattr("store_core.files.segment_source.open_pages", vanished)
 
     with pytest.raises(SegmentVanishedError):
         plan(root)
