@@ -22,7 +22,7 @@ from pyspark_commitlog.sample import orders_store
 from pyspark_commitlog.stored_messages import check_asked_for
 from store_core import __version__
 from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, exit_code_help, failure_of
-from store_core.command.main import let_output_go, watch_standard_output
+from store_core.command.main import discard_output, watch_standard_output
 from store_core.errors import InvalidOptionError
 from store_core.store.read.read_plan import plan_ranges
 
@@ -263,7 +263,7 @@ def run_command(name: str, run: Callable[[], ExitCode]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        let_output_go()
+        discard_output()
         return NO_READER
     except Exception as error:  # noqa: BLE001 -- a bug is not a finding
         code, text = _end(error)

@@ -61,16 +61,16 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = ["ASKED_FOR", "CheckedStore", "checked_by", "verified_by"]
+__all__ = ["RELEASE_GIVEN", "CheckedStore", "checked_by", "verified_by"]
 
-ASKED_FOR: Final = "it was asked for"
+RELEASE_GIVEN: Final = "it was asked for"
 """Why a release's rules were followed."""
 
 _MOST_LOOKS: Final = 6
-"""How often a live store is looked at before keys count as missing from an index that stands still."""
+"""Checks of a live store until keys count as missing from an index that stands still."""
 
 _ATTEMPTS: Final = 100
-"""How often a check begins again because a broker deleted a segment meanwhile; each time there is one less."""
+"""Attempts of a check whose segments a broker deletes meanwhile; each deletes one, so that they end."""
 
 _LOG_ALONE: Final = (
     "consume queues and key index are not in this copy: the log was checked, and nothing else. If the broker has none "
@@ -98,7 +98,7 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
     is_ours: bool = False,
     misses_all: bool = False,
 ) -> CheckedStore:
-    """Check a store: what is there against what a rebuild by these options would make, and what the log can't tell.
+    """Compare a store with what a rebuild by these options would make, and judge its other files.
 
     * `release`: Whose rules are followed; None for the one that served the store last, as far as its files tell.
     * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
@@ -108,11 +108,11 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
     engine.expect(RebuildJob, ChainJob)
     with explained_access(path_of(path)):
         is_log_alone = not misses_all and _is_log_alone(path_of(path))
-        look = _Look(engine, path, clock or SystemClock(), is_ours, is_log_alone)
+        repeated = _RepeatedCheck(engine, path, clock or SystemClock(), is_ours, is_log_alone)
         if release is not None:
-            return look.looked(replace(options, release=release))
+            return repeated.run(replace(options, release=release))
         store = store_at(path, None, options.config, options.store_path_commit_log)
-        return _by_told_release(ToldRelease.of(absolute_path_of(store)), look, options)
+        return _by_told_release(ToldRelease.of(absolute_path_of(store)), repeated, options)
 
 
 def verified_by(
@@ -129,15 +129,15 @@ def verified_by(
     """
     engine.expect(RebuildJob, ChainJob)
     with explained_access(path_of(path)):
-        look = _Look(engine, path, clock or SystemClock(), is_ours, is_log_alone=False, is_of_all=False)
-        return look.looked(options.as_comparison())
+        repeated = _RepeatedCheck(engine, path, clock or SystemClock(), is_ours, is_log_alone=False, is_of_all=False)
+        return repeated.run(options.as_comparison())
 
 
-def _by_told_release(told: ToldRelease, look: _Look, options: RebuildOptions) -> CheckedStore:
+def _by_told_release(told: ToldRelease, repeated: _RepeatedCheck, options: RebuildOptions) -> CheckedStore:
     """Check a store by the release that its files tell; where several may be, by the one that explains most."""
     tried: list[CheckedStore] = []
     for release in told.releases:
-        tried.append(look.looked(replace(options, release=release)))
+        tried.append(repeated.run(replace(options, release=release)))
         if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
             break
     best = min(tried, key=lambda each: each.finding_count)
@@ -146,8 +146,8 @@ def _by_told_release(told: ToldRelease, look: _Look, options: RebuildOptions) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """Looks at a store, as often as it takes."""
+class _RepeatedCheck:
+    """Checks a store, again where a broker writes meanwhile."""
 
     engine: Engine
     path: str | os.PathLike[str]
@@ -156,19 +156,19 @@ class _Look:
     is_log_alone: bool
     is_of_all: bool = True  # whether configuration, timers and checkpoint are looked at, too
 
-    def looked(self, options: RebuildOptions) -> CheckedStore:
-        """Look at a store; where a broker is writing, and something seems wrong, look again."""
-        first = found = self._look(options, None)
+    def run(self, options: RebuildOptions) -> CheckedStore:
+        """Check a store; of a live one keep the findings that the next checks have, too."""
+        first = found = self._check_once(options, None)
         if not (first.tally.counts and first.bounds.moment):
             return first
         # What only seems wrong because a broker was writing is not there when it is looked at again.
         for _ in range(_MOST_LOOKS - 1):
-            found = self._look(options, first.bounds.moment).seen_again(found)
-            if not found.is_index_waited_for(first):
+            found = self._check_once(options, first.bounds.moment).common_with(found)
+            if not found.is_index_pending(first):
                 break
         return found
 
-    def _look(self, options: RebuildOptions, earlier: LiveMoment | None) -> CheckedStore:
+    def _check_once(self, options: RebuildOptions, earlier: LiveMoment | None) -> CheckedStore:
         """Check a store once; begin again if its broker deletes a segment meanwhile."""
         for attempt in range(_ATTEMPTS):
             plan = self._plan(options)
@@ -201,7 +201,7 @@ class CheckedStore:
     certificates: tuple[Certificate, ...]
     notes: tuple[str, ...]
     is_live: bool
-    release_why: str = ASKED_FOR
+    release_why: str = RELEASE_GIVEN
 
     @property
     def store(self) -> str:
@@ -264,7 +264,7 @@ class CheckedStore:
         """How many findings there are."""
         return sum(count for _, count in self.tally.counts)
 
-    def is_index_waited_for(self, first: Self) -> bool:
+    def is_index_pending(self, first: Self) -> bool:
         """Whether keys are missing from an index that stood still since a first look, while the log grew.
 
         A writer may gather entries for some seconds, so that alone is no finding yet.
@@ -273,9 +273,9 @@ class CheckedStore:
         is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
         return is_missing and now is not None and then is not None and now.is_index_behind(then)
 
-    def seen_again(self, earlier: Self) -> Self:
+    def common_with(self, earlier: Self) -> Self:
         """Return the check with only those findings that an earlier one also has."""
-        return replace(self, tally=self.tally.seen_again(earlier.tally))
+        return replace(self, tally=self.tally.common_with(earlier.tally))
 
 
 def _is_log_alone(store: Path) -> bool:
@@ -300,7 +300,7 @@ def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A check: compares queues and index with the log, then looks at what the log can't tell."""
+    """One check: compares queues and index with the log, then judges the other files."""
 
     engine: Engine
     plan: RebuildPlan
@@ -324,16 +324,16 @@ class _Check:
             compared, str(store), has_crashed, is_partial, frozenset(begin for begin, _ in log.missing), restart
         )
         config = ConfigFiles(store, rules.release)
-        seen = _Seen(self.plan, bounds, log, compared, index, config, tally)
+        judge = _Judge(self.plan, bounds, log, compared, index, config, tally)
         judged.add_to(tally)
         if not compared.problems:
             add_loading(store, log, rules.release, OsFileSystem(), tally)
-        seen.add_unknown()
+        judge.add_unknown()
         if self.plan.rules.has_index:
             checks = self.engine.run(ChainJob(index.files, log, compared.end_offset, is_open))
             IndexFindings(compared, index, checks, bounds, store, log).add_to(tally)
         if self.is_of_all:
-            seen.add_beside()
+            judge.add_beside()
         kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
         notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes)
         if self.is_of_all:
@@ -388,8 +388,8 @@ class _Check:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What was seen of a store, by which is judged what the log can't tell."""
+class _Judge:
+    """Judges what a store has beside log, queues and index, by what a check has read."""
 
     plan: RebuildPlan
     bounds: LogBounds

@@ -172,7 +172,7 @@ class DelayState(StrEnum):
 
 
 _SLOWEST_MS: Final = 5000
-"""How late a busy broker may deliver: what was due that long before it wrote its files was not delivered then."""
+"""Delay of a busy broker's delivery: messages due within it before the files were written may be undelivered."""
 
 _NO_LEVEL: Final = "no such delay level: no broker looks at its queue"
 _NO_TOPIC: Final = "does not name its real topic and queue"
@@ -218,7 +218,7 @@ def level_states(rows: pa.Table, rules: LevelRules) -> pa.Table:
     following = np.array([rules.next_offsets.get(level, 0) for level in range(len(rules.delays) + 1)], np.int64)
     is_level = (levels > 0) & (levels <= len(rules.delays))
     is_passed = _numbers(rows["queue_offset"]) < following[np.where(is_level, levels, 0)]
-    found = _Found(due, rules)
+    found = _States(due, rules)
     found.say(DelayState.DELIVERED, is_passed)
     found.say(DelayState.ORPHANED, is_passed & (due > rules.last_stored), _PASSED)
     found.say(DelayState.ORPHANED, ~is_passed & ~_has_place(rows), _NO_TOPIC)
@@ -234,7 +234,7 @@ def timer_states(rows: pa.Table, rules: TimerRules) -> pa.Table:
     until = -1 if rules.read_until is None else rules.read_until
     offsets = _numbers(timers["queue_offset"])
     is_read = (due < until) & (offsets < rules.next_offset)
-    found = _Found(due, rules)
+    found = _States(due, rules)
     found.say(DelayState.DELIVERED, is_read)
     found.say(DelayState.ORPHANED, is_read & (due > rules.last_stored), _PASSED_TIMER)
     found.say(DelayState.ORPHANED, ~_flags(timers["has_body"]) & (is_read | (due <= rules.at)), _EMPTY)
@@ -244,7 +244,7 @@ def timer_states(rows: pa.Table, rules: TimerRules) -> pa.Table:
     return found.added_to(timers.append_column("level", pa.nulls(timers.num_rows, pa.int64())))
 
 
-class _Found:
+class _States:
     """States and reasons; what is said later holds."""
 
     def __init__(self, due: npt.NDArray[np.int64], rules: LevelRules | TimerRules) -> None:

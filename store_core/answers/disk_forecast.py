@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Deletion",
+    "DependentFile",
     "DiskForecast",
     "DiskSizes",
     "DiskState",
     "LogFile",
-    "PointingFile",
     "Reason",
+    "dependent_files",
     "losses",
-    "pointing_files",
+    "mistaken_settings",
     "settings_of",
-    "strange_settings",
 ]
 
 
@@ -60,21 +60,21 @@ _RATIOS: Final = {
 def settings_of(
     config: MessageStoreConfig | str | os.PathLike[str] | None, release: Release, given: Mapping[str, Any]
 ) -> MessageStoreConfig:
-    """Return a broker's settings, with those that are given in place of its file's; refuse what nobody can mean."""
+    """Return a broker's settings, with those that are given in place of its file's; refuse mistakes."""
     where = "delete_when"
     if not isinstance(config, MessageStoreConfig):
         where = where if config is None else f"{config}: deleteWhen"
         usual = MessageStoreConfig(release=release)
         config = usual if config is None else MessageStoreConfig.from_properties(config, release)
     given = {name: value for name, value in given.items() if value is not None}
-    _refuse_strange(given)
+    _refuse_mistaken(given)
     config = replace(config, **given)
     parse_delete_when(config.delete_when, where)
     return config
 
 
-def _refuse_strange(given: Mapping[str, Any]) -> None:
-    """Refuse settings that nobody can mean.
+def _refuse_mistaken(given: Mapping[str, Any]) -> None:
+    """Refuse settings that are mistakes, such as an hour 25.
 
     * `given`: Fields of `MessageStoreConfig`; a value that is not of the field's type is for that class to refuse.
     """
@@ -97,8 +97,8 @@ def _refuse_strange(given: Mapping[str, Any]) -> None:
             raise InvalidOptionError(f"{name}: expected a percentage, 0 to 100, found {ratio}")
 
 
-def strange_settings(config: MessageStoreConfig) -> Iterator[str]:
-    """Yield what a broker makes of settings that its operator can't have meant."""
+def mistaken_settings(config: MessageStoreConfig) -> Iterator[str]:
+    """Yield how a broker reads settings that are probably mistakes."""
     hours = parse_delete_when(config.delete_when)
     never = sorted(hours - set(_HOURS))
     if never:
@@ -120,9 +120,9 @@ _BYTES: Final = re.compile(rf"(-?[0-9]{{1,19}}(?:\.[0-9]{{1,9}})?)\s*(?:([{_UNIT
 
 
 class DiskSizes(NamedTuple):
-    """What is said of the broker's disk, in bytes: its size, what is in use on it, and what a day adds to the log.
+    """Sizes of the broker's disk by the options, in bytes: all, in use, and the growth of the log in a day.
 
-    None is what the file system of the store has, and what the log's own store times say.
+    None stands for the file system of the store, and for the growth by the log's store times.
     """
 
     disk_size: int | None = None
@@ -360,16 +360,16 @@ class DiskForecast:
         return [now + int((limit * self.state.disk_size / 100 - used) / growth) + 1 for limit in limits]
 
 
-class PointingFile(NamedTuple):
-    """A file that is deleted when all that it points to is."""
+class DependentFile(NamedTuple):
+    """A file of queues or index, which is deleted after the records that it points to."""
 
     path: str  # below the store's root
     size: int  # bytes of disk
-    goes_above: int  # physical offset: it goes when the log begins after it
+    needed_up_to: int  # physical offset: it goes when the log begins after it
 
 
-def pointing_files(root: Path) -> Iterator[PointingFile]:
-    """Yield the files of queues and index that can go, in the order in which they go in their directory.
+def dependent_files(root: Path) -> Iterator[DependentFile]:
+    """Yield the files of queues and index that can be deleted, in the order of deletion in each directory.
 
     The last file of each never goes. A file goes only after those before it (RocketMQ: ``CleanConsumeQueueService``).
     Queues in a RocksDB have none.
@@ -380,13 +380,13 @@ def pointing_files(root: Path) -> Iterator[PointingFile]:
     yield from _in_order(root, ((path, _index_end(path)) for path in Index(root).paths[:-1]))
 
 
-def _in_order(root: Path, files: Iterator[tuple[Path, int | None]]) -> Iterator[PointingFile]:
+def _in_order(root: Path, files: Iterator[tuple[Path, int | None]]) -> Iterator[DependentFile]:
     above = -1
     for path, position in files:
         if position is None:
             return
         above = max(above, position)
-        yield PointingFile(str(path).removeprefix(f"{root}/"), blocks_on_disk(file_at(path)), above)
+        yield DependentFile(str(path).removeprefix(f"{root}/"), blocks_on_disk(file_at(path)), above)
 
 
 def _last_position(file: UnitFile) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.message_scan import PART_BYTES, ScanCounts, told_apart
+from store_core.answers.message_scan import PART_BYTES, ScanCounts, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, ReportTable
@@ -167,7 +167,7 @@ def _check_topics(store: StorePaths, topics: Sequence[str]) -> None:
 def _has_messages(store: StorePaths, topics: Sequence[str]) -> bool:
     options = replace(READ, topic=tuple(topics), columns=("magic_code",), fail_on_data_loss=False)
     parts = plan_ranges(store, options).ranges
-    return any(told_apart(batch, part)[0].num_rows for part in parts for batch in read_range(part, options))
+    return any(messages_and_damage(batch, part)[0].num_rows for part in parts for batch in read_range(part, options))
 
 
 def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tuple[LogPosition, int]:
@@ -271,7 +271,7 @@ class ExportJob:
         totals, counts = SegmentTotals(part.segment.start_offset), ScanCounts()
         with PartitionWriters(self.staged, stem, self.file_system or OsFileSystem()) as writers:
             for batch in read_range(part, self.options):
-                messages, damage = told_apart(batch, part)
+                messages, damage = messages_and_damage(batch, part)
                 counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
                 if messages.num_rows:
                     totals += totals_of(messages, part)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core.answers.export_job import READ, check_same_lake, totals_of
-from store_core.answers.message_scan import told_apart
+from store_core.answers.message_scan import messages_and_damage
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, ReportTable
@@ -103,7 +103,7 @@ class ProofJob:
         return list(proved)
 
     def _of_range(self, part: ReadRange) -> list[SegmentTotals]:
-        batches = (told_apart(batch, part)[0] for batch in read_range(part, self.options))
+        batches = (messages_and_damage(batch, part)[0] for batch in read_range(part, self.options))
         return list(totals_by_segment(totals_of(batch, part) for batch in batches if batch.num_rows).values())
 
     def _of_file(self, part: LakePart) -> list[SegmentTotals]:

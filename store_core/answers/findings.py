@@ -157,7 +157,7 @@ class Tally:
         for finding in findings:
             self.add(finding.kind, 1, [finding])
 
-    def seen_again(self, earlier: Tally) -> Tally:
+    def common_with(self, earlier: Tally) -> Tally:
         """Return the findings that an earlier tally also has, each at the same place; with the notes of this one.
 
         Of a kind of which not all are kept, there are as many as the tally with fewer has.

@@ -95,12 +95,12 @@ class Info(Answer["InfoReport"]):
         """Look at a store; there are no parts for an engine."""
         del engine
         with Store(store) as opened:
-            return _Look(opened).report()
+            return _Description(opened).report()
 
 
 @dataclass
-class _Look:
-    """One look at a store. What can't be read is a note, and no error."""
+class _Description:
+    """Reads what a description of a store needs. A file that can't be read is a note, and no error."""
 
     store: Store
     log: Log = field(init=False)

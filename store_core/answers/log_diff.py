@@ -153,7 +153,7 @@ class RecordDiffJob:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Own:
+class _OwnRecords:
     """Records of one log that the other does not have: before, among and after those that both have."""
 
     before: npt.NDArray[np.int64]
@@ -161,7 +161,7 @@ class _Own:
     after: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, offsets: npt.NDArray[np.int64], first: int, last: int) -> _Own:
+    def of(cls, offsets: npt.NDArray[np.int64], first: int, last: int) -> _OwnRecords:
         ordered = np.sort(offsets)
         if first < 0:
             return cls(ordered[:0], ordered, ordered[:0])
@@ -207,26 +207,26 @@ def merge_records(pair: LogPair, options: DiffOptions, partials: Iterable[Unmatc
     return DiffReport.of(facts, tables)
 
 
-def _own(offsets: Sequence[npt.NDArray[np.int64]], matched: Sequence[tuple[int, int]]) -> _Own:
+def _own(offsets: Sequence[npt.NDArray[np.int64]], matched: Sequence[tuple[int, int]]) -> _OwnRecords:
     bounds = [each for each in matched if each[0] >= 0]
     first, last = min((each[0] for each in bounds), default=-1), max((each[1] for each in bounds), default=-1)
-    return _Own.of(np.concatenate([np.empty(0, np.int64), *offsets]), first, last)
+    return _OwnRecords.of(np.concatenate([np.empty(0, np.int64), *offsets]), first, last)
 
 
-def _differing(own: _Own, others: _Own) -> npt.NDArray[np.int64]:
+def _differing(own: _OwnRecords, others: _OwnRecords) -> npt.NDArray[np.int64]:
     """Return the records that are differences, and not just before or after what the other log has."""
     before = own.before if others.before.size else own.before[:0]
     after = own.after if others.after.size else own.after[:0]
     return np.concatenate([before, own.inside, after])
 
 
-def _is_alone(own: dict[str, _Own], side: str, place: str) -> bool:
+def _is_alone(own: dict[str, _OwnRecords], side: str, place: str) -> bool:
     """Return whether only this log has records of its own before, or after, those that both have."""
     sizes = {name: getattr(each, place).size for name, each in own.items()}
     return bool(sizes.pop(side)) and not any(sizes.values())
 
 
-def _extent(pair: LogPair, options: DiffOptions, own: dict[str, _Own], ahead: AheadRecords) -> dict[str, Any]:
+def _extent(pair: LogPair, options: DiffOptions, own: dict[str, _OwnRecords], ahead: AheadRecords) -> dict[str, Any]:
     """Return the facts about the extents; offsets of the two logs say nothing about each other here."""
     sides = {"a": pair.a, "b": pair.b}
     earlier = {

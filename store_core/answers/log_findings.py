@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings in log, queues, configuration and checkpoint, what of them a crash explains, and what a restart does."""
+"""The findings in log, queues, configuration and checkpoint, without those that a crash explains."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class JudgedLog:
         return self._explained(verdict, count, judged) if self.has_crashed else 0
 
     def _explained(self, verdict: UnitVerdict, count: int, judged: QueueJudgement) -> int:
-        """Return how many units a crash explains: a broker dispatches in the log's order, and goes on there."""
+        """Return how many wrong units a crash explains: a broker dispatches records in the order of the log."""
         if verdict is UnitVerdict.AFTER_END:
             return count
         if verdict is not UnitVerdict.MISSING or not judged.missing_behind:

@@ -45,10 +45,10 @@ __all__ = [
     "ReadPart",
     "RecordLookUp",
     "SegmentOffsets",
-    "can_survey",
+    "can_share_scan",
     "missing_line",
     "read_of",
-    "surveyed",
+    "rows_by_one_scan",
 ]
 
 
@@ -135,8 +135,8 @@ _SOUND: Final = "magic_code"
 """A column that each message has, and that rows of damaged ranges lack."""
 
 
-def can_survey(read: MessageRead) -> bool:
-    """Return whether a scan of topics and flags can choose the records of a read, which are not all of them."""
+def can_share_scan(read: MessageRead) -> bool:
+    """Return whether a read takes only some records, and a scan of topics and flags can choose them."""
     from store_core.store.read.chunk_rows import RowFilter
 
     options = read.options
@@ -148,8 +148,8 @@ def can_survey(read: MessageRead) -> bool:
     return is_some and set(needed) <= set(_COLUMNS) and not has_times and CORRUPT_RECORD not in options.columns
 
 
-def surveyed(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[str, pa.Table]]:
-    """Return what several reads keep of a range: as `MessageRead.rows_of` of each, by one scan.
+def rows_by_one_scan(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[str, pa.Table]]:
+    """Return the rows of several reads of a range, as `MessageRead.rows_of` of each, by one scan.
 
     * `reads`: By name. Ranges that begin at one offset of one segment, without picks; in a growing log, ends may
       differ.
@@ -276,7 +276,7 @@ class ReadJob:
     """Reads a log for several reads at once, in parts; see `store_core.store.parts.Job`.
 
     A read that queues give a look-up for reads what that picked. The others share one scan of the log where they can,
-    which chooses the records of each: see `surveyed`.
+    which chooses the records of each: see `rows_by_one_scan`.
 
     * `reads`: Planned in this order: a later one sees all that an earlier one does.
     """
@@ -294,7 +294,7 @@ class ReadJob:
         shared: dict[tuple[str, int], list[tuple[str, ReadRange]]] = {}
         parts = []
         for name, part in found:
-            if part.picks is None and part.segment.is_plain and can_survey(self.reads[name]):
+            if part.picks is None and part.segment.is_plain and can_share_scan(self.reads[name]):
                 shared.setdefault((part.segment.path, part.begin), []).append((name, part))
             else:
                 parts.append(ReadPart(((name, part),)))
@@ -307,7 +307,7 @@ class ReadJob:
         shared: ReadPlan | None = None
         has_queues = _has_queue_files(self.paths)
         for name, read in self.reads.items():
-            can_share = not has_queues and can_survey(read)
+            can_share = not has_queues and can_share_scan(read)
             plans[name] = shared if can_share and shared is not None else self._plan(read)
             shared = plans[name] if can_share else shared
         return plans
@@ -320,14 +320,14 @@ class ReadJob:
 
     def run(self, part: ReadPart) -> list[tuple[str, pa.Table]]:
         """Read one part."""
-        if len(part.ranges) == 1 and not self._wins_alone(*part.ranges[0]):
+        if len(part.ranges) == 1 and not self._is_scanned_alone(*part.ranges[0]):
             return [(name, self.reads[name].rows_of(each)) for name, each in part.ranges]
-        return surveyed({name: (self.reads[name], each) for name, each in part.ranges})
+        return rows_by_one_scan({name: (self.reads[name], each) for name, each in part.ranges})
 
-    def _wins_alone(self, name: str, part: ReadRange) -> bool:
+    def _is_scanned_alone(self, name: str, part: ReadRange) -> bool:
         """Return whether even one read by flags is faster if a scan chooses its few records: it has no filter."""
         read = self.reads[name]
-        return bool(read.flag_bits) and part.picks is None and part.segment.is_plain and can_survey(read)
+        return bool(read.flag_bits) and part.picks is None and part.segment.is_plain and can_share_scan(read)
 
     def merge(self, partials: Iterable[list[tuple[str, pa.Table]]]) -> FoundRows:
         """Put the rows of each read together."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["PART_BYTES", "Gathered", "MessageScan", "ScanCounts", "Scanned", "told_apart"]
+__all__ = ["PART_BYTES", "Gathered", "MessageScan", "ScanCounts", "Scanned", "messages_and_damage"]
 
 PART_BYTES: Final = 512 << 20
-"""Of a range; it does not depend on the engine, so that what is left out of tables of groups does not, either."""
+"""Bytes of a range, on any engine, so that all engines leave the same groups out of a table."""
 
 _SOUND: Final = "magic_code"
 """A column that each message has, and that rows of damaged ranges lack."""
@@ -32,7 +32,7 @@ _COUNTED: Final = ("physical_offset", "store_size", _SOUND)
 
 
 class Gathered(Protocol):
-    """What is known of the messages of some ranges: picklable, and of bounded size."""
+    """Facts about the messages of some ranges: picklable, and of bounded size."""
 
     def add(self, batch: pa.RecordBatch, segment: Segment) -> None:
         """Add messages, which are in a segment, in log order."""
@@ -147,14 +147,14 @@ class MessageScan(ABC, Generic[Found, Result_co]):
 
         found, counts = self.nothing(), ScanCounts()
         for batch in read_range(part, self.options):
-            messages, damage = told_apart(batch, part)
+            messages, damage = messages_and_damage(batch, part)
             counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
             if messages.num_rows:
                 found.add(messages, part.segment)
         return Scanned(found, counts)
 
     def merge(self, scanned: Iterable[Scanned[Found]]) -> Result_co:
-        """Put together what was gathered, range by range, and report it."""
+        """Merge the results of all ranges, and report them."""
         found, counts = self.nothing(), self.missing
         for each in scanned:
             found.absorb(each.found)
@@ -162,7 +162,7 @@ class MessageScan(ABC, Generic[Found, Result_co]):
         return self.report(found, counts)
 
 
-def told_apart(batch: pa.RecordBatch, part: ReadRange) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+def messages_and_damage(batch: pa.RecordBatch, part: ReadRange) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return messages and damaged ranges, without the torn tail."""
     if not batch.column(_SOUND).null_count:
         return batch, batch.slice(0, 0)

@@ -66,7 +66,7 @@ def _template() -> Template:
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 -- whatever the template has
-    r"""Return text without what could change how other text is shown; jinja2 then escapes what HTML knows."""
+    r"""Return text without controls and directions of writing; jinja2 then escapes the characters of HTML."""
     return escape_text(value) if type(value) is str else value
 
 

@@ -204,7 +204,7 @@ def _say_nothing(_: str) -> None:
     pass
 
 
-_Made: TypeAlias = "tuple[Verdict, RebuildReport | None, CheckReport | None]"
+_Ending: TypeAlias = "tuple[Verdict, RebuildReport | None, CheckReport | None]"
 
 EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
 """Returns a context with an engine for a step, ``rebuild`` or ``verify``."""
@@ -241,7 +241,7 @@ class StoreRebuild:
             verdict, report, check = self._run()
         return RebuildResult(verdict, report, check, tuple(self._actions))
 
-    def _run(self) -> _Made:
+    def _run(self) -> _Ending:
         options = self.plan.options
         if options.verify:
             check = self._verify()
@@ -268,7 +268,7 @@ class StoreRebuild:
 
     # ---- the steps
 
-    def _rebuild(self) -> _Made:
+    def _rebuild(self) -> _Ending:
         plan = self.plan
         report = self._rebuilt()
         report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
@@ -385,7 +385,7 @@ class StoreRebuild:
             found = verified_by(engine, self.plan.path, self.plan.options, clock=self._clock, is_ours=is_ours)
         return CheckReport.of_checked(found)
 
-    def _discard(self, report: RebuildReport | None = None) -> _Made:
+    def _discard(self, report: RebuildReport | None = None) -> _Ending:
         """Delete the files that were replaced, if those in their place have no finding.
 
         * `report`: Of what was just put in place.

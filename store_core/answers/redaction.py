@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from store_core.answers.message_scan import ScanCounts, told_apart
+from store_core.answers.message_scan import ScanCounts, messages_and_damage
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem, write_all
@@ -241,7 +241,7 @@ class RedactJob:
         done, file = Redacted(), OsFileSystem().open(Path(part.segment.path))
         try:
             for batch in read_range(part, self.options):
-                messages, damage = told_apart(batch, part)
+                messages, damage = messages_and_damage(batch, part)
                 done.counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
                 for row in _rows(messages):
                     self._redact(row, file, part.segment.start_offset, done)

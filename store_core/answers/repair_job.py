@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work of a repair: a check says what is wrong; it is made again beside the store, compared, and put in place."""
+"""The work of a repair: new files are made beside the store, compared with the log, and put in place."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a repair does to a store, as follows from a check of it: the least that makes queues and index right."""
+"""The steps of a repair, derived from a check: the least that makes queues and index right."""
 
 from __future__ import annotations
 

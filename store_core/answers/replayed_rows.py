@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as new ones: what of the old ones' delivery they lose, and which queues they go to."""
+"""Rows of replayed messages: without properties of the first delivery, and with queues of the target."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def undelivered(batch: pa.RecordBatch, left_out: tuple[str, ...] = OF_DELIVERY) -> pa.RecordBatch:
-    """Return messages as new ones: without what the delivery of the old ones, or their records, put into them.
+    """Return messages without properties and flags of their first delivery and their records.
 
     * `batch`: With `properties` and `sys_flag`; other columns stay as they are.
     * `left_out`: Names of properties.

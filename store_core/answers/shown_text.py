@@ -108,7 +108,7 @@ def text_of(data: bytes, style: BytesStyle) -> str:
 
 
 def json_of(data: bytes) -> dict[str, Any] | list[Any] | None:
-    """Return the JSON object or list that bytes are; None if they are none, or not all of it would be shown as it is.
+    """Return bytes as a JSON object or list; None for other bytes, and for JSON that Python would show otherwise.
 
     A name that occurs twice, and a number with more digits than a float has, would not.
     """

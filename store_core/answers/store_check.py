@@ -134,7 +134,7 @@ check = function_of(Check)
 # ---- the report
 
 _QUEUE: Final = shared("topic", "queue_id")
-_ASKED_FOR: Final = "it was asked for"
+_RELEASE_GIVEN: Final = "it was asked for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class CheckReport(Report[CheckFacts]):
         yield self._verdict_words()
         yield found.store
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
-        if found.release_why != _ASKED_FOR:
+        if found.release_why != _RELEASE_GIVEN:
             yield f"the release is told by the store: {found.release_why}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"
         yield f"{counted(found.records, 'record')} {bounds}, in {counted(found.segments, 'segment')}"

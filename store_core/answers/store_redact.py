@@ -100,7 +100,7 @@ Row = dict[str, Any]
 
 
 def _options() -> ReadOptions:
-    """Return the options by which all messages are read, and what is damaged between them."""
+    """Return the options of a read of all messages and damaged ranges."""
     from store_core.answers.message_scan import PART_BYTES
     from store_core.answers.redaction import REDACT_COLUMNS
     from store_core.store.read.read_options import ReadOptions
@@ -125,7 +125,7 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
 
 
 def _check_chosen(root: Path, redaction: Redaction, done: Redacted, *, is_whole: bool) -> None:
-    """Refuse a key of no message, and topics without messages that nothing in the store knows: they are mistyped."""
+    """Refuse a mistyped key or topic: one of no message, and a topic that no file of the store names either."""
     from store_core.store.read.stored_topics import hint_of, stored_topics
 
     if is_whole and redaction.key is not None and redaction.key not in done.chosen:
@@ -161,7 +161,7 @@ def _damage(done: Redacted) -> list[Row]:
 
 
 def _left(again: Redacted) -> list[Row]:
-    """Return what a second pass still found: a pattern that the filler completes, or matches itself."""
+    """Return the matches of a second pass, as of a pattern that matches the filler."""
     rows = [{**row, "reason": "its body still matches after the redaction"} for row in again.rows]
     places = ("topic", "queue_id", "queue_offset", "physical_offset", "reason")
     return [{name: row[name] for name in places} for row in [*rows, *again.refused_rows]]

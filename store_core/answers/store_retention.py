@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from store_core.answers.disk_forecast import Deletion, DiskForecast, DiskSizes, DiskState, LogFile, PointingFile
+    from store_core.answers.disk_forecast import Deletion, DependentFile, DiskForecast, DiskSizes, DiskState, LogFile
     from store_core.answers.lag_queues import ConsumedQueue, FoundLag, LagJob
     from store_core.answers.plots import Plot
     from store_core.files.segment_source import Segment
@@ -112,13 +112,13 @@ class Retention(Answer["RetentionReport"]):
         return engine.run(RetentionJob(store, self))
 
     def settings(self) -> MessageStoreConfig:
-        """Return the broker's settings."""
+        """Return the broker's settings, with those of the options."""
         from store_core.answers.disk_forecast import settings_of
 
         return settings_of(self.config, self.release, {name: getattr(self, name) for name in _SETTINGS})
 
     def sizes(self) -> DiskSizes:
-        """Return what is said of the broker's disk."""
+        """Return the sizes of the broker's disk, as far as options have them."""
         from store_core.answers.disk_forecast import DiskSizes
 
         return DiskSizes.of(self.disk_size, self.disk_used, self.daily_growth)
@@ -190,11 +190,11 @@ class RetentionJob:
 
     def merge(self, partials: Iterable[FoundLag]) -> RetentionReport:
         """Make the report."""
-        from store_core.answers.disk_forecast import DiskForecast, losses, pointing_files
+        from store_core.answers.disk_forecast import DiskForecast, dependent_files, losses
 
         rows = [row for each in partials for row in each.rows]
         root = self.root
-        files = [] if _is_rocksdb(root) else list(pointing_files(root))
+        files = [] if _is_rocksdb(root) else list(dependent_files(root))
         forecast = DiskForecast(self.config, self._state(root, files), self.zone)
         until = self._until(forecast.state)
         forecast.run(until)
@@ -212,7 +212,7 @@ class RetentionJob:
         most = asked if not state.log_growth else int(_MOST_FILES * state.files[-1].size / state.log_growth)
         return self.now + min(asked, most)
 
-    def _state(self, root: Path, files: Iterable[PointingFile]) -> DiskState:
+    def _state(self, root: Path, files: Iterable[DependentFile]) -> DiskState:
         from store_core.answers.disk_forecast import DiskState
 
         size, used = self.sizes.disk_size, self.sizes.disk_used
@@ -271,12 +271,12 @@ class RetentionJob:
         )
 
     def _own_notes(self, until: int) -> Iterator[str]:
-        from store_core.answers.disk_forecast import strange_settings
+        from store_core.answers.disk_forecast import mistaken_settings
 
         if until < self.now + self.asked.days * DAY_MS:
             more = f"the log would have {_MOST_FILES:,} more files by then"
             yield f"this is foreseen up to {iso_time(until)} only: {more}"
-        yield from strange_settings(self.config)
+        yield from mistaken_settings(self.config)
         if self.sizes.disk_size is None:
             yield (
                 "the disk is the one that this store is on now: for a copy, say what the broker's disk has "
@@ -354,10 +354,10 @@ def _deletion_row(deletion: Deletion) -> dict[str, Any]:
     }
 
 
-def _file_rows(files: Iterable[PointingFile], forecast: DiskForecast) -> Iterator[dict[str, Any]]:
+def _file_rows(files: Iterable[DependentFile], forecast: DiskForecast) -> Iterator[dict[str, Any]]:
     """Yield the files that go; each goes when the log begins after all that it points to."""
     for file in files:
-        gone = forecast.deleted_at(file.goes_above)
+        gone = forecast.deleted_at(file.needed_up_to)
         if gone is not None:
             yield {"path": file.path, "bytes": file.size, "deleted": table_time(gone.at)}
 

@@ -139,13 +139,13 @@ _NARROWEST_WORDS: Final = 24
 """Columns of a terminal that contents, and words, keep at least when a table is too wide."""
 
 _CONTENTS: Final = frozenset({"body", "properties", "properties_string", "_corrupt_record"})
-"""Columns that are cut where there is no room for them: messages have more of it than any terminal."""
+"""Columns that are cut where a terminal is too narrow: contents of messages are of any length."""
 
 _WORDS: Final = frozenset({"expected", "found", "meaning", "note", "reason", "refusal", "what", "why"})
 """Columns that take several lines. All others are numbers, times, or tell rows apart: they stay whole on one line."""
 
 _MOST_OF_A_CELL: Final = 1000
-"""Characters of a value that a table looks at; it shows fewer, whatever the terminal."""
+"""Characters of a value that a table takes; no terminal shows as many."""
 
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"

@@ -11,7 +11,7 @@ import click
 from store_core.command.arguments import LOG_HELP, examples
 from store_core.command.console import Console, connector, is_on_spark, with_spark
 from store_core.command.exit_code import ExitCode
-from store_core.command.new_file import check_report, words_beside, write_json
+from store_core.command.new_file import check_report, stream_for_text, write_json
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.store.read.option_table import pairs_of
 
@@ -73,7 +73,7 @@ def append(store: str, *, report: str | None, **given: Any) -> ExitCode:  # noqa
     made = appending.append(writes, appending.AppendSource(**source), on_spark=spark)
     made |= {"source": source["path"], "seconds": round(clock.monotonic() - began, 3)}
     try:
-        click.echo(f"{_in_words(made)}; {made['seconds']} s", file=words_beside(report))
+        click.echo(f"{_in_words(made)}; {made['seconds']} s", file=stream_for_text(report))
         write_json(made, report)
     except OSError as error:
         raise StoreError(f"the messages were appended, but the report can't be written: {error}") from error

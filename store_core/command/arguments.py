@@ -90,12 +90,12 @@ LOG_HELP: Final = "The log that is meant, if STORE has one and --config names an
 
 
 def with_storage(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Give a command the options that say where its store is; it gets a path that knows that."""
+    """Give a command the options for the place of its store, which is in the path that it gets."""
     return _with_places(command, f"{_CONFIG_HELP}.", passes_config=False)
 
 
 def with_config(what: str, *, takes_url: bool = True) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
-    """As `with_storage`, for a command that also gets the file with the configuration, since more in it counts."""
+    """As `with_storage`, for a command that also needs other settings of the configuration, and gets its file."""
     return partial(_with_places, help_of_config=f"{_CONFIG_HELP}, and {what}.", passes_config=True, takes_url=takes_url)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command takes from around it: the process, its terminal, Spark; and what it says beside its output."""
+"""The surroundings of a command: terminal, clock, progress, Spark; and notes on standard error."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Console",
-    "Notices",
     "PartsProgress",
+    "ShownWarnings",
     "connector",
     "is_on_spark",
     "say",
@@ -93,9 +93,9 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def warnings_shown() -> Iterator[Notices]:
+def warnings_shown() -> Iterator[ShownWarnings]:
     """Show what the core warns of, for commands whose output does not have it."""
-    log, notices = logging.getLogger("store_core"), Notices()
+    log, notices = logging.getLogger("store_core"), ShownWarnings()
     log.addHandler(notices)
     try:
         yield notices
@@ -103,7 +103,7 @@ def warnings_shown() -> Iterator[Notices]:
         log.removeHandler(notices)
 
 
-class Notices(logging.Handler):
+class ShownWarnings(logging.Handler):
     """Says each warning once: a log that is followed has the same ones at each look.
 
     * `has_left_out`: Whether one was that messages may be missing, as something is damaged, or gone.
@@ -201,7 +201,7 @@ def spark_engine(name: str) -> AbstractContextManager[Engine]:
 
 
 def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say who works, processes or Spark; it gets the argument `processes`."""
+    """Give a command the options for its engine, processes or Spark; it gets the argument `processes`."""
     help_text = "How many processes read the store.  [default: 1]"
     processes = click.option("--processes", type=click.IntRange(1), default=1, metavar="N", help=help_text)
     return processes(with_spark(command))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["LeanImports", "StandardOutputError", "let_output_go", "main", "watch_standard_output"]
+__all__ = ["LeanImports", "StandardOutputError", "discard_output", "main", "watch_standard_output"]
 
 
 _LIBRARY: Final = "click"
@@ -141,7 +141,7 @@ def watch_standard_output() -> None:
         )
 
 
-def let_output_go() -> None:
+def discard_output() -> None:
     """Let what is still buffered go nowhere, so that Python does not complain when it ends."""
     with suppress(OSError, ValueError):  # a stream without a file, as in a test
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -23,7 +23,7 @@ __all__ = [
     "check_new",
     "check_report",
     "new_file",
-    "words_beside",
+    "stream_for_text",
     "write_json",
     "write_new",
     "write_new_json",
@@ -95,7 +95,7 @@ def check_report(option: str, target: str | None) -> None:
         )
 
 
-def words_beside(target: str | None) -> TextIO:
+def stream_for_text(target: str | None) -> TextIO:
     """Return the stream for text: standard output, or standard error if the report goes to standard output."""
     return sys.stderr if target == STANDARD_OUTPUT else sys.stdout
 

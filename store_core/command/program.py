@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from store_core import __version__
 from store_core.command.console import say
 from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, failure_of
-from store_core.command.main import let_output_go
+from store_core.command.main import discard_output
 from store_core.errors import TolerableError
 from store_core.format.words import hint_of
 
@@ -141,7 +141,7 @@ class _Program(click.Group):
             code = INTERRUPTED
         except BrokenPipeError:
             code = NO_READER
-            let_output_go()
+            discard_output()
         except Exception as error:  # noqa: BLE001 -- a bug is not a finding
             code, text = failure_of(error, ctx.meta[_WORDS])
             if isinstance(error, TolerableError):

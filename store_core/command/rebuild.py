@@ -10,7 +10,7 @@ import click
 from store_core.command.arguments import LOG_HELP, NearChoice, examples, with_release
 from store_core.command.console import Console, connector, is_on_spark, shown_engine, with_processes
 from store_core.command.exit_code import ExitCode
-from store_core.command.new_file import STANDARD_OUTPUT, check_report, words_beside, write_json
+from store_core.command.new_file import STANDARD_OUTPUT, check_report, stream_for_text, write_json
 from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _run(plan: RebuildPlan, target: str | None, processes: int, *, is_dry_run: b
     from store_core.answers.rebuild import StoreRebuild
     from store_core.files.access import check_writable
 
-    out = words_beside(target)
+    out = stream_for_text(target)
 
     def tell(text: str) -> None:
         click.echo(text, file=out)

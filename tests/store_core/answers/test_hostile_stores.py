@@ -26,7 +26,7 @@ from store_core.answers import (
     trace,
     transactions,
 )
-from store_core.answers.disk_forecast import strange_settings
+from store_core.answers.disk_forecast import mistaken_settings
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.export.export_ledger import ExportLedger
@@ -316,4 +316,4 @@ def test_of_a_brokers_file_such_settings_are_taken_as_rocketmq_takes_them(store:
     notes = chosen.ask(store, config=file).found.notes
 
     assert 3 == sum(note.startswith(("deleteWhen", "fileReservedTime", "disk_max")) for note in notes)
-    assert [] == list(strange_settings(MessageStoreConfig()))
+    assert [] == list(mistaken_settings(MessageStoreConfig()))

@@ -238,7 +238,7 @@ def test_only_what_is_seen_twice_is_a_finding() -> None:
     first.add_all([found(FindingKind.INDEX_CHAIN, 1)])
     again.add_all(found(FindingKind.UNIT_MISSING, begin) for begin in (2, 3))
     again.add_all([found(FindingKind.INDEX_MISSING, 1)])
-    both = again.seen_again(first)
+    both = again.common_with(first)
 
     assert [found(FindingKind.UNIT_MISSING, 2)] == both.first
     assert ((FindingKind.UNIT_MISSING, 1),) == both.counts
@@ -249,7 +249,7 @@ def test_of_many_findings_as_many_are_real_as_were_seen_at_least() -> None:
     for tally, count in ((first, 70), (again, 90)):
         tally.add(FindingKind.UNIT_MISSING, count, [found(FindingKind.UNIT_MISSING, begin) for begin in range(5)])
 
-    assert ((FindingKind.UNIT_MISSING, 70),) == again.seen_again(first).counts
+    assert ((FindingKind.UNIT_MISSING, 70),) == again.common_with(first).counts
 
 
 # ---- what a restart would do

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from store_core.answers import delays, message_reads, transactions
 from store_core.answers.answer import processes as engine_of
-from store_core.answers.message_reads import MessageRead, ReadJob, can_survey, read_of, surveyed
+from store_core.answers.message_reads import MessageRead, ReadJob, can_share_scan, read_of, rows_by_one_scan
 from tests.budgets import budget
 from tests.life_logs import BEGIN, LifeLog
 
@@ -63,9 +63,9 @@ def test_a_shared_scan_finds_what_each_read_finds(log: LifeLog) -> None:
         for part in parts:
             alone = {name: job.reads[name].rows_of(each) for name, each in part.ranges}
 
-            assert alone == dict(surveyed({name: (job.reads[name], each) for name, each in part.ranges}))
+            assert alone == dict(rows_by_one_scan({name: (job.reads[name], each) for name, each in part.ranges}))
             for name, each in part.ranges:
-                assert [(name, alone[name])] == surveyed({name: (job.reads[name], each)})
+                assert [(name, alone[name])] == rows_by_one_scan({name: (job.reads[name], each)})
         assert all(len(job.reads) == len(part.ranges) for part in parts)
 
 
@@ -82,18 +82,18 @@ def test_reads_of_different_ends_each_find_their_own(log: LifeLog, data: st.Data
             end = data.draw(st.sampled_from(mine)) if mine else whole.end
             ranges = dict(part.ranges) | {"one": replace(whole, end=end, data_end=min(end, whole.data_end))}
             alone = {name: job.reads[name].rows_of(each) for name, each in ranges.items()}
-            found = dict(surveyed({name: (job.reads[name], each) for name, each in ranges.items()}))
+            found = dict(rows_by_one_scan({name: (job.reads[name], each) for name, each in ranges.items()}))
 
             assert alone["one"] == found["one"]
             assert alone == found
 
 
 def test_a_read_of_all_messages_or_of_keys_is_not_shared() -> None:
-    assert not can_survey(read_of(("topic",)))
-    assert not can_survey(read_of(("topic",), key="a"))
-    assert not can_survey(read_of(("body",), topic="a", is_permissive=True))
-    assert not can_survey(read_of(("topic",), topic="a", starting_timestamp=1))
-    assert can_survey(read_of(("body",), topics_pattern="a.*"))
+    assert not can_share_scan(read_of(("topic",)))
+    assert not can_share_scan(read_of(("topic",), key="a"))
+    assert not can_share_scan(read_of(("body",), topic="a", is_permissive=True))
+    assert not can_share_scan(read_of(("topic",), topic="a", starting_timestamp=1))
+    assert can_share_scan(read_of(("body",), topics_pattern="a.*"))
 
 
 def test_answers_are_the_same_with_and_without_a_shared_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_answers_are_the_same_with_and_without_a_shared_scan(tmp_path: Path, mon
         lambda: delays(root, now=BEGIN, lists_all=True).to_json(),
     ]
     shared = [answer() for answer in answers]
-    monkeypatch.setattr(message_reads, "can_survey", lambda _: False)
+    monkeypatch.setattr(message_reads, "can_share_scan", lambda _: False)
 
     assert shared == [answer() for answer in answers]
     assert {row["state"] for row in shared[0]["tables"]["transactions"]} >= {"committed", "pending"}

@@ -14,7 +14,7 @@ import pytest
 
 from store_core import InvalidOptionError, StoreNotFoundError, read_messages
 from store_core.answers import Check, CheckReport, check
-from store_core.answers.checked_store import ASKED_FOR
+from store_core.answers.checked_store import RELEASE_GIVEN
 from store_core.answers.findings import FindingKind
 from store_core.answers.verdict import Verdict
 from store_core.format.release import DEFAULT_RELEASE
@@ -61,7 +61,7 @@ def test_nothing_is_found_in_a_store_that_rocketmq_wrote(golden_store: UnpackedS
     assert {} == report.counts
     assert golden_store.golden.release in ToldRelease.of(golden_store.root).releases
     assert report.found.release in (golden_store.golden.release, DEFAULT_RELEASE)
-    assert report.found.release_why != ASKED_FOR
+    assert report.found.release_why != RELEASE_GIVEN
     assert report.tables["certificates"]["is_complete"].to_pylist().count(False) == 0
     assert before == every_file(golden_store.root)
 
