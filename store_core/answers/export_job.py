@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from store_core.answers.message_scan import PART_BYTES, ScanCounts, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import (
     ExpiredSegmentsError,
@@ -333,8 +333,6 @@ def _on_tails(store: StorePaths, segments: Sequence[Segment], end: LogPosition) 
 
 # ---- the report
 
-_LONG: Final = pa.int64()
-
 
 @dataclass(frozen=True, slots=True)
 class ExportFacts:
@@ -364,24 +362,20 @@ class ExportReport(Report[ExportFacts]):
         "export",
         1,
         ExportFacts,
-        ReportTable(
+        table(
             "segments",
             "Segments",
-            (
-                ReportColumn("segment", _LONG, "physical offset at which it begins"),
-                ReportColumn("messages", _LONG, "messages of it in this export"),
-                ReportColumn("bytes", _LONG, "bytes of their records"),
-                ReportColumn("crc_total", _LONG, "sum of the checksums of their bodies"),
-            ),
+            number("segment", "physical offset at which it begins"),
+            number("messages", "messages of it in this export"),
+            *shared("bytes"),
+            number("crc_total", "sum of the checksums of their bodies"),
         ),
-        ReportTable(
+        table(
             "files",
             "Files",
-            (
-                ReportColumn("path", pa.string(), "below the directory"),
-                ReportColumn("messages", _LONG, "rows"),
-                ReportColumn("size", _LONG, "bytes of the file"),
-            ),
+            text("path", "below the directory"),
+            number("messages", "rows"),
+            number("size", "bytes of the file"),
         ),
     )
 

@@ -18,7 +18,7 @@ from store_core.answers.export_job import READ, check_same_lake, totals_of
 from store_core.answers.message_scan import messages_and_damage
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import number, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
@@ -265,8 +265,6 @@ def _shown(totals: SegmentTotals) -> str:
 
 # ---- the report
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
 _SIDES: Final = ("ledger", "lake", "store")
 
 
@@ -295,29 +293,23 @@ class ProofReport(Report[ProofFacts]):
         "export-proof",
         1,
         ProofFacts,
-        ReportTable(
+        table(
             "findings",
             "What differs",
-            (
-                ReportColumn("what", _TEXT, "`segment`, `file` or `unknown_file`"),
-                ReportColumn("where", _TEXT, "the segment's physical offset, or the file below the directory"),
-                ReportColumn("expected", _TEXT, "what the ledger has"),
-                ReportColumn("found", _TEXT, "what is there"),
-            ),
+            text("what", "`segment`, `file` or `unknown_file`"),
+            text("where", "the segment's physical offset, or the file below the directory"),
+            text("expected", "what the ledger has"),
+            text("found", "what is there"),
         ),
-        ReportTable(
+        table(
             "segments",
             "Segments",
-            (
-                ReportColumn("segment", _LONG, "physical offset at which it begins"),
-                ReportColumn("state", _TEXT, "`proved`, `expired` or `differs`"),
-                *(ReportColumn(f"{side}_messages", _LONG, f"messages that the {side} has") for side in _SIDES),
-                *(
-                    ReportColumn(
-                        f"{side}_crc_total", _LONG, f"sum of the checksums of the {side}'s bodies", in_text=False
-                    )
-                    for side in _SIDES
-                ),
+            number("segment", "physical offset at which it begins"),
+            text("state", "`proved`, `expired` or `differs`"),
+            *(number(f"{side}_messages", f"messages that the {side} has") for side in _SIDES),
+            *(
+                number(f"{side}_crc_total", f"sum of the checksums of the {side}'s bodies", in_text=False)
+                for side in _SIDES
             ),
         ),
     )

@@ -23,7 +23,7 @@ from store_core.answers.message_reads import (
 )
 from store_core.answers.plots import Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text, truth
 from store_core.answers.trace_steps import (
     BrokerState,
     StepKind,
@@ -39,7 +39,6 @@ from store_core.broker.topic_kind import HALF_TOPIC, OP_TOPICS
 from store_core.broker.transactions import OP_COLUMNS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.columnar.arrow_slices import with_properties
-from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.times import table_time
 from store_core.format.words import agreeing, counted
@@ -386,7 +385,7 @@ def operations_on(batch: pa.RecordBatch, *, indexes: Sequence[int], offsets: Seq
     return rows.filter(pc.if_else(is_named, is_offset, is_index))
 
 
-_UNIQUE: Final = ReportColumn("unique_key", pa.string(), "the id that its producer got")
+_UNIQUE: Final = text("unique_key", "the id that its producer got")
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,51 +405,42 @@ class TraceFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "messages",
         "Messages",
-        (
-            _UNIQUE,
-            ReportColumn("keys", pa.string(), "property KEYS"),
-            ReportColumn("topic", pa.string(), "the topic that it was sent to"),
-            ReportColumn("outcome", pa.string(), "`stored`, `waiting`, `retried`, `dead`, `replayed`, `pending`, ..."),
-            ReportColumn("sends", pa.int64(), "how often it was sent"),
-            ReportColumn("attempts", pa.int64(), "copies that consumers were to try again"),
-            ReportColumn("first_timestamp", TIMESTAMP_TYPE, "store time of its first record"),
-            ReportColumn("last_timestamp", TIMESTAMP_TYPE, "store time of its last record", in_text=False),
-        ),
+        _UNIQUE,
+        text("keys", "property KEYS"),
+        text("topic", "the topic that it was sent to"),
+        text("outcome", "`stored`, `waiting`, `retried`, `dead`, `replayed`, `pending`, ..."),
+        number("sends", "how often it was sent"),
+        number("attempts", "copies that consumers were to try again"),
+        moment("first_timestamp", "store time of its first record"),
+        moment("last_timestamp", "store time of its last record", in_text=False),
     ),
-    ReportTable(
+    table(
         "steps",
         "What happened, in order",
-        (
-            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when the record was stored"),
-            ReportColumn("step", pa.string(), "what the record is"),
-            ReportColumn("topic", pa.string(), "its topic"),
-            ReportColumn("queue_id", pa.int32(), "its queue"),
-            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
-            ReportColumn("physical_offset", pa.int64(), "its place in the log"),
-            ReportColumn("note", pa.string(), "what that means"),
-            ReportColumn("group", pa.string(), "consumer group, or producer group of a transaction", in_text=False),
-            ReportColumn("since", pa.int64(), "ms after the message's first record", in_text=False),
-            ReportColumn("reconsume_times", pa.int32(), "deliveries that failed before", in_text=False),
-            ReportColumn("due", TIMESTAMP_TYPE, "when a record that waits is due", in_text=False),
-            ReportColumn("msg_id", pa.string(), "offset message id", in_text=False),
-            ReportColumn("origin_id", pa.string(), "offset message id of the first message", in_text=False),
-            ReportColumn(_UNIQUE.name, _UNIQUE.type, _UNIQUE.doc, in_text=False),
-        ),
+        *shared("store_timestamp"),
+        text("step", "what the record is"),
+        *shared("topic", "queue_id", "queue_offset", "physical_offset"),
+        text("note", "what that means"),
+        text("group", "consumer group, or producer group of a transaction", in_text=False),
+        number("since", "ms after the message's first record", in_text=False),
+        ReportColumn("reconsume_times", pa.int32(), "deliveries that failed before", in_text=False),
+        moment("due", "when a record that waits is due", in_text=False),
+        *shared("msg_id", in_text=False),
+        text("origin_id", "offset message id of the first message", in_text=False),
+        ReportColumn(_UNIQUE.name, _UNIQUE.type, _UNIQUE.doc, in_text=False),
     ),
-    ReportTable(
+    table(
         "consumers",
         "Consumer groups of these queues",
-        (
-            ReportColumn("group", pa.string(), "consumer group"),
-            ReportColumn("topic", pa.string(), "topic of the record"),
-            ReportColumn("queue_id", pa.int32(), "its queue"),
-            ReportColumn("queue_offset", pa.int64(), "the record"),
-            ReportColumn("next_offset", pa.int64(), "what the group consumes next, by consumerOffset.json"),
-            ReportColumn("is_past", pa.bool_(), "whether the group is past the record"),
-        ),
+        text("group", "consumer group"),
+        text("topic", "topic of the record"),
+        *shared("queue_id"),
+        number("queue_offset", "the record"),
+        number("next_offset", "what the group consumes next, by consumerOffset.json"),
+        truth("is_past", "whether the group is past the record"),
     ),
 )
 

@@ -25,10 +25,9 @@ from store_core.answers.group_table import (
 from store_core.answers.message_scan import MessageScan
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text, truth
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
-from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import iso_day, utc_days
 from store_core.format.words import agreeing, counted
 
@@ -277,13 +276,9 @@ def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[
 
 # ---- the report
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
-_TOPIC: Final = ReportColumn("topic", _TEXT, "name of the topic")
-_BYTES: Final = ReportColumn("bytes", _LONG, "bytes of their records")
-_MESSAGES: Final = ReportColumn("messages", _LONG, "how many")
+_MESSAGES: Final = number("messages", "how many")
 _PERCENT: Final = ReportColumn("percent", pa.float64(), "share of the bytes of all records")
-_OTHERS: Final = ReportColumn("others", _LONG, OTHERS_DOC)
+_OTHERS: Final = number("others", OTHERS_DOC)
 _OVERHEAD_DOC: Final = "whether it is overhead: no application's topic, or one that `topics.json` does not have"
 
 
@@ -306,71 +301,61 @@ class BillFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "kinds",
         "What the disk holds",
-        (
-            ReportColumn("kind", _TEXT, "what topics are for, as in the table `topics`"),
-            ReportColumn("is_overhead", pa.bool_(), _OVERHEAD_DOC),
-            ReportColumn("topics", _LONG, "how many topics"),
-            _MESSAGES,
-            _BYTES,
-            _PERCENT,
-            ReportColumn("meaning", _TEXT, "the kind in words", in_text=False),
-        ),
+        text("kind", "what topics are for, as in the table `topics`"),
+        truth("is_overhead", _OVERHEAD_DOC),
+        number("topics", "how many topics"),
+        _MESSAGES,
+        *shared("bytes"),
+        _PERCENT,
+        *shared("meaning", in_text=False),
     ),
-    ReportTable(
+    table(
         "topics",
         "Topics",
-        (
-            _TOPIC,
-            ReportColumn(
-                "kind",
-                _TEXT,
-                "by its name: `application`, `retry`, `dead_letter`, `half`, `op`, `schedule`, `timer`, `trace` or "
-                "`system`; `unconfigured` if it looks like an application's, and `topics.json` does not have it",
-            ),
-            ReportColumn("is_overhead", pa.bool_(), _OVERHEAD_DOC, in_text=False),
-            _MESSAGES,
-            _BYTES,
-            _PERCENT,
-            ReportColumn("segments", _LONG, "segments that have messages of it", in_text=False),
-            ReportColumn("own_segments", _LONG, "segments all of whose messages are its own"),
-            ReportColumn(
-                "segments_saved",
-                _LONG,
-                "how many segments fewer the same records would fill, one after the other, without this topic",
-            ),
-            ReportColumn("oldest", TIMESTAMP_TYPE, "its first store time", in_text=False),
-            ReportColumn("newest", TIMESTAMP_TYPE, "its last store time", in_text=False),
-            _OTHERS,
+        *shared("topic"),
+        text(
+            "kind",
+            "by its name: `application`, `retry`, `dead_letter`, `half`, `op`, `schedule`, `timer`, `trace` or "
+            "`system`; `unconfigured` if it looks like an application's, and `topics.json` does not have it",
         ),
+        truth("is_overhead", _OVERHEAD_DOC, in_text=False),
+        _MESSAGES,
+        *shared("bytes"),
+        _PERCENT,
+        number("segments", "segments that have messages of it", in_text=False),
+        number("own_segments", "segments all of whose messages are its own"),
+        number(
+            "segments_saved",
+            "how many segments fewer the same records would fill, one after the other, without this topic",
+        ),
+        moment("oldest", "its first store time", in_text=False),
+        moment("newest", "its last store time", in_text=False),
+        _OTHERS,
     ),
-    ReportTable(
-        "queues",
-        "Queues",
-        (_TOPIC, ReportColumn("queue_id", _LONG, "queue of the topic"), _MESSAGES, _BYTES, _PERCENT, _OTHERS),
+    table("queues", "Queues", *shared("topic", "queue_id"), _MESSAGES, *shared("bytes"), _PERCENT, _OTHERS),
+    table(
+        "tags", "Tags", *shared("topic"), text("tags", "null without"), _MESSAGES, *shared("bytes"), _PERCENT, _OTHERS
     ),
-    ReportTable(
-        "tags",
-        "Tags",
-        (_TOPIC, ReportColumn("tags", _TEXT, "null without"), _MESSAGES, _BYTES, _PERCENT, _OTHERS),
-    ),
-    ReportTable(
+    table(
         "producers",
         "Producers",
-        (ReportColumn("host", _TEXT, "address of the producer"), _MESSAGES, _BYTES, _PERCENT, _OTHERS),
+        text("host", "address of the producer"),
+        _MESSAGES,
+        *shared("bytes"),
+        _PERCENT,
+        _OTHERS,
     ),
-    ReportTable(
+    table(
         "days",
         "Days",
-        (
-            ReportColumn("day", _TEXT, "of the store time, in UTC; the largest days, in order of time"),
-            _MESSAGES,
-            _BYTES,
-            _PERCENT,
-            _OTHERS,
-        ),
+        text("day", "of the store time, in UTC; the largest days, in order of time"),
+        _MESSAGES,
+        *shared("bytes"),
+        _PERCENT,
+        _OTHERS,
     ),
 )
 

@@ -23,13 +23,13 @@ from store_core.answers.message_reads import (
 )
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text
 from store_core.answers.text_table import message_name, with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transactions import with_ms
 from store_core.errors import InvalidOptionError
-from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
+from store_core.format.columns import MAP_TYPE
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.record.record_head import is_message_id, position_of_message_id
@@ -275,45 +275,37 @@ class DeadLettersFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "groups",
         "By consumer group and origin",
-        (
-            ReportColumn("group", pa.string(), "consumer group"),
-            ReportColumn("origin_topic", pa.string(), "topic of the first message"),
-            ReportColumn("letters", pa.int64(), "dead letters"),
-            ReportColumn("bytes", pa.int64(), "bytes of their records", in_text=False),
-            ReportColumn("retry_max_times", pa.int64(), "the group's retryMaxTimes; null if not configured"),
-            ReportColumn("least_failures", pa.int64(), "deliveries that failed, at least", in_text=False),
-            ReportColumn("most_failures", pa.int64(), "deliveries that failed, at most"),
-            ReportColumn("here", pa.int64(), "first messages that are still in the log"),
-            ReportColumn("first_timestamp", TIMESTAMP_TYPE, "when the first letter was stored"),
-            ReportColumn("last_timestamp", TIMESTAMP_TYPE, "when the last one was stored", in_text=False),
-        ),
+        text("group", "consumer group"),
+        text("origin_topic", "topic of the first message"),
+        number("letters", "dead letters"),
+        *shared("bytes", in_text=False),
+        number("retry_max_times", "the group's retryMaxTimes; null if not configured"),
+        number("least_failures", "deliveries that failed, at least", in_text=False),
+        number("most_failures", "deliveries that failed, at most"),
+        number("here", "first messages that are still in the log"),
+        moment("first_timestamp", "when the first letter was stored"),
+        moment("last_timestamp", "when the last one was stored", in_text=False),
     ),
-    ReportTable(
+    table(
         "letters",
         "Dead letters",
-        (
-            ReportColumn("topic", pa.string(), "its topic"),
-            ReportColumn("queue_id", pa.int32(), "its queue"),
-            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
-            ReportColumn("group", pa.string(), "consumer group", in_text=False),
-            ReportColumn("keys", STRINGS_TYPE, "its keys"),
-            ReportColumn("failures", pa.int64(), "deliveries that failed"),
-            ReportColumn("why", pa.string(), _WHY),
-            ReportColumn("origin", pa.string(), "where the first message is: " + _ORIGIN),
-            ReportColumn("origin_message", pa.string(), "the first message as `TOPIC/QUEUE/OFFSET`, if it is here"),
-            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it became a dead letter", in_text=False),
-            ReportColumn("seconds", pa.float64(), "how long after its first message", in_text=False),
-            ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
-            ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
-            ReportColumn("msg_id", pa.string(), "its offset message id", in_text=False),
-            ReportColumn("origin_topic", pa.string(), "topic of the first message", in_text=False),
-            ReportColumn("origin_id", pa.string(), "offset message id of the first message", in_text=False),
-            ReportColumn("origin_offset", pa.int64(), "its physical offset", in_text=False),
-            ReportColumn("properties", MAP_TYPE, "its properties, as its last consumer left them", in_text=False),
-        ),
+        *shared("topic", "queue_id", "queue_offset"),
+        text("group", "consumer group", in_text=False),
+        *shared("keys"),
+        number("failures", "deliveries that failed"),
+        text("why", _WHY),
+        text("origin", "where the first message is: " + _ORIGIN),
+        text("origin_message", "the first message as `TOPIC/QUEUE/OFFSET`, if it is here"),
+        moment("store_timestamp", "when it became a dead letter", in_text=False),
+        ReportColumn("seconds", pa.float64(), "how long after its first message", in_text=False),
+        *shared("unique_key", "physical_offset", "msg_id", in_text=False),
+        text("origin_topic", "topic of the first message", in_text=False),
+        text("origin_id", "offset message id of the first message", in_text=False),
+        number("origin_offset", "its physical offset", in_text=False),
+        ReportColumn("properties", MAP_TYPE, "its properties, as its last consumer left them", in_text=False),
     ),
 )
 

@@ -27,11 +27,10 @@ from store_core.answers.delay_states import (
 from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Tone
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE
-from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.release import rules_of
 from store_core.format.times import iso_time, table_time
@@ -300,10 +299,10 @@ class _Made:
 
     def _topic_rows(self) -> list[dict[str, Any]]:
         found = []
-        for kind, table in self.judged.items():
-            for topic in pc.unique(table["real_topic"]).to_pylist():
-                is_it = pc.is_null(table["real_topic"]) if topic is None else pc.equal(table["real_topic"], topic)
-                mine = _totals(table.filter(is_it))
+        for kind, judged in self.judged.items():
+            for topic in pc.unique(judged["real_topic"]).to_pylist():
+                is_it = pc.is_null(judged["real_topic"]) if topic is None else pc.equal(judged["real_topic"], topic)
+                mine = _totals(judged.filter(is_it))
                 if any(mine[name] for name in _COUNTED):
                     found.append({"real_topic": topic, "kind": kind, **mine})
         return sorted(found, key=lambda row: (row["real_topic"] or "", row["kind"]))
@@ -313,8 +312,8 @@ class _Made:
         wanted = [DelayState.ORPHANED, DelayState.OVERDUE, *others]
         found: list[dict[str, Any]] = []
         for state in wanted:
-            for kind, table in self.judged.items():
-                rows = _in_state(table, state).sort_by("due").slice(0, self.options.rows)
+            for kind, judged in self.judged.items():
+                rows = _in_state(judged, state).sort_by("due").slice(0, self.options.rows)
                 found += [{"kind": kind, **row} for row in rows.to_pylist()]
         for row in found:
             row["due"], row["store_timestamp"] = table_time(row["due"]), table_time(row["store_timestamp"])
@@ -352,18 +351,16 @@ def _totals(table: pa.Table) -> dict[str, Any]:
 
 
 _STATES: Final = (
-    ReportColumn("waiting", pa.int64(), "not due yet"),
-    ReportColumn("overdue", pa.int64(), "due, and not delivered"),
-    ReportColumn(
-        "unsettled", pa.int64(), "due after the broker's file was written, and perhaps delivered since", in_text=False
-    ),
-    ReportColumn("orphaned", pa.int64(), "never to be delivered"),
+    number("waiting", "not due yet"),
+    number("overdue", "due, and not delivered"),
+    number("unsettled", "due after the broker's file was written, and perhaps delivered since", in_text=False),
+    number("orphaned", "never to be delivered"),
 )
 _DUE: Final = (
-    ReportColumn("first_due", TIMESTAMP_TYPE, "when the first that is not delivered is due"),
-    ReportColumn("last_due", TIMESTAMP_TYPE, "when the last is due"),
+    moment("first_due", "when the first that is not delivered is due"),
+    moment("last_due", "when the last is due"),
 )
-_KIND: Final = ReportColumn("kind", pa.string(), "`level` for a delay level, `timer` for a timer of RocketMQ 5")
+_KIND: Final = text("kind", "`level` for a delay level, `timer` for a timer of RocketMQ 5")
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,51 +394,41 @@ class DelaysFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "levels",
         "Delay levels, and the timer",
-        (
-            _KIND,
-            ReportColumn("level", pa.int64(), "delay level; null for the timer"),
-            ReportColumn("delay", pa.int64(), "its delay, ms"),
-            ReportColumn("messages", pa.int64(), "messages in the log"),
-            ReportColumn("next_offset", pa.int64(), "queue offset that is delivered next"),
-            ReportColumn("end_offset", pa.int64(), "queue offset after its last message in the log"),
-            *_STATES,
-            *_DUE,
-        ),
+        _KIND,
+        number("level", "delay level; null for the timer"),
+        number("delay", "its delay, ms"),
+        number("messages", "messages in the log"),
+        number("next_offset", "queue offset that is delivered next"),
+        number("end_offset", "queue offset after its last message in the log"),
+        *_STATES,
+        *_DUE,
     ),
-    ReportTable(
-        "topics",
-        "By real topic",
-        (ReportColumn("real_topic", pa.string(), "where messages are delivered"), _KIND, *_STATES, *_DUE),
-    ),
-    ReportTable(
+    table("topics", "By real topic", text("real_topic", "where messages are delivered"), _KIND, *_STATES, *_DUE),
+    table(
         "calendar",
         "When messages are due that are not delivered",
-        (
-            ReportColumn("begin", TIMESTAMP_TYPE, "when the minute, hour or day begins, UTC"),
-            ReportColumn("seconds", pa.int64(), "how long it is", in_text=False),
-            ReportColumn("level", pa.int64(), "delayed messages due in it"),
-            ReportColumn("timer", pa.int64(), "timers due in it"),
-        ),
+        moment("begin", "when the minute, hour or day begins, UTC"),
+        number("seconds", "how long it is", in_text=False),
+        number("level", "delayed messages due in it"),
+        number("timer", "timers due in it"),
     ),
-    ReportTable(
+    table(
         "messages",
         "Messages that are overdue, or never to be delivered",
-        (
-            _KIND,
-            ReportColumn("state", pa.string(), "one of the facts"),
-            ReportColumn("reason", pa.string(), "why it will not be delivered"),
-            ReportColumn("due", TIMESTAMP_TYPE, "when it is due"),
-            ReportColumn("level", pa.int64(), "delay level"),
-            ReportColumn("real_topic", pa.string(), "where it is to be delivered"),
-            ReportColumn("real_queue_id", pa.string(), "its real queue", in_text=False),
-            ReportColumn("unique_key", pa.string(), "the id that its producer gave it"),
-            ReportColumn("queue_offset", pa.int64(), "in the queue where it waits", in_text=False),
-            ReportColumn("physical_offset", pa.int64(), "where its record is"),
-            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored", in_text=False),
-        ),
+        _KIND,
+        text("state", "one of the facts"),
+        text("reason", "why it will not be delivered"),
+        moment("due", "when it is due"),
+        number("level", "delay level"),
+        text("real_topic", "where it is to be delivered"),
+        text("real_queue_id", "its real queue", in_text=False),
+        *shared("unique_key"),
+        number("queue_offset", "in the queue where it waits", in_text=False),
+        *shared("physical_offset"),
+        *shared("store_timestamp", in_text=False),
     ),
 )
 

@@ -7,22 +7,21 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import pyarrow as pa
-
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt
 from store_core.answers.plots import Bar, Bars, Tone
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import ReportTable, moment, number, shared, table, text, truth
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
-from store_core.format.columns import STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.times import iso_time, table_time
 from store_core.format.words import age_words, agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
+
+    import pyarrow as pa
 
     from store_core.answers.lag_queues import FoundLag, LagJob, QueueLag
     from store_core.answers.plots import Plot
@@ -153,101 +152,83 @@ def _notes(kinds: Iterable[str], unknown: Sequence[str]) -> Iterator[str]:
 # ---- the report
 
 _MOST_BARS: Final = 40
-_GROUP: Final = ReportColumn("consumer_group", pa.string(), "name of the group")
-_TOPIC: Final = ReportColumn("topic", pa.string(), "name of the topic")
-_QUEUE: Final = ReportColumn("queue_id", pa.int32(), "queue of the topic")
+_GROUP: Final = text("consumer_group", "name of the group")
 _BEHIND: Final = (
-    ReportColumn("messages", pa.int64(), "messages that are there and not consumed; null if unknown"),
-    ReportColumn("bytes", pa.int64(), "bytes of their records"),
-    ReportColumn("newer_messages", pa.int64(), "of these, those stored after the offsets were written", in_text=False),
+    number("messages", "messages that are there and not consumed; null if unknown"),
+    *shared("bytes"),
+    number("newer_messages", "of these, those stored after the offsets were written", in_text=False),
 )
 _OLDEST: Final = (
-    ReportColumn(
+    moment(
         "oldest_store_timestamp",
-        TIMESTAMP_TYPE,
         "store time of the first of them; null without one, and if the log does not have its record",
         in_text=False,
     ),
-    ReportColumn("age_ms", pa.int64(), "ms from then to `now`; negative if it was stored later", is_age=True),
+    number("age_ms", "ms from then to `now`; negative if it was stored later", is_age=True),
 )
 
 _TABLES: Final = (
-    ReportTable(
+    table(
         "groups",
         "Consumer groups",
-        (
-            _GROUP,
-            ReportColumn("queues", pa.int64(), "queues that it consumes"),
-            *_BEHIND,
-            *_OLDEST,
-            ReportColumn("wrong_offsets", pa.int64(), "offsets below the queue's minimum, beyond its end, or of none"),
-            ReportColumn("dead_letters", pa.int64(), "messages in its %DLQ% topic"),
-            ReportColumn(
-                "is_unknown",
-                pa.bool_(),
-                "whether it is configured and has no offset: it never consumed, or its consumers keep their "
-                "offsets themselves, as in broadcast mode",
-                in_text=False,
-            ),
+        _GROUP,
+        number("queues", "queues that it consumes"),
+        *_BEHIND,
+        *_OLDEST,
+        number("wrong_offsets", "offsets below the queue's minimum, beyond its end, or of none"),
+        number("dead_letters", "messages in its %DLQ% topic"),
+        truth(
+            "is_unknown",
+            "whether it is configured and has no offset: it never consumed, or its consumers keep their "
+            "offsets themselves, as in broadcast mode",
+            in_text=False,
         ),
     ),
-    ReportTable(
+    table(
         "topics",
         "Topics of groups",
-        (
-            _GROUP,
-            _TOPIC,
-            ReportColumn(
-                "kind",
-                pa.string(),
-                "`normal`, `pop`, `retry`, `pop_retry`, `dead_letter`, `light`, `broadcast`, `revive` or `system`",
-            ),
-            ReportColumn("queues", pa.int64(), "queues"),
-            *_BEHIND,
-            *_OLDEST,
+        _GROUP,
+        *shared("topic"),
+        text(
+            "kind", "`normal`, `pop`, `retry`, `pop_retry`, `dead_letter`, `light`, `broadcast`, `revive` or `system`"
         ),
+        number("queues", "queues"),
+        *_BEHIND,
+        *_OLDEST,
     ),
-    ReportTable(
+    table(
         "queues",
         "Queues of groups",
-        (
-            _GROUP,
-            _TOPIC,
-            _QUEUE,
-            ReportColumn("kind", pa.string(), "as in `topics`", in_text=False),
-            ReportColumn(
-                "state",
-                pa.string(),
-                "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is "
-                "shorter, as after a loss; `no_queue`; `no_offset`: nothing is committed; `empty`: no queue, and "
-                "nothing of it was consumed",
-            ),
-            ReportColumn("committed_offset", pa.int64(), "queue offset of the next message to consume, or null"),
-            ReportColumn("min_offset", pa.int64(), "queue offset of the first message that is there", in_text=False),
-            ReportColumn("max_offset", pa.int64(), "queue offset after the last message, as of the time asked for"),
-            _BEHIND[0],
-            replace(_BEHIND[1], in_text=False),
-            _BEHIND[2],
-            ReportColumn("oldest_offset", pa.int64(), "queue offset of the first message not consumed", in_text=False),
-            *_OLDEST,
+        _GROUP,
+        *shared("topic", "queue_id"),
+        text("kind", "as in `topics`", in_text=False),
+        text(
+            "state",
+            "`ok`; `below_min`: messages were deleted before they were consumed; `beyond_end`: the queue is "
+            "shorter, as after a loss; `no_queue`; `no_offset`: nothing is committed; `empty`: no queue, and "
+            "nothing of it was consumed",
         ),
+        number("committed_offset", "queue offset of the next message to consume, or null"),
+        number("min_offset", "queue offset of the first message that is there", in_text=False),
+        number("max_offset", "queue offset after the last message, as of the time asked for"),
+        _BEHIND[0],
+        replace(_BEHIND[1], in_text=False),
+        _BEHIND[2],
+        number("oldest_offset", "queue offset of the first message not consumed", in_text=False),
+        *_OLDEST,
     ),
-    ReportTable(
+    table(
         "messages",
         "Messages not consumed",
-        (
-            _GROUP,
-            _TOPIC,
-            _QUEUE,
-            ReportColumn("queue_offset", pa.int64(), "its place in the queue"),
-            ReportColumn("physical_offset", pa.int64(), "where its record is", in_text=False),
-            ReportColumn("store_size", pa.int32(), "bytes of its record", in_text=False),
-            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "when it was stored; null if the log lacks the record"),
-            ReportColumn("tags", pa.string(), "its tags"),
-            ReportColumn("keys", STRINGS_TYPE, "its keys"),
-            ReportColumn("unique_key", pa.string(), "the id that its producer gave it", in_text=False),
-            ReportColumn("born_host", pa.string(), "the producer's address", in_text=False),
-        ),
+        _GROUP,
+        *shared("topic", "queue_id"),
+        *shared("queue_offset"),
+        *shared("physical_offset", "store_size", in_text=False),
+        moment("store_timestamp", "when it was stored; null if the log lacks the record"),
+        text("tags", "its tags"),
+        *shared("keys"),
+        *shared("unique_key", in_text=False),
+        text("born_host", "the producer's address", in_text=False),
     ),
 )
 

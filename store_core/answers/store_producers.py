@@ -28,7 +28,7 @@ from store_core.answers.producer_keys import (
     unique_findings,
 )
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import ReportColumn, number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed
@@ -330,20 +330,13 @@ def _spreads(groups: GroupTable, name: str, ranks: tuple[int, ...], most: int) -
     return rows
 
 
-_LONG: Final = pa.int64()
-_TEXT: Final = pa.string()
-_TOPIC: Final = ReportColumn("topic", _TEXT, "name of the topic")
-_PLACE: Final = (
-    ReportColumn("queue_id", _LONG, "queue of the topic"),
-    ReportColumn("queue_offset", _LONG, "place in the queue"),
-    ReportColumn("physical_offset", _LONG, "place in the log"),
-)
-_SHARDING_KEY: Final = ReportColumn("sharding_key", _TEXT, "property `__SHARDINGKEY`")
+_PLACE: Final = shared("queue_id", "queue_offset", "physical_offset")
+_SHARDING_KEY: Final = text("sharding_key", "property `__SHARDINGKEY`")
 _SENDS_DOC: Final = "what producers sent, without the copies that brokers made of it: retries, deliveries, commits"
 
 
 def _percentile(rank: int, what: str) -> ReportColumn:
-    return ReportColumn(f"p{rank}", _LONG, f"{what}: percentile {rank}, {PRECISION}")
+    return number(f"p{rank}", f"{what}: percentile {rank}, {PRECISION}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,58 +359,53 @@ class ProducersFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "hosts",
         "Milliseconds from born to stored, by producer; less than 0 is a clock ahead of the broker's",
-        (
-            ReportColumn("host", _TEXT, "address of the producer"),
-            ReportColumn("sends", _LONG, _SENDS_DOC),
-            ReportColumn("ahead", _LONG, "how many of them have less than 0"),
-            ReportColumn("least", _LONG, "ms: the least, exactly"),
-            _percentile(1, "ms"),
-            _percentile(50, "ms"),
-            _percentile(99, "ms"),
-            ReportColumn("most", _LONG, "ms: the most, exactly"),
-        ),
+        text("host", "address of the producer"),
+        number("sends", _SENDS_DOC),
+        number("ahead", "how many of them have less than 0"),
+        number("least", "ms: the least, exactly"),
+        _percentile(1, "ms"),
+        _percentile(50, "ms"),
+        _percentile(99, "ms"),
+        number("most", "ms: the most, exactly"),
     ),
-    ReportTable(
+    table(
         "sizes",
         "Bytes of records, by topic",
-        (
-            _TOPIC,
-            ReportColumn("messages", _LONG, "messages of it, copies as well"),
-            ReportColumn("least", _LONG, "bytes: the least, exactly"),
-            _percentile(50, "bytes"),
-            _percentile(90, "bytes"),
-            _percentile(99, "bytes"),
-            ReportColumn("most", _LONG, "bytes: the most, exactly"),
-        ),
+        *shared("topic"),
+        number("messages", "messages of it, copies as well"),
+        number("least", "bytes: the least, exactly"),
+        _percentile(50, "bytes"),
+        _percentile(90, "bytes"),
+        _percentile(99, "bytes"),
+        number("most", "bytes: the most, exactly"),
     ),
-    ReportTable(
+    table(
         "duplicates",
         "Unique keys that were sent more than once",
-        (
-            ReportColumn("unique_key", _TEXT, "the id that the producer got: the first property `UNIQ_KEY`"),
-            ReportColumn("sends", _LONG, "how often"),
-            ReportColumn("topic", _TEXT, "topic of the first"),
-            ReportColumn("physical_offset", _LONG, "place of the first in the log"),
-            ReportColumn("last_physical_offset", _LONG, "place of the last"),
-        ),
+        text("unique_key", "the id that the producer got: the first property `UNIQ_KEY`"),
+        number("sends", "how often"),
+        text("topic", "topic of the first"),
+        number("physical_offset", "place of the first in the log"),
+        number("last_physical_offset", "place of the last"),
     ),
-    ReportTable(
+    table(
         "inverted",
         "Messages out of order",
-        (
-            _TOPIC,
-            *_PLACE,
-            _SHARDING_KEY,
-            ReportColumn("milliseconds", _LONG, "how much earlier it was born than the one before it"),
-        ),
+        *shared("topic"),
+        *_PLACE,
+        _SHARDING_KEY,
+        number("milliseconds", "how much earlier it was born than the one before it"),
     ),
-    ReportTable(
+    table(
         "spread",
         "Sharding keys in several queues",
-        (_TOPIC, _SHARDING_KEY, ReportColumn("queues", _LONG, "how many queues have them"), *_PLACE),
+        *shared("topic"),
+        _SHARDING_KEY,
+        number("queues", "how many queues have them"),
+        *_PLACE,
     ),
 )
 

@@ -16,7 +16,7 @@ from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_o
 from store_core.answers.message_reads import ReadJob, read_of
 from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable
+from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.broker.transactions import (
@@ -30,7 +30,6 @@ from store_core.broker.transactions import (
     with_ms,
 )
 from store_core.files.clock import SystemClock
-from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.times import iso_time, table_time
 from store_core.format.words import agreeing, counted
@@ -410,35 +409,31 @@ class TransactionsFacts:
 
 
 _REPORT_TABLES: Final = (
-    ReportTable(
+    table(
         "groups",
         "By producer group",
-        (
-            ReportColumn("group", pa.string(), "producer group; null if only the end is left"),
-            ReportColumn("topic", pa.string(), "the real topic"),
-            ReportColumn("state", pa.string(), "how they ended: one of the facts"),
-            ReportColumn("transactions", pa.int64(), "how many"),
-            ReportColumn("most_checks", pa.int64(), "how often the broker asked about one, at most"),
-            ReportColumn("first_timestamp", TIMESTAMP_TYPE, "when the first began"),
-            ReportColumn("last_timestamp", TIMESTAMP_TYPE, "when the last began"),
-        ),
+        text("group", "producer group; null if only the end is left"),
+        text("topic", "the real topic"),
+        text("state", "how they ended: one of the facts"),
+        number("transactions", "how many"),
+        number("most_checks", "how often the broker asked about one, at most"),
+        moment("first_timestamp", "when the first began"),
+        moment("last_timestamp", "when the last began"),
     ),
-    ReportTable(
+    table(
         "transactions",
         "Transactions that did not end",
-        (
-            ReportColumn("state", pa.string(), "as in `groups`"),
-            ReportColumn("topic", pa.string(), "the real topic"),
-            ReportColumn("queue_id", pa.int32(), "the real queue", in_text=False),
-            ReportColumn("group", pa.string(), "producer group"),
-            ReportColumn("unique_key", pa.string(), "the id that its producer gave it"),
-            ReportColumn("checks", pa.int64(), "how often the broker asked the producer"),
-            ReportColumn("store_timestamp", TIMESTAMP_TYPE, "store time of its first record in the log"),
-            ReportColumn("half_offset", pa.int64(), "physical offset of the newest half message"),
-            ReportColumn("half_queue_offset", pa.int64(), "its queue offset", in_text=False),
-            ReportColumn("commit_offset", pa.int64(), "physical offset of the committed message"),
-            ReportColumn("op_offset", pa.int64(), "physical offset of the record that settles it"),
-        ),
+        text("state", "as in `groups`"),
+        text("topic", "the real topic"),
+        ReportColumn("queue_id", pa.int32(), "the real queue", in_text=False),
+        text("group", "producer group"),
+        *shared("unique_key"),
+        number("checks", "how often the broker asked the producer"),
+        moment("store_timestamp", "store time of its first record in the log"),
+        number("half_offset", "physical offset of the newest half message"),
+        number("half_queue_offset", "its queue offset", in_text=False),
+        number("commit_offset", "physical offset of the committed message"),
+        number("op_offset", "physical offset of the record that settles it"),
     ),
 )
 
