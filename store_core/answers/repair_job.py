@@ -102,7 +102,17 @@ def repair_by(
         if is_due:
             is_index_new = repairs.index is not None or resumed is not None
             _write_checkpoint(checked, files, is_index_new=is_index_new)
-    return _report(signed, now, swap, resumed, files, is_checkpoint_written=is_due)
+    kept, of_resumed = (None if each is None else each.kept_by(files) for each in (swap, resumed))
+    facts = RepairFacts(
+        store=now.found.store,
+        plan=signed.digest,
+        kept=None if kept is None else str(kept),
+        is_resumed=resumed is not None,
+        resumed=None if of_resumed is None else str(of_resumed),
+        is_checkpoint_written=is_due,
+        left=sum(now.tables["left"]["count"].to_pylist()),
+    )
+    return RepairReport.of(facts, {"places": _place_rows(swap)})
 
 
 def _planned(
@@ -177,29 +187,11 @@ def _write_checkpoint(checked: CheckedStore, files: FileSystem, *, is_index_new:
     )  # fmt: skip
 
 
-def _report(  # noqa: PLR0913 -- what was done, and to what
-    signed: SignedPlan,
-    now: RepairPlan,
-    swap: RebuildSwap | None,
-    resumed: RebuildSwap | None,
-    files: FileSystem,
-    *,
-    is_checkpoint_written: bool,
-) -> RepairReport:
-    kept, of_resumed = (None if each is None else each.kept_by(files) for each in (swap, resumed))
-    facts = RepairFacts(
-        store=now.found.store,
-        plan=signed.digest,
-        kept=None if kept is None else str(kept),
-        is_resumed=resumed is not None,
-        resumed=None if of_resumed is None else str(of_resumed),
-        is_checkpoint_written=is_checkpoint_written,
-        left=sum(now.tables["left"]["count"].to_pylist()),
-    )
+def _place_rows(swap: RebuildSwap | None) -> list[dict[str, object]]:
+    """Return what was replaced, and what was only taken away."""
     new, removed = ((), ()) if swap is None else (swap.places, swap.removed)
     places = [(place, True) for place in new] + [(place, False) for place in removed]
-    rows = [{"place": place, "is_new": is_new} for place, is_new in sorted(places)]
-    return RepairReport.of(facts, {"places": rows})
+    return [{"place": place, "is_new": is_new} for place, is_new in sorted(places)]
 
 
 # ---- replacing

@@ -8,8 +8,6 @@ from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
-import pyarrow as pa
-
 from store_core.answers.plots import Tone
 from store_core.answers.shown_text import BytesStyle
 from store_core.answers.text_table import (
@@ -17,6 +15,7 @@ from store_core.answers.text_table import (
     cell_of,
     filled_columns,
     in_zone,
+    is_number,
     report_text,
     rows_of,
     zoned,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
 
+    import pyarrow as pa
     from _typeshed import DataclassInstance
 
     from store_core.answers.plots import Plot
@@ -285,9 +285,7 @@ def _page_table(table: ReportTable, rows: pa.Table, most: int) -> dict[str, Any]
     return {
         "title": table.doc,
         "count": counted(rows.num_rows, "row"),
-        "columns": [
-            (each.name, pa.types.is_integer(each.type) or pa.types.is_floating(each.type)) for each in shown.schema
-        ],
+        "columns": [(each.name, is_number(each.type)) for each in shown.schema],
         "rows": [
             [cell_of(value, BytesStyle.HEX) for value in row] for batch in shown.to_batches() for row in rows_of(batch)
         ],

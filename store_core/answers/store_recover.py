@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 import pyarrow as pa
@@ -148,7 +148,11 @@ def _report(path: str | os.PathLike[str], runs: Sequence[RecoveryReport], most_m
             for each in run.decisions
         ],
         "notes": [{"release": run.release, "note": note} for run in runs for note in run.notes],
-        "changes": list(chain.from_iterable(map(_change_rows, runs))),
+        "changes": [
+            {"release": run.release, **asdict(change), "path": str(change.path)}
+            for run in runs
+            for change in run.changes
+        ],
     }
     return RecoverReport.of(facts, rows)
 
@@ -157,17 +161,9 @@ def _release_row(run: RecoveryReport, truncated: int | None) -> dict[str, Any]:
     verdict = _verdict(run).value
     if run.is_refused:
         return {"release": run.release, "verdict": verdict, "refusal": run.refusal}
-    return {
-        "release": run.release,
-        "verdict": verdict,
-        "log_end": run.recovery_end_offset,
-        "truncated_messages": truncated or 0,
-        "truncated_files": run.truncated_files,
-        "changes": len(run.changes),
-        "min_offset": run.min_offset,
-        "max_offset": run.max_offset,
-        "records": run.records,
-    }
+    row = {name: getattr(run, name) for name in ("release", "truncated_files", "min_offset", "max_offset", "records")}
+    log_end, changes = run.recovery_end_offset, len(run.changes)
+    return {**row, "verdict": verdict, "log_end": log_end, "truncated_messages": truncated or 0, "changes": changes}
 
 
 def _verdict(run: RecoveryReport) -> Verdict:
@@ -176,18 +172,6 @@ def _verdict(run: RecoveryReport) -> Verdict:
     if run.changes:
         return Verdict.FINDINGS
     return Verdict.DAMAGED if run.end.tails else Verdict.CLEAN
-
-
-def _change_rows(run: RecoveryReport) -> Iterator[dict[str, Any]]:
-    for change in run.changes:
-        yield {
-            "release": run.release,
-            "path": str(change.path),
-            "kind": change.kind,
-            "first_changed": change.first_changed,
-            "size": change.size,
-            "is_directory": change.is_directory,
-        }
 
 
 # ---- messages

@@ -30,6 +30,7 @@ __all__ = [
     "in_zone",
     "is_number",
     "message_name",
+    "plain_cell",
     "report_text",
     "rows_of",
     "slices_of",
@@ -330,18 +331,19 @@ def cell_of(value: Value, style: BytesStyle, most: int | None = _MOST_OF_A_CELL)
 
     * `most`: Characters after which the text may be cut; None if it must be whole.
     """
-    if value is None:
-        return ""
     if isinstance(value, bytes):
         value = text_of(value if most is None else _beginning(value, most), style)
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        value = " ".join("" if each is None else str(each) for each in value)
     if isinstance(value, dict):
-        value = " ".join(f"{key}={each}" for key, each in value.items())
-    text = str(value)
+        value = [f"{key}={each}" for key, each in value.items()]
+    text = plain_cell(value)
     return escape_text(text if most is None else text[:most])
+
+
+def plain_cell(value: Value) -> str:
+    """Return the text of a value that is neither bytes nor a dictionary; elements of a list are separated by blanks."""
+    if isinstance(value, list):
+        return " ".join("" if each is None else str(each) for each in value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _beginning(data: bytes, most: int) -> bytes:

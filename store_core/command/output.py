@@ -16,7 +16,7 @@ import click
 import pyarrow as pa
 
 from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, json_of, plain_text, text_of
-from store_core.answers.text_table import FieldsWriter, TableWriter, rows_of, slices_of, zoned
+from store_core.answers.text_table import FieldsWriter, TableWriter, plain_cell, rows_of, slices_of, zoned
 from store_core.command.new_file import check_new, new_file
 
 if TYPE_CHECKING:
@@ -110,18 +110,7 @@ class CsvWriter:
             value = text_of(value, self._style)
         if isinstance(value, str):
             return "\n".join(escape_text(line) for line in value.split("\n"))
-        return escape_text(cell_text(value))
-
-
-def cell_text(value: Value) -> str:
-    """Return the text of a value that is neither text nor bytes."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return " ".join("" if each is None else str(each) for each in value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+        return escape_text(json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else plain_cell(value))
 
 
 _BINARY: Final = frozenset({"arrow", "parquet"})

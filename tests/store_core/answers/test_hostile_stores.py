@@ -291,7 +291,7 @@ def test_a_time_that_no_calendar_has_is_refused(time: int, store: Path) -> None:
         Retention(now=time)
     with pytest.raises(InvalidOptionError, match="option now"):
         delays(store, now=time)
-    with pytest.raises(InvalidOptionError, match="option at"):
+    with pytest.raises(InvalidOptionError, match="option now"):
         transactions(store, now=time)
 
 
