@@ -260,7 +260,7 @@ def document(outcomes: dict[Cell, Outcome]) -> str:
         found = (outcomes.get(Cell(python, pyspark), Outcome(problem=NOT_RUN)) for python in PYTHONS)
         return [f"PySpark {_version(outcomes, pyspark=pyspark)}", *map(str, found)]
 
-    heads = ["", *(f"Python {_version(outcomes, python=each)}" for each in PYTHONS)]
+    heads = ["with", *(f"Python {_version(outcomes, python=each)}" for each in PYTHONS)]
     table = [heads, ["---"] * len(heads), *map(row, PYSPARKS)]
     return _HEAD + "\n" + "".join(f"| {' | '.join(row)} |\n" for row in table) + _TAIL
 

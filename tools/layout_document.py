@@ -27,7 +27,7 @@ _BOTH_V6: Final = -1
 
 def _rows(unit: Unit, sys_flag: int) -> list[str]:
     dtype = head_dtype(sys_flag) if unit is MESSAGE_HEAD else unit_dtype(unit)
-    rows = ["| position | bytes | type | name | RocketMQ | |", "|---:|---:|---|---|---|---|"]
+    rows = ["| position | bytes | type | name | RocketMQ | meaning |", "|---:|---:|---|---|---|---|"]
     for field in unit.fields:
         kind, position = dtype[field.name], field_position(dtype, field.name)
         shown = "address, i4 port" if field.v6_flag else field.type.lstrip(">")

@@ -109,11 +109,12 @@ _WRITE_INTRODUCTION: Final = (
 
 _ANSWERS_INTRODUCTION: Final = (
     "",
-    "## Answers",
+    "## Reports",
     "",
-    "Options of commands that answer a question about a store, `commitlog NAME STORE`. In Python they are the fields",
-    "of the answer's class, and arguments of its function: `--rows 9` is `Bill(rows=9).ask(store)`, and",
-    "`bill(store, rows=9)`. All commands have `--processes`, `--storage`, `--config`, `--store-path-commit-log`,",
+    "Options of commands that report on a store, `commitlog NAME STORE`; [what the reports have](reports.md). In",
+    "Python `store_core.answers` has a class for each, whose fields are the options, and a function with them as",
+    "arguments: `--rows 9` is `Bill(rows=9).ask(store)`, and `bill(store, rows=9)`. All commands have `--processes`,",
+    "`--storage`, `--config`, `--store-path-commit-log`,",
     "`--time-zone`, `--html` and `--json`, too.",
     "",
 )

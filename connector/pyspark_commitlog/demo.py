@@ -24,6 +24,7 @@ from store_core import __version__
 from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, exit_code_help, failure_of
 from store_core.command.main import discard_output, watch_standard_output
 from store_core.errors import InvalidOptionError
+from store_core.format.words import counted
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
         with quiet_start(notes):
             spark = _start_spark()
         stack.callback(spark.stop)
-        _show(spark, store, options, head)
-        _say(_NEXT_STEPS.format(store=given or "/path/to/store"))
-    return ExitCode.DONE
+        damaged = _show(spark, store, options, head)
+        _say((_AFTER_DAMAGE if damaged else _NEXT_STEPS).format(store=given or "/path/to/store"))
+    return ExitCode.DAMAGED if damaged else ExitCode.DONE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,19 +140,26 @@ def _start_spark() -> SparkSession:
     return spark
 
 
-def _show(spark: SparkSession, store: str, options: dict[str, str], head: dict[str, str]) -> None:
+def _show(spark: SparkSession, store: str, options: dict[str, str], head: dict[str, str]) -> int:
+    """Print what is in a store, and return how many ranges of it are damaged."""
     messages = spark.read.format("commitlog").options(**options).load(store)
     _say("\nEvery message is a row:\n")
     messages.printSchema()
+    lenient = {"mode": "PERMISSIVE"}  # damage is told with the totals, and stops nothing
+    options, head = lenient | options, lenient | head
     _say("The first ten:\n")
     _table(_first_rows(spark.read.format("commitlog").options(**head).load(store)))
     _say("What fills the disk:\n")
     begin = time.perf_counter()
     # Only the columns named here are decoded: for a total, name those that it needs.
     narrow = spark.read.format("commitlog").options(**options).option("columns", "topic,store_size,store_timestamp")
-    topics = _topics(narrow.load(store))
+    found = _topics(narrow.load(store))
+    topics, damage = [row for row in found if row["topic"] is not None], [row for row in found if row["topic"] is None]
     _table(topics)
     _say(f"  {_total(topics)} ({time.perf_counter() - begin:.1f} s)")
+    for row in damage:
+        _say(f"  damaged: {row['bytes']:,} bytes are no message, in {counted(row['messages'], 'range')}")
+    return sum(row["messages"] for row in damage)
 
 
 def _first_rows(messages: DataFrame) -> list[Row]:
@@ -231,6 +239,13 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
+_AFTER_DAMAGE: Final = """
+Next steps: this log is damaged
+  what is wrong    commitlog check {store}
+  what is sound    commitlog salvage {store}
+  take that out    commitlog salvage {store} --into NEW
+  what to do       docs/incidents/lost-messages.md
+"""
 _NEXT_STEPS: Final = """
 Next steps
   in PySpark   spark.read.format("commitlog").option("topic", "...").load("{store}")

@@ -326,20 +326,14 @@ class ProofReport(Report[ProofFacts]):
 
     @property
     def plots(self) -> tuple[Plot, ...]:
-        """Messages by segment: what the lake has, before what the ledger has."""
-        tones = {"proved": Tone.GOOD, "expired": Tone.PLAIN, "differs": Tone.BAD}
-        rows = self.tables["segments"].to_pylist()
-        bars = (
-            Bar(
-                f"{row['segment']:020d}",
-                row["lake_messages"],
-                tones[row["state"]],
-                f"{row['state']}, {counted(row['lake_messages'], 'message')}",
-                row["ledger_messages"],
-            )
+        """Messages that the lake lacks or has too many of, by segment that differs."""
+        rows = [row for row in self.tables["segments"].to_pylist() if row["state"] == "differs"]
+        bars = tuple(
+            Bar(f"{row['segment']:020d}", abs(missing), Tone.BAD, _difference(missing), max(row["ledger_messages"], 1))
             for row in rows
+            for missing in [row["ledger_messages"] - row["lake_messages"]]
         )
-        return (Bars("Messages that the lake has, by segment", tuple(bars)),) if rows else ()
+        return (Bars("Segments that differ, and the messages that the lake lacks", bars),) if rows else ()
 
     def _lines(self) -> Iterator[str]:
         found = self.found
@@ -349,3 +343,10 @@ class ProofReport(Report[ProofFacts]):
         if found.expired_segments:
             yield f"{counted(found.expired_segments, 'segment')} no longer in the store: compared with the ledger alone"
         yield counted(found.differences, "difference") if found.differences else "nothing differs"
+
+
+def _difference(missing: int) -> str:
+    """Return in words how many messages of a segment the lake lacks; less than 0 are too many."""
+    if missing:
+        return f"{counted(abs(missing), 'message')} {'missing' if missing > 0 else 'too many'}"
+    return "as many, but others"

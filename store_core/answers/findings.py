@@ -27,6 +27,11 @@ class FindingKind(StrEnum):
         return member
 
     @property
+    def is_of_log(self) -> bool:
+        """Whether it is about the commit log."""
+        return self.startswith("log_")
+
+    @property
     def is_of_queues(self) -> bool:
         """Whether it is about consume queues."""
         return self.startswith(("unit_", "queue_", "unknown_"))

@@ -236,9 +236,11 @@ class CheckReport(Report[CheckFacts]):
     def next(self) -> Iterator[tuple[str, str]]:
         """What to do about the findings."""
         kinds, store = [kind for kind in FindingKind if kind in self.counts], self.found.store
-        if any(not kind.is_of_queues and not kind.is_of_index for kind in kinds):
+        if any(kind.is_of_log for kind in kinds):
             yield command_words("salvage", store), "which records are sound, also behind damage; writes nothing"
-        if kinds or not (self.found.was_closed or self.found.is_live):
+        if FindingKind.CONFIG_OFFSET in kinds:
+            yield command_words("lag", store), "whose offsets are wrong, and where each group is"
+        if set(kinds) - {FindingKind.CONFIG_OFFSET} or not (self.found.was_closed or self.found.is_live):
             yield command_words("recover", store, "--dry-run"), "what a broker's start would cut off or rebuild"
         if any(kind.is_of_queues or kind.is_of_index for kind in kinds):
             yield command_words("repair", store), "what would make queues and index right; writes nothing"
@@ -246,12 +248,17 @@ class CheckReport(Report[CheckFacts]):
     def _verdict_words(self) -> str:
         kinds = [kind for kind in FindingKind if kind in self.counts]
         parts = {
-            "the log": any(not kind.is_of_queues and not kind.is_of_index for kind in kinds),
+            "the log": any(kind.is_of_log for kind in kinds),
             "queues": any(kind.is_of_queues for kind in kinds),
             "the key index": any(kind.is_of_index for kind in kinds),
+            "the checkpoint": FindingKind.CHECKPOINT in kinds,
+            "configuration files": FindingKind.CONFIG_UNREADABLE in kinds,
+            "stored offsets": FindingKind.CONFIG_OFFSET in kinds,
+            "timers": FindingKind.TIMER_UNIT in kinds,
         }
         wrong = [name for name, is_wrong in parts.items() if is_wrong]
-        return f"something is wrong with {' and '.join(wrong)}" if wrong else "nothing is wrong"
+        named = " and ".join([", ".join(wrong[:-1]), *wrong[-1:]] if wrong[1:] else wrong)
+        return f"something is wrong with {named}" if wrong else "nothing is wrong"
 
     def _lines(self) -> Iterator[str]:
         found = self.found
@@ -287,7 +294,7 @@ def _plots(begin: int, end: int, tables: Mapping[str, pa.Table]) -> Iterator[Plo
     placed = ((row["kind"], row["begin"], row["end"] or row["begin"] + 1) for row in rows if row["begin"] is not None)
     lanes = lanes_of((each for each in placed if begin <= each[1] < end), _TONES, "place")
     if lanes:
-        yield Strip("Where in the log the first of each kind are", begin, end, lanes)
+        yield Strip("Where the first findings of each kind are in the log", begin, end, lanes)
     lacking = sorted(filter(None, map(_lacking, tables["certificates"].to_pylist())), key=lambda bar: -bar.value)
     if lacking:
         more = counted(len(lacking) - _MOST_QUEUES, "more queue") if len(lacking) > _MOST_QUEUES else ""

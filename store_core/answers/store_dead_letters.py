@@ -365,7 +365,7 @@ _WORDS: Final = {
     "here": ("has its first message in the log", "have their first message in the log"),
     "deleted": ("had a first message that was deleted", "had a first message that was deleted"),
     "elsewhere": ("has its first message on another broker", "have their first message on another broker"),
-    "missing": ("has no first message where it says it is", "have no first message where they say it is"),
+    "missing": ("names a first message that is not there", "name a first message that is not there"),
     "unknown": ("does not name its first message", "do not name their first message"),
 }
 """What is said of one, and of several."""

@@ -408,7 +408,7 @@ def report_text(
     parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
     for heading, table, count in tables:
         if table.num_rows and table.num_columns:
-            parts += ["", f"{heading}:", *_table_lines(table, count, width)]
+            parts += ["", _wrapped(f"{heading}:", width or _USUAL_WIDTH), *_table_lines(table, count, width)]
     for at, (command, tells) in enumerate(commands):
         line = _INDENT + escape_text(command)
         gap = "  " if width is None or len(line) + len(tells) + 4 <= width else f"\n{2 * _INDENT}"

@@ -92,12 +92,27 @@ def test_what_the_system_refuses_is_told_in_one_paragraph(
 
 
 @pytest.mark.spark
-def test_damage_is_told_in_the_words_of_the_reader(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_is_told_with_the_totals_and_stops_nothing(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = LogBuilder(4096)
+    log.append_all(b"one", b"two", b"three")
+    log.flip(log.records[1].physical_offset + 4)
+    damaged = demo._show(spark, str(log.write(tmp_path)), {}, {})
+    shown = capsys.readouterr().out
+
+    assert 1 == damaged
+    assert "2 messages" in shown
+    assert shown.endswith(f"damaged: {log.records[1].size} bytes are no message, in 1 range\n")
+
+
+@pytest.mark.spark
+def test_with_failfast_damage_is_told_in_the_words_of_the_reader(spark: SparkSession, tmp_path: Path) -> None:
     log = LogBuilder(4096)
     log.append_all(b"one", b"two", b"three")
     log.flip(log.records[1].physical_offset + 4)
     with pytest.raises(Exception, match="bad magic code") as caught:
-        demo._show(spark, str(log.write(tmp_path)), {}, {})
+        demo._show(spark, str(log.write(tmp_path)), {"mode": "FAILFAST"}, {})
     code, paragraph = end_of(caught.value)
 
     assert code is ExitCode.FAILED

@@ -42,6 +42,7 @@ EXCEPTIONS: Final = (
         "needs jars and a Spark that they are built for; tests/interop has both",
     ),
     ("spark-submit", "submit", "the job runs in the tests' session; a submitted one is in tests/connector"),
+    ("python3 -m venv", "none", "an environment for the reader's shell; the tests have theirs"),
     (
         "pip install",
         "install",
