@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from store_core.queue.rocksdb_queues import ROCKSDB_UNIT_DTYPE
 from store_core.snapshot.units import QueueBounds, QueueKind, UnitRange, Units, leading
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def _joined(pieces: Iterator[StoredUnits] | list[StoredUnits]) -> Units:
 
 def _units_of(rows: pa.Table) -> Units:
     """Return the units that records would have."""
-    stored = np.zeros(rows.num_rows, ROCKSDB_UNIT_DTYPE)
+    stored = np.zeros(rows.num_rows, QueueKind.ROCKSDB.dtype)
     names = {"store_timestamp_ms": "store_timestamp"}
     for name in QUEUED_COLUMNS[3:]:
         stored[names.get(name, name)] = rows[name].to_numpy()

@@ -9,21 +9,18 @@ from enum import Enum
 from operator import index
 from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
-from store_core.errors import FilterError, InvalidOptionError
+from store_core.errors import InvalidOptionError
 from store_core.format.release import DEFAULT_RELEASE, shown_releases
 from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
 __all__ = [
     "READ_OPTIONS",
     "NamedBy",
     "Option",
-    "check_filter",
-    "check_filter_type",
-    "check_order",
     "is_integer",
     "listed",
     "pairs_of",
@@ -269,7 +266,6 @@ _COLLECTION: Final = re.compile(r"(?:\w+\()?[\[({].*['\"].*[\])}]\)?", re.DOTALL
 """Another collection of texts, as Python prints it."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_LOOKS_LIKE_SQL: Final = re.compile(r"[=<>']|\bIS\s+(?:NOT\s+)?NULL\b", re.IGNORECASE)
 
 
 def shown_option(name: str) -> str:
@@ -325,41 +321,6 @@ def _as_index(value: object) -> int | None:
         return index(value)
     except TypeError:  # an array of numpy has the method, whatever its size
         return None
-
-
-def check_order(
-    kind: str, start: int | None, end: int | None, where: str = "", *, shown: Callable[[int], str] = str
-) -> None:
-    """Refuse a start after the end.
-
-    * `kind`: What the names of both options end with.
-    * `where`: An addition to the error.
-    * `shown`: Returns the text of a bound.
-    """
-    if start is not None and end is not None and start > end:
-        first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")
-        raise InvalidOptionError(f"{first}: expected at most {last}, {shown(end)}, found {shown(start)}{where}")
-
-
-def check_filter(text: str, filter_type: str, release: str) -> None:
-    """Refuse a filter that is not valid in the language of its type."""
-    from store_core.format.filter.message_selector import MessageSelector  # noqa: PLC0415 -- most reads have no filter
-
-    try:
-        MessageSelector.of(filter_type, text, release)
-    except FilterError as error:
-        language = f"{shown_option('filter_type')} is {filter_type}"
-        raise InvalidOptionError(f"{shown_option('filter')}: {error}; {language}") from error
-
-
-def check_filter_type(text: str) -> None:
-    """Refuse a filter that looks like SQL92 if no filter type was given: as tags it would match no row."""
-    if _LOOKS_LIKE_SQL.search(text):
-        raise InvalidOptionError(
-            f"{shown_option('filter')}: expected tags such as 'TagA || TagB', found {text!r}, which looks like "
-            f"SQL92; say which it is "
-            f"with {shown_option('filter_type')}: SQL92 or TAG"
-        )
 
 
 def unknown_option(name: str, names: Sequence[str], of: str) -> InvalidOptionError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from store_core.errors import InvalidOptionError
+from store_core.errors import FilterError, InvalidOptionError
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS, STORE
 from store_core.format.filter.message_selector import MessageSelector
@@ -18,12 +18,12 @@ from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.times import iso_time
 from store_core.format.words import did_you_mean
 from store_core.snapshot.store import Store, stores_of
-from store_core.store.read.option_table import READ_OPTIONS, check_filter, check_filter_type, check_order, shown_option
+from store_core.store.read.option_table import READ_OPTIONS, shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
 from store_core.store.read.store_time import parse_zone, store_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import tzinfo
     from typing import Self
 
@@ -196,7 +196,7 @@ class ReadOptions:
             options = cls(**parsed, columns=(*DEFAULT_COLUMNS, CORRUPT_RECORD))  # type: ignore[arg-type]  # as above
         _check_pairs(options)
         if options.filter is not None and "filter_type" not in parsed:
-            check_filter_type(options.filter)
+            _check_filter_type(options.filter)
         return options
 
     def store_of(self, paths: StorePaths) -> Store:
@@ -293,13 +293,49 @@ def _check_pairs(options: ReadOptions) -> None:
         shown = f"{shown_option('topic')} and {shown_option('topics_pattern')}"
         raise InvalidOptionError(f"{shown}: expected one of them, found both")
     if options.filter is not None:
-        check_filter(options.filter, options.filter_type, options.release)
-    check_order("timestamp", options.starting_timestamp, options.ending_timestamp, shown=iso_time)
+        _check_filter(options.filter, options.filter_type, options.release)
+    _check_order("timestamp", options.starting_timestamp, options.ending_timestamp, shown=iso_time)
     if options.starting_timestamp is None and options.ending_timestamp is None:
-        check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)
+        _check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)
         ends = {(topic, queue): offset for topic, queue, offset in options.ending_offsets.queues}
         for topic, queue, start in options.starting_offsets.queues:
-            check_order("offsets", start, ends.get((topic, queue)), f" of queue {queue} of {topic}")
+            _check_order("offsets", start, ends.get((topic, queue)), f" of queue {queue} of {topic}")
+
+
+_LOOKS_LIKE_SQL: Final = re.compile(r"[=<>']|\bIS\s+(?:NOT\s+)?NULL\b", re.IGNORECASE)
+
+
+def _check_order(
+    kind: str, start: int | None, end: int | None, where: str = "", *, shown: Callable[[int], str] = str
+) -> None:
+    """Refuse a start after the end.
+
+    * `kind`: What the names of both options end with.
+    * `where`: An addition to the error.
+    * `shown`: Returns the text of a bound.
+    """
+    if start is not None and end is not None and start > end:
+        first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")
+        raise InvalidOptionError(f"{first}: expected at most {last}, {shown(end)}, found {shown(start)}{where}")
+
+
+def _check_filter(text: str, filter_type: str, release: str) -> None:
+    """Refuse a filter that is not valid in the language of its type."""
+    try:
+        MessageSelector.of(filter_type, text, release)
+    except FilterError as error:
+        language = f"{shown_option('filter_type')} is {filter_type}"
+        raise InvalidOptionError(f"{shown_option('filter')}: {error}; {language}") from error
+
+
+def _check_filter_type(text: str) -> None:
+    """Refuse a filter that looks like SQL92 if no filter type was given: as tags it would match no row."""
+    if _LOOKS_LIKE_SQL.search(text):
+        raise InvalidOptionError(
+            f"{shown_option('filter')}: expected tags such as 'TagA || TagB', found {text!r}, which looks like "
+            f"SQL92; say which it is "
+            f"with {shown_option('filter_type')}: SQL92 or TAG"
+        )
 
 
 _RELATIVE: Final = re.compile(r"-([0-9]{1,9})([smhdw])")

@@ -187,7 +187,8 @@ class _Planner:
             found, explanation = self._look_up.looked_up(self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
         explanation = replace(explanation.for_ranges(ranges), planned=self._traffic.moved)
-        _log.info("%s", explanation.line)
+        if _log.isEnabledFor(logging.INFO):
+            _log.info("%s", explanation.line)
         notes, missing = tuple(self._notes), self._listed.missing
         return ReadPlan(ranges, notes, self._found_end(), self._coverage(), explanation, missing)
 
