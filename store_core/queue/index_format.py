@@ -170,12 +170,12 @@ class IndexSlots:
         """
         indexes = np.arange(first, first + slots.size, dtype=np.int32)
         stored = indexes.astype(_STORED).view(np.int32)
-        before = self._raw[slots]
+        before = self._raw.take(slots)
         previous = before.view(_STORED).astype(np.int32)
         previous[(previous < 0) | (previous > indexes)] = 0
         self._undo = slots, before
         self._raw[slots] = stored
-        beaten = np.flatnonzero(self._raw[slots] != stored)
+        beaten = np.flatnonzero(self._raw.take(slots) != stored)
         if beaten.size:
             self._link_shared(slots, beaten, indexes, previous)
         self._is_dirty[slots // _PAGE_SLOTS] = True
@@ -290,7 +290,7 @@ class MessageKeys(NamedTuple):
     @property
     def entries(self) -> IndexEntries:
         """The entries of the keys."""
-        return IndexEntries(self.hashes, self.physical_offsets[self.rows], self.store_timestamps[self.rows])
+        return IndexEntries(self.hashes, self.physical_offsets.take(self.rows), self.store_timestamps.take(self.rows))
 
     @property
     def ends_without_key(self) -> bool:
@@ -312,7 +312,7 @@ class MessageKeys(NamedTuple):
         end = max(0, end_physical_offset)
         if self.reach is not None and self.reach[0] >= end:
             return self
-        offsets = self.physical_offsets[self.rows]
+        offsets = self.physical_offsets.take(self.rows)
         reached = np.maximum.accumulate(np.concatenate(([end], offsets)))[:-1]
         places = np.flatnonzero(offsets >= reached)
         return self._replace(rows=self.rows[places], hashes=self.hashes[places])
