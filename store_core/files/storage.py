@@ -281,7 +281,9 @@ _MOST_OPEN: Final = 16
 """File systems that a process keeps open, each with its connections."""
 
 _CLIENT_ATTEMPTS: Final = 1
-"""How often the client of S3 tries a request: `Attempts` tries again, and says so, which the client does not."""
+"""How often the client of S3 tries a request: `Attempts` tries again, and says so, which the client does not. Its own
+attempts pass over a status of 429 and an answer that is too short, and it has a budget for them: with one failing
+request in ten, reads by a client of five attempts ended in errors from about the 440th on."""
 
 _GOOGLE_RETRIES: Final = timedelta(seconds=2)
 """How long the client of Google's store tries again; its own limit is minutes, in which nothing is heard of it."""

@@ -14,9 +14,12 @@ from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files import remote_bytes
 from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.storage import NO_SETTINGS, Attempts, parse_url
+from tests.object_store import Faults
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from tests.object_store import ObjectStore
 
 
 class Pauses:
@@ -97,6 +100,22 @@ def test_what_a_setting_mends_is_an_error_at_once_and_says_so(text: str, way_on:
         attempts.make("read it", fail)
     assert not clock.seconds
     assert ".." not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["limit", "short"])
+def test_the_attempts_of_a_client_pass_over_this_failure(kind: str, server: ObjectStore) -> None:
+    """It makes three of its own. Where it learns this, ours can go."""
+    server.place("passed/over", b"x" * 1000)
+    target = np.zeros(1000, np.uint8)
+    with server.file_system.open_input_file(f"{server.bucket}/passed/over") as stream:
+        server.faults = Faults(every=2, kinds=(kind,))
+        server.faults.gets = 1
+        if kind == "limit":
+            with pytest.raises(OSError, match="429"):
+                stream.readinto(target)
+        else:
+            assert target.size == stream.readinto(target)
+            assert not target.all()
 
 
 def test_file_of_another_size_is_not_read() -> None:
