@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from store_core.format.record.scan import Framing, StopReason, check_frame, frame_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import numpy as np
     import numpy.typing as npt
@@ -61,9 +61,6 @@ class AllThere:
         raise NotImplementedError
 
     def load(self, begin: int, end: int) -> None:
-        """Do nothing."""
-
-    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Do nothing."""
 
     def drop(self, end: int) -> None:

@@ -114,7 +114,9 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
         raise corrupt_record_error(check, data, position, start_offset or 0, file)
     if verify_crc and (error := property_crc_error(data, position, start_offset or 0, check.spans, file)):
         raise error
-    return _message(data, position, start_offset or 0, check.spans, file, parser)
+    stored = bytes(data[check.spans.topic_start : check.spans.topic_stop])
+    topic = decode_topic(stored, (start_offset or 0) + position, file)
+    return _message(data, position, check.spans, topic, parser)
 
 
 def property_crc_error(
@@ -144,14 +146,12 @@ def property_crc_error(
     return CorruptRecordError(problem, file, place, f"property {PROPERTY_CRC} {shown}", repr(found))
 
 
-def _message(  # noqa: PLR0913 -- the pieces decode_message has at hand
-    data: memoryview, position: int, start_offset: int, spans: RecordSpans, file: str, parser: PropertyParser
-) -> MessageExt:
+def _message(data: memoryview, position: int, spans: RecordSpans, topic: str, parser: PropertyParser) -> MessageExt:
     head = _head(data, position)
     text = decode_text(bytes(data[spans.properties_start : spans.properties_stop]))
     born, store = head["born_host"], head["store_host"]
     return MessageExt(
-        topic=decode_topic(bytes(data[spans.topic_start : spans.topic_stop]), start_offset + position, file),
+        topic=topic,
         queue_id=int(head["queue_id"]),
         queue_offset=int(head["queue_offset"]),
         physical_offset=int(head["physical_offset"]),

@@ -19,7 +19,7 @@ from store_core.errors import (
     StoreNotFoundError,
     TruncatedLogError,
 )
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import open_ahead, open_pages
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_path import located_now
 from store_core.format.columnar.chain import Chain, Place, Run
@@ -223,7 +223,7 @@ class LogSegments:
 
     def _latest_in(self, segment: Segment, after: Place, *, verify_crc: bool) -> LogPosition | None:
         """Return the position at the end of a segment's records; None if none is there."""
-        with open_pages(segment, segment.size) as opened:
+        with open_ahead(segment) as opened:
             view = segment.view(opened)
             view.load_frame(0)
             if not after.position and check_record(view.raw.data, 0, view.start_offset).reason is StopReason.UNWRITTEN:
@@ -252,7 +252,7 @@ class LogSegments:
                 continue
             if segment.start_offset >= end.physical_offset:
                 return
-            with open_pages(segment, segment.size) as opened:
+            with open_ahead(segment) as opened:
                 yield from _stretches_of(segment, segment.view(opened), start, end, first_step)
 
     def first_at(self, physical_offset: int, end: LogPosition) -> LogPosition:
