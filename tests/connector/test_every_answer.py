@@ -31,7 +31,7 @@ _PAGES: Final = {
     "producers": "guides/disk-and-producers",
     "prove": "guides/export",
     "recover": "guides/object-stores",
-    "redact": "guides/redact",
+    "redact": "guides/export",
     "repair": "incidents/queues-and-index",
     "replay": "guides/what-happened",
     "retention": "guides/disk-and-producers",
