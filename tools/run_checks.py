@@ -45,6 +45,12 @@ IN_NO_RUN: Final = "interop or soak"
 READS: Final = ("tests/store_core/store/read",)
 ANSWERS: Final = tuple(f"tests/store_core/{folder}" for folder in ("answers", "broker", "command", "kills", "views"))
 
+SESSIONS: Final = tuple(
+    f"tests/connector/test_{name}.py"
+    for name in ("demo", "jobs", "killed_writes", "rebuild_cluster", "session", "sessions", "troubled_jobs")
+)
+"""Tests that start Spark in processes of their own, for which they wait."""
+
 # In the order in which they start: cheap ones first, so that their errors appear early; then the longest ones, so that
 # none of them runs alone at the end.
 CHECKS: Final[dict[str, Sequence[str | Path]]] = {
@@ -54,7 +60,8 @@ CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "imports": [PROGRAMS / "lint-imports"],
     "weight": [PYTHON, "tools/thermometer.py"],
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
-    "connector": [*PYTEST, "tests/connector"],
+    "connector": [*PYTEST, "tests/connector", *(f"--ignore={path}" for path in SESSIONS)],
+    "sessions": [*PYTEST, *SESSIONS],
     "core": [*PYTEST, "tests/store_core", *(f"--ignore={folder}" for folder in (*READS, *ANSWERS))],
     "reads": [*PYTEST, *READS],
     "others": [
