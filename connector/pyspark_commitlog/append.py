@@ -118,7 +118,8 @@ class AppendSource:
             check_source(f"--{self.format}", self.path)
             return
         asked = CommitLogOptions.from_spark({**self.read_options, "path": self.path})
-        Log.for_reading(asked.read.store_of(asked.paths).paths)
+        for store in asked.read.stores_of(asked.paths):
+            Log.for_reading(store.paths)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the rows with the columns and types of messages; those of Parquet files as they are."""

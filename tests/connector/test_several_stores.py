@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_commitlog.append import AppendSource, append
 from pyspark_commitlog.source import CommitLogDataSource
 from pyspark_commitlog.stream import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, bytes_behind
+from store_core import read_messages
 from store_core.errors import InvalidOptionError
 from store_core.store.read.follow.stores_follower import _shares
 from tests.builders import LogBuilder
@@ -130,6 +132,15 @@ def test_messages_are_not_written_to_several_stores(spark: SparkSession, cluster
             frame.write.format("commitlog").mode("append").save(path)
 
     assert sorted(cluster.logs) == sorted(path.name for path in cluster.directory.iterdir())
+
+
+def test_messages_of_several_stores_are_appended_to_one(cluster: Cluster, tmp_path: Path) -> None:
+    source = AppendSource("store", f"{cluster.directory}/*/store", {})
+    made = append({"path": str(tmp_path / "one"), "mappedFileSizeCommitLog": "65536"}, source, on_spark=False)
+    bodies = read_messages(tmp_path / "one", columns=["body"]).read_all()["body"].to_pylist()
+
+    assert len(cluster.rows) == made["records"]
+    assert [record.body for log in cluster.logs.values() for record in log.records] == bodies
 
 
 # ---- streams
