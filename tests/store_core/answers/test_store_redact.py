@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import DefaultMessageStore, read_messages
+from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.answers import check, redact, salvage
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreLockedError
@@ -53,8 +53,8 @@ def log() -> LogBuilder:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_nothing_is_left_of_a_text_and_all_else_is_as_it_was(log: LogBuilder, tmp_path: Path, processes: int) -> None:
     store, copy = log.write(tmp_path / "store"), tmp_path / "copy"
-    with DefaultMessageStore.open(store):
-        pass
+    sizes = MessageStoreConfig(mapped_file_size_consume_queue=2000, max_hash_slot_num=40, max_index_num=100)
+    DefaultMessageStore.open(store, sizes).close()
     before = every_file(store)
     report = redact(store, copy, text=NAME.decode(), processes=processes)
 
