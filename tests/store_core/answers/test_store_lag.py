@@ -21,7 +21,7 @@ from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
 from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.store_core.files.store_kinds import every_file
-from tests.viewed_store import make_viewed_store, write_config
+from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,14 +37,9 @@ COLUMNS = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size",
 NOW = 2_000_000_000_000
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
-
-
 @pytest.fixture
-def store(pristine: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(pristine, tmp_path / "store")
+def store(viewed: Path) -> Path:
+    return viewed
 
 
 def rows(report: LagReport, table: str = "queues") -> list[dict[str, Any]]:

@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.files.file_sync import FileSync
-from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import OpenFile
-
-
-@pytest.fixture
-def disk() -> FaultyFileSystem:
-    return FaultyFileSystem()
+    from tests.store_core.fakes import FaultyFileSystem
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from store_core import DefaultMessageStore, Message, Store, StoreKind, StoreNotF
 from store_core.errors import InvalidOptionError
 from store_core.format.java import hash_code, positive_hash
 from tests.golden_stores import golden_stores, stores_of_kind, unpack
-from tests.viewed_store import make_viewed_store, write_config
+from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,9 @@ if TYPE_CHECKING:
     from tests.golden_stores import GoldenStore
 
 
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_viewed_store(tmp_path_factory.mktemp("valued") / "store")
-
-
 @pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(pristine, tmp_path / "store")
+def root(viewed: Path) -> Path:
+    return viewed
 
 
 def test_opening_reads_nothing(tmp_path: Path) -> None:

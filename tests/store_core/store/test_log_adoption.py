@@ -30,11 +30,6 @@ LATER = 1_900_000_000_000
 
 
 @pytest.fixture
-def disk() -> FaultyFileSystem:
-    return FaultyFileSystem()
-
-
-@pytest.fixture
 def root(tmp_path: Path) -> Path:
     make_store(tmp_path / "store", BEFORE)
     return tmp_path / "store"

@@ -28,7 +28,6 @@ from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.store_state import RunningFlag
-from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message, messages_of
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.message_store_config import Release
+    from tests.store_core.fakes import FaultyFileSystem
 
 SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": FILE_SIZE,
@@ -57,11 +57,6 @@ class SteadyClock(SystemClock):
 
 def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configuration
     return MessageStoreConfig(**(SMALL | more))
-
-
-@pytest.fixture
-def disk() -> FaultyFileSystem:
-    return FaultyFileSystem()
 
 
 @pytest.fixture

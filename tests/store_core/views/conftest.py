@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from store_core.files import segment_source
 from store_core.files.file_system import OsFileSystem
-from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,16 +18,9 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
 
 
-@pytest.fixture(scope="session")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide the store; not to be changed."""
-    return make_viewed_store(tmp_path_factory.mktemp("viewed") / "store")
-
-
 @pytest.fixture
-def store(pristine: Path, tmp_path: Path) -> Path:
-    """Provide a copy of the store that a test may change."""
-    return shutil.copytree(pristine, tmp_path / "store")
+def store(viewed: Path) -> Path:
+    return viewed
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.store.store_state import CHECKPOINT_SIZE, StoreCheckpoint
-from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
+    from tests.store_core.fakes import FaultyFileSystem
 
 NAMES = (
     "physic_msg_timestamp",
@@ -24,11 +24,6 @@ NAMES = (
     "master_flushed_offset",
     "confirm_physical_offset",
 )
-
-
-@pytest.fixture
-def disk() -> FaultyFileSystem:
-    return FaultyFileSystem()
 
 
 def values(checkpoint: StoreCheckpoint) -> tuple[int, ...]:
