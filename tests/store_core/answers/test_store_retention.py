@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import InvalidOptionError, StoreNotFoundError, read_messages
-from store_core.answers import Retention, RetentionReport
+from store_core import InvalidOptionError, MessageStoreConfig, StoreNotFoundError, read_messages
+from store_core.answers import Retention, RetentionReport, retention
 from store_core.answers.verdict import Verdict
 from tests.builders import LogBuilder
 from tests.store_core.files.store_kinds import every_file
@@ -212,6 +212,15 @@ def test_segments_that_do_not_exist_yet_are_told_apart(store: Path) -> None:
         " ".join(report.to_text().split())
     )
     assert f"will go by {report.found.until}" in " ".join(report.to_text().split())
+
+
+def test_settings_may_be_given_as_a_configuration_or_in_a_file(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("fileReservedTime=7\ndeleteWhen=05\n")
+    config = MessageStoreConfig(file_reserved_time=7, delete_when="05")
+    sizes = {"now": 10**12, "disk_size": 10**9, "disk_used": 1}
+
+    assert retention(store, config=file, **sizes).to_json() == retention(store, config=config, **sizes).to_json()
 
 
 @pytest.mark.parametrize(
