@@ -12,6 +12,7 @@ from store_core.answers.info import InfoReport
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
 from store_core.answers.repair_plan import RepairPlan, RepairReport
+from store_core.answers.several import StoreReports
 from store_core.answers.store_bill import BillReport
 from store_core.answers.store_check import CheckReport
 from store_core.answers.store_dead_letters import DeadLettersReport
@@ -46,6 +47,7 @@ _SCHEMAS: Final = (
     TraceReport.SCHEMA,
     DeadLettersReport.SCHEMA,
     ReplayReport.SCHEMA,
+    StoreReports.SCHEMA,
 )
 _INTRODUCTION: Final = (
     "<!-- Generated from the schemas of the reports by `make docs`; do not edit. -->",
@@ -59,6 +61,13 @@ _INTRODUCTION: Final = (
     "- The facts, by name.",
     "- `tables`: a list of objects for each table. Any value can be null. Times are in ISO 8601, bytes in hexadecimal",
     "  digits. In Python, `report.tables` has the same as Arrow tables.",
+    "",
+    "Asked about several stores, `bill`, `deadletters`, `delays`, `lag`, `producers`, `trace` and `transactions`",
+    "have one report over all. Its facts are sums, or the least or latest of times; its rows have the column `store`,",
+    "but those of `groups` of `lag` and `kinds` of `bill`, which are summed. `stores` is a list with `name`, `verdict`",
+    "and the facts of each store, or its `error`. Limits of rows, such as `--top`, are those of each store. Other",
+    "answers have the schema [`commitlog-stores`](#stores): its `stores` are their reports, each with its `name`, or",
+    "its `error`.",
     "",
 )
 

@@ -14,22 +14,24 @@ import os
 import re
 import shlex
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 from store_core.format.words import hint_of
 from store_core.store.parts import InProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
     from datetime import tzinfo
 
-    from store_core.answers.report import Report
+    from store_core.answers.report import OfStore, Report
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine, LocalEngine, ProgressSink
 
 __all__ = [
@@ -249,6 +251,12 @@ class Answer(ABC, Generic[AnyReport]):
         Whether its command shows what the core warns of, since the report does not have it.
     JSON_FILE : (str, str) or None
         Name and words of the option of its command that writes the report to a new file as well, as JSON.
+    TAKES_SEVERAL : bool
+        Whether it can be asked about several stores.
+    IS_SUMMED : bool
+        Whether it then has one report over all, rather than one for each.
+    MISSES : tuple of exception types
+        What says that one of them only has nothing of what was asked for.
     """
 
     NAME: ClassVar[str]
@@ -260,6 +268,9 @@ class Answer(ABC, Generic[AnyReport]):
     HAS_SPARK: ClassVar[bool] = False
     SHOWS_WARNINGS: ClassVar[bool] = False
     JSON_FILE: ClassVar[tuple[str, str] | None] = None
+    TAKES_SEVERAL: ClassVar[bool] = True
+    IS_SUMMED: ClassVar[bool] = False
+    MISSES: ClassVar[tuple[type[Exception], ...]] = (InvalidOptionError,)
 
     def __post_init__(self) -> None:
         """Check the options, and replace those that are given in another form."""
@@ -290,19 +301,32 @@ class Answer(ABC, Generic[AnyReport]):
     def on(self, engine: Engine, store: StorePaths) -> AnyReport:
         """Make the report on an engine; the path knows where the log is."""
 
+    def for_store(self, name: str) -> Self:  # noqa: ARG002 -- most ask all stores alike
+        """Return what is asked of one of several stores."""
+        return self
+
+    def again(self, found: Sequence[AnyReport]) -> Self | None:  # noqa: ARG002 -- as above
+        """Return what is asked of those of several stores that had no answer, by what the others found, if anything."""
+        return None
+
     def is_mistaken(self, store: StorePaths, report: AnyReport) -> bool:  # noqa: ARG002 -- most have nothing to tell
         """Return whether nothing was found because the store has nothing of what was asked for by name."""
         return False
 
     def ask(
-        self, store: StorePaths, *, config: str | os.PathLike[str] | None = None, engine: Engine | None = None
+        self,
+        store: StorePaths | Sequence[Store],
+        *,
+        config: str | os.PathLike[str] | None = None,
+        engine: Engine | None = None,
     ) -> AnyReport:
         """Return the report about a store; nothing is written to it, and no lock is taken, unless the answer says so.
 
         Parameters
         ----------
-        store : path or sequence of paths
-            As of `store_core.read_messages`.
+        store : path or sequence of paths, or of Store
+            As of `store_core.read_messages`. Of several stores there is one report over all, or one for each: the page
+            on reports says which.
         config : path, optional
             The broker's configuration, as of option `config` of `store_core.read_messages`.
         engine : Engine, optional
@@ -315,17 +339,22 @@ class Answer(ABC, Generic[AnyReport]):
             If there is nothing to read, or an option is invalid.
         """
         from store_core.answers.report import Origin
-        from store_core.snapshot.store import Store
+        from store_core.files.store_path import given_paths
+        from store_core.snapshot.store import Store, stores_of
 
-        paths = Store(store, config=config).paths
+        are_stores = isinstance(store, Sequence) and bool(store) and all(isinstance(each, Store) for each in store)
+        stores = cast("Sequence[Store]", store) if are_stores else stores_of(cast("StorePaths", store), config=config)
+        paths = stores[0].paths if len(stores) == 1 else [each for one in stores for each in given_paths(one.paths)]
         asked = _at_times_of(self.told(config), paths)
         if isinstance(engine, AbstractContextManager):  # it ends what it has started
             with engine as running:
-                report = asked.on(running, paths)
+                report = _answered(asked, stores, running)
         else:
-            report = asked.on(engine or InProcess(), paths)
-        is_command = hasattr(self, "NAME")  # others are parts of one
-        return replace(report, origin=Origin(self.command_line(store, config), paths)) if is_command else report
+            report = _answered(asked, stores, engine or InProcess())
+        if not hasattr(self, "NAME"):  # a part of a command
+            return report
+        given = paths if are_stores else cast("StorePaths", store)
+        return replace(report, origin=Origin(self.command_line(given, config), paths))
 
     def command_line(self, store: StorePaths, config: str | os.PathLike[str] | None = None) -> str:
         """Return the command that asks the same."""
@@ -346,6 +375,35 @@ class Answer(ABC, Generic[AnyReport]):
             elif option.kind is Kind.STORE:
                 changed[option.name] = Store(getattr(self, option.name), config=config).paths
         return replace(self, **changed) if config is not None and changed else self
+
+
+def _answered(asked: Answer[AnyReport], stores: Sequence[Store], engine: Engine) -> AnyReport:
+    if len(stores) == 1:
+        return asked.on(engine, stores[0].paths)
+    if not asked.TAKES_SEVERAL:
+        names = ", ".join(str(each.paths) for each in stores)
+        raise InvalidOptionError(f"store: expected one store, found {len(stores)}: {names}. Ask about each")
+    from store_core.answers.several import StoreReports, summed
+
+    found = [_of_store(asked.for_store(store.name), store, engine) for store in stores]
+    again = asked.again([cast("AnyReport", each.report) for each in found if each.report is not None])
+    if again is not None:
+        pairs = zip(found, stores, strict=True)
+        found = [_of_store(again, store, engine) if each.report is None else each for each, store in pairs]
+    errors = [each.error for each in found if each.error is not None]
+    if len(errors) == len(found):
+        raise errors[0]
+    return cast("AnyReport", summed(found) if asked.IS_SUMMED else StoreReports.of_stores(asked.NAME, found))
+
+
+def _of_store(asked: Answer[AnyReport], store: Store, engine: Engine) -> OfStore:
+    """Ask about one of several stores: if it can't be answered for, the others still are."""
+    from store_core.answers.report import OfStore
+
+    try:
+        return OfStore(store.name, asked.on(engine, store.paths))
+    except (StoreError, OSError) as error:
+        return OfStore(store.name, error=error, is_miss=isinstance(error, asked.MISSES))
 
 
 def one_root(store: StorePaths) -> str | os.PathLike[str]:

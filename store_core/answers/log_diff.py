@@ -53,6 +53,7 @@ class Diff(Answer["DiffReport"]):
     """
 
     NAME: ClassVar = "diff"
+    TAKES_SEVERAL: ClassVar = False
     STORE: ClassVar = "A"
     EXAMPLES: ClassVar = (
         "commitlog diff /data/master/store /data/slave/store",

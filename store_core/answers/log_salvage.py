@@ -40,6 +40,7 @@ class Salvage(Answer["SalvageReport"]):
     """
 
     NAME: ClassVar = "salvage"
+    TAKES_SEVERAL: ClassVar = False
     EXAMPLES: ClassVar = (
         "commitlog salvage /data/store",
         "commitlog salvage /data/store --into /data/salvaged",

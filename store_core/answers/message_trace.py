@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -37,7 +38,7 @@ from store_core.answers.trace_steps import (
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import HALF_TOPIC, OP_TOPICS
 from store_core.broker.transactions import OP_COLUMNS, operation_rows, with_ms
-from store_core.errors import CorruptRecordError, SegmentLayoutError, StoreNotFoundError
+from store_core.errors import CorruptRecordError, InvalidOptionError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.times import table_time
@@ -69,6 +70,8 @@ class Trace(Answer["TraceReport"]):
     """
 
     NAME: ClassVar = "trace"
+    IS_SUMMED: ClassVar = True
+    MISSES: ClassVar = (InvalidOptionError, StoreNotFoundError)
     EXAMPLES: ClassVar = (
         "commitlog trace /data/store order-4711",
         "commitlog trace /data/store 7F00000100002A9F000000000000A3C1 --json",
@@ -91,6 +94,11 @@ class Trace(Answer["TraceReport"]):
     )
     release: Release = release_option()
     config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
+
+    def again(self, found: Sequence[TraceReport]) -> Trace | None:
+        """Ask for the unique key, which copies on other brokers have, too; an id or a place is of one broker."""
+        keys = {key for report in found for key in report.tables["messages"]["unique_key"].to_pylist() if key}
+        return replace(self, what=keys.pop(), kind=NamedBy.KEY) if len(keys) == 1 else None
 
     def on(self, engine: Engine, store: StorePaths) -> TraceReport:
         """Find the copies of a message by its unique key, which they keep; one without it, by its message id.
@@ -394,8 +402,8 @@ class TraceFacts:
 
     store: str = fact("the store's root")
     what: str = fact("the key, unique key or message id that was asked for")
-    begin: int = fact("physical offset at which the log begins")
-    end: int = fact("physical offset at which its files end")
+    begin: int = fact("physical offset at which the log begins", over="min")
+    end: int = fact("physical offset at which its files end", over="max")
     messages: int = fact("messages that it names: those with different unique keys", default=0)
     records: int = fact("records of these messages", default=0)
     duplicates: int = fact("sends beyond the first with the same unique key", default=0)
@@ -454,6 +462,19 @@ class TraceReport(Report[TraceFacts]):
 
     SCHEMA: ClassVar = ReportSchema.of("trace", 1, TraceFacts, *_REPORT_TABLES)
     IS_JUDGEMENT: ClassVar = False
+
+    def over_stores(self) -> TraceReport:
+        """Tell the steps in the order of time, and count a message once that has records on several brokers."""
+        rows = self.tables["messages"].to_pylist()
+        keys = {row["unique_key"] for row in rows if row["unique_key"] is not None}
+        sends = Counter({key: sum(row["sends"] for row in rows if row["unique_key"] == key) for key in keys})
+        steps = self.tables["steps"].sort_by([("store_timestamp", "ascending")])
+        facts: Any = replace(
+            self.found,
+            messages=len(keys) + sum(row["unique_key"] is None for row in rows),
+            duplicates=sum(max(count - 1, 0) for count in sends.values()),
+        )
+        return replace(self, found=facts, tables={**self.tables, "steps": steps})
 
     @property
     def verdict(self) -> Verdict:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from store_core.answers.plots import Tone
+from store_core.answers.report_table import ReportTable, text
 from store_core.answers.shown_text import BytesStyle
 from store_core.answers.text_table import (
     MOST_ROWS,
@@ -21,6 +22,7 @@ from store_core.answers.text_table import (
     zoned,
 )
 from store_core.answers.verdict import Verdict
+from store_core.format.columns import STORE
 from store_core.format.times import iso_time
 from store_core.format.words import counted
 
@@ -32,11 +34,12 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from store_core.answers.plots import Plot
-    from store_core.answers.report_table import ReportTable
+    from store_core.errors import StoreError
     from store_core.files.store_path import StorePaths
 
 __all__ = [
     "Fact",
+    "OfStore",
     "Origin",
     "Report",
     "ReportSchema",
@@ -54,9 +57,12 @@ class Fact:
     doc: str
 
 
-def fact(doc: str, *, default: Any = MISSING) -> Any:  # noqa: ANN401 -- whatever the field has
-    """Return the field of a fact; `ReportSchema.of` takes its words from there."""
-    return field(default=default, metadata={"doc": doc})
+def fact(doc: str, *, default: Any = MISSING, over: str | None = None) -> Any:  # noqa: ANN401 -- whatever the field has
+    """Return the field of a fact; `ReportSchema.of` takes its words from there.
+
+    * `over`: What it is over several stores, ``"min"`` or ``"max"``, if it is neither a sum nor what all have.
+    """
+    return field(default=default, metadata={"doc": doc, "over": over})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +109,10 @@ class Origin:
     def last_message(self) -> str:
         """Return the store time of the log's last message, in words."""
         from store_core.errors import StoreError
-        from store_core.snapshot.store import Store
+        from store_core.snapshot.store import stores_of
 
         try:
-            found = Store(self.store).last_store_time
+            found = max((store.last_store_time or 0 for store in stores_of(self.store)), default=0) or None
         except StoreError:  # which the report has told
             return "not known"
         return "none" if found is None else iso_time(found)
@@ -125,10 +131,32 @@ _BADGES: Final = {
     Verdict.DAMAGED: ("the log is damaged", Tone.BAD),
     Verdict.REFUSED: ("refused: nothing is done", Tone.BAD),
 }
+_STORE: Final = text(STORE, "name of the store")
 _NEUTRAL: Final = ("for information", Tone.PLAIN)
 
 _MOST_ROWS_OF_PAGE: Final = 1000
 _MOST_ROWS_OF_PART: Final = 20
+
+
+@dataclass(frozen=True)
+class OfStore:
+    """What was answered for one of several stores: a report, or why there is none.
+
+    * `is_miss`: Whether it only has nothing of what was asked for.
+    """
+
+    name: str
+    report: Report[Any] | None = None
+    error: StoreError | OSError | None = None
+    is_miss: bool = False
+
+    def to_json(self, *, is_whole: bool) -> dict[str, Any]:
+        """Return it as values for JSON: the report, or of one that is summed the facts."""
+        if self.report is None:
+            return {"name": self.name, "error": str(self.error)}
+        if is_whole:
+            return {"name": self.name, **self.report.to_json()}
+        return {"name": self.name, "verdict": self.report.verdict.value, **self.report.facts}
 
 
 @dataclass(frozen=True)
@@ -147,6 +175,8 @@ class Report(ABC, Generic[Facts]):
         The tables of the schema.
     origin : Origin, optional
         Where it comes from, for its page.
+    stores : sequence of OfStore
+        If it is over several stores: what was answered for each.
     """
 
     SCHEMA: ClassVar[ReportSchema]
@@ -155,11 +185,23 @@ class Report(ABC, Generic[Facts]):
     found: Facts
     tables: Mapping[str, pa.Table]
     origin: Origin | None = field(default=None, compare=False, repr=False, kw_only=True)
+    stores: tuple[OfStore, ...] = field(default=(), repr=False, kw_only=True)
 
     @classmethod
     def of(cls, found: Facts, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Self:
         """Make a report of facts and the rows of each table; a table that is not named has none."""
         return cls(found, {table.name: table.of(rows.get(table.name, ())) for table in cls.SCHEMA.tables})
+
+    def over_stores(self) -> Self:
+        """Return the report with what is no sum over several stores; see `store_core.answers.several`."""
+        return self
+
+    @property
+    def _tables(self) -> tuple[ReportTable, ...]:
+        """The tables of the schema; over several stores with a column that tells their rows apart."""
+        if not self.stores:
+            return self.SCHEMA.tables
+        return tuple(each if each.by else replace(each, columns=(_STORE, *each.columns)) for each in self.SCHEMA.tables)
 
     @property
     @abstractmethod
@@ -205,6 +247,7 @@ class Report(ABC, Generic[Facts]):
             "schema": self.SCHEMA.name,
             "verdict": self.verdict.value,
             **more,
+            **({"stores": [each.to_json(is_whole=not self.tables) for each in self.stores]} if self.stores else {}),
             **self.facts,
             "tables": {name: _rows(table) for name, table in self.tables.items()},
         }
@@ -220,8 +263,7 @@ class Report(ABC, Generic[Facts]):
             Of the times; by default UTC.
         """
         shown = [
-            (table.doc, zoned(self._in_text(table), zone), self.tables[table.name].num_rows)
-            for table in self.SCHEMA.tables
+            (table.doc, zoned(self._in_text(table), zone), self.tables[table.name].num_rows) for table in self._tables
         ]
         return report_text((in_zone(line, zone) for line in self.lines), shown, self.next, width)
 
@@ -275,7 +317,7 @@ class Report(ABC, Generic[Facts]):
             "origin": origin,
             "next": list(self.next),
         }
-        tables = (_page_table(table, self.tables[table.name], most) for table in self.SCHEMA.tables if table.is_shown)
+        tables = (_page_table(table, self.tables[table.name], most) for table in self._tables if table.is_shown)
         return {"report": report, "plots": self.plots, "tables": [each for each in tables if each["rows"]]}
 
 

@@ -35,6 +35,8 @@ class ReportTable:
     name: str
     doc: str
     columns: tuple[ReportColumn, ...]
+    by: tuple[str, ...] = ()
+    """Over several stores its rows are added up by these columns; without any, each says of which store it is."""
 
     @property
     def is_shown(self) -> bool:
@@ -108,6 +110,6 @@ def shared(*names: str, in_text: bool = True) -> tuple[ReportColumn, ...]:
     return tuple(replace(_SHARED[name], in_text=in_text) for name in names)
 
 
-def table(name: str, doc: str, *columns: ReportColumn) -> ReportTable:
-    """Return a table of a report: its name, what its rows are, and its columns."""
-    return ReportTable(name, doc, columns)
+def table(name: str, doc: str, *columns: ReportColumn, by: tuple[str, ...] = ()) -> ReportTable:
+    """Return a table of a report: its name, what its rows are, and its columns; `by` is as of `ReportTable`."""
+    return ReportTable(name, doc, columns, by)

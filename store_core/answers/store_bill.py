@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -65,6 +65,7 @@ class Bill(Answer["BillReport"]):
     """
 
     NAME: ClassVar = "bill"
+    IS_SUMMED: ClassVar = True
     EXAMPLES: ClassVar = (
         "commitlog bill /data/store",
         "commitlog bill /data/store --rows 500 --json > bill.json",
@@ -293,7 +294,7 @@ class BillFacts:
         "bytes of the topics with `is_overhead`: retries, dead letters, traces, the broker's own, unconfigured ones"
     )
     segments: int = fact("segment files of the log")
-    segment_size: int = fact("bytes of each")
+    segment_size: int = fact("bytes of each", over="max")
     file_bytes: int = fact("bytes of all of them; what is no record is filler, unwritten or damaged")
     damaged_ranges: int = fact("ranges within the log that are no message, in pieces of 16 MiB at most, or missing")
     damaged_bytes: int = fact("bytes in them; they are in no table")
@@ -311,6 +312,7 @@ _REPORT_TABLES: Final = (
         *shared("bytes"),
         _PERCENT,
         *shared("meaning", in_text=False),
+        by=("kind",),
     ),
     table(
         "topics",
@@ -367,6 +369,18 @@ class BillReport(Report[BillFacts]):
 
     SCHEMA: ClassVar = ReportSchema.of("bill", 1, BillFacts, *_REPORT_TABLES)
     IS_JUDGEMENT: ClassVar = False
+
+    def over_stores(self) -> BillReport:
+        """Say what share of the bytes of all stores each row has."""
+        tables = {}
+        for name, rows in self.tables.items():
+            shares = [
+                round(100 * size / self.found.bytes, 2) if self.found.bytes else 0.0
+                for size in rows["bytes"].to_pylist()
+            ]
+            place = rows.column_names.index("percent")
+            tables[name] = rows.set_column(place, "percent", pa.array(shares, pa.float64()))
+        return replace(self, tables=tables)
 
     @property
     def verdict(self) -> Verdict:

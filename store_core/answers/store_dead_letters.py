@@ -57,6 +57,7 @@ class DeadLetters(Answer["DeadLettersReport"]):
     """
 
     NAME: ClassVar = "deadletters"
+    IS_SUMMED: ClassVar = True
     EXAMPLES: ClassVar = (
         "commitlog deadletters /data/store",
         "commitlog deadletters /data/store --group billing --json",
@@ -314,6 +315,11 @@ class DeadLettersReport(Report[DeadLettersFacts]):
     """The dead letters of a store."""
 
     SCHEMA: ClassVar = ReportSchema.of("deadletters", 1, DeadLettersFacts, *_REPORT_TABLES)
+
+    def over_stores(self) -> DeadLettersReport:
+        """Count the groups of all stores once."""
+        facts: Any = replace(self.found, groups=len(self.tables["groups"]["group"].unique()))
+        return replace(self, found=facts)
 
     @property
     def verdict(self) -> Verdict:

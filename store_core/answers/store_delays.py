@@ -117,6 +117,7 @@ class Delays(Answer["DelaysReport"]):
     """
 
     NAME: ClassVar = "delays"
+    IS_SUMMED: ClassVar = True
     EXAMPLES: ClassVar = (
         "commitlog delays /data/store",
         "commitlog delays /data/store --now 2024-05-01T12:00:00Z --html report.html",
@@ -388,7 +389,7 @@ class DelaysFacts:
     )
     has_delay_offsets: bool = fact("whether there is a delayOffset.json, or no delayed message", default=True)
     has_timer_check: bool = fact("whether there is a config/timercheck, or no timer", default=True)
-    next_due: str | None = fact("when the next message is due, ISO 8601, or null", default=None)
+    next_due: str | None = fact("when the next message is due, ISO 8601, or null", default=None, over="min")
     missing_bytes: int = fact(MISSING_BYTES, default=0)
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 

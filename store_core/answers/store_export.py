@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import MISSING, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+from urllib.parse import quote  # noqa: TID251 -- makes a name, opens nothing
 
 from store_core.answers.answer import Answer, AnyReport, flag, function_of, opt
 from store_core.errors import InvalidOptionError
@@ -37,6 +39,12 @@ class _OfLake(Answer[AnyReport]):
         """Refuse what is invalid."""
         super().__post_init__()
         check_table(self.kind, self.table)
+
+    def for_store(self, name: str) -> Self:
+        """Give each store a directory of its own, which is a partition of the lake."""
+        if self.table is not None:
+            raise InvalidOptionError(f"--table {self.table}: expected one store; give each a table of its own")
+        return replace(self, into=Path(self.into) / f"store={quote(name, safe='')}")
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class Lag(Answer["LagReport"]):
     """
 
     NAME: ClassVar = "lag"
+    IS_SUMMED: ClassVar = True
     SHOWS_WARNINGS: ClassVar = True
     EXAMPLES: ClassVar = (
         "commitlog lag /data/store",
@@ -183,6 +184,7 @@ _TABLES: Final = (
             "offsets themselves, as in broadcast mode",
             in_text=False,
         ),
+        by=("consumer_group",),
     ),
     table(
         "topics",
@@ -240,7 +242,7 @@ class LagFacts:
     store: str = fact("the store root")
     as_of: str | None = fact("time as of which queues were looked at, in ISO 8601; null for now")
     log_end: int | None = fact(
-        "physical offset at which the log ended then; null for now, and if all records are older"
+        "physical offset at which the log ended then; null for now, and if all records are older", over="max"
     )
     now: str | None = fact("time from which ages are counted, in ISO 8601, or null")
     offsets_files: tuple[str, ...] = fact("the files with committed offsets")
@@ -270,6 +272,12 @@ class LagReport(Report[LagFacts]):
 
     SCHEMA: ClassVar = ReportSchema.of("lag", 1, LagFacts, *_TABLES)
     IS_JUDGEMENT: ClassVar = False
+
+    def over_stores(self) -> LagReport:
+        """Count the groups of all stores once."""
+        known = sum(not row for row in self.tables["groups"]["is_unknown"].to_pylist())
+        facts: Any = replace(self.found, groups=known)
+        return replace(self, found=facts)
 
     @property
     def verdict(self) -> Verdict:

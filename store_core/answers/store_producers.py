@@ -104,6 +104,7 @@ class Producers(Answer["ProducersReport"]):
     """
 
     NAME: ClassVar = "producers"
+    IS_SUMMED: ClassVar = True
     EXAMPLES: ClassVar = (
         "commitlog producers /data/store",
         "commitlog producers /data/store --rows 500 --json > producers.json",

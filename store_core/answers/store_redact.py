@@ -7,7 +7,8 @@ import json
 from dataclasses import MISSING, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from urllib.parse import quote  # noqa: TID251 -- makes a name, opens nothing
 
 from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Tone
@@ -57,6 +58,10 @@ class Redact(Answer["RedactReport"]):
     text: str | None = opt(None, "A text in bodies.", kind=Kind.HIDDEN, metavar="TEXT")
     key: str | None = opt(None, "The bodies of messages with this key or unique key.", kind=Kind.HIDDEN, metavar="KEY")
     topic: tuple[str, ...] = opt((), "All bodies of this topic; can be repeated.", metavar="TOPIC")
+
+    def for_store(self, name: str) -> Self:
+        """Put the copy of each store into a directory of its own."""
+        return replace(self, into=Path(self.into) / quote(name, safe=""))
 
     def on(self, engine: Engine, store: StorePaths) -> RedactReport:
         """Redact a copy, all of whose workers see it; every byte of it is searched before it appears.

@@ -50,6 +50,7 @@ class Replay(Answer["ReplayReport"]):
     """
 
     NAME: ClassVar = "replay"
+    TAKES_SEVERAL: ClassVar = False
     CONFIG_WORDS: ClassVar = "sizes of new files, if the messages go to STORE"
     HAS_PARTS: ClassVar = False
     HAS_SPARK: ClassVar = True

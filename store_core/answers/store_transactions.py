@@ -112,6 +112,7 @@ class Transactions(Answer["TransactionsReport"]):
     """
 
     NAME: ClassVar = "transactions"
+    IS_SUMMED: ClassVar = True
     EXAMPLES: ClassVar = (
         "commitlog transactions /data/store",
         "commitlog transactions /data/store --older-than 3600 --html report.html",
@@ -379,8 +380,8 @@ class TransactionsFacts:
 
     store: str = fact("the store's root")
     now: str = fact("time as of which transactions are judged, ISO 8601")
-    begin: int = fact("physical offset at which the log begins")
-    end: int = fact("physical offset at which its files end")
+    begin: int = fact("physical offset at which the log begins", over="min")
+    end: int = fact("physical offset at which its files end", over="max")
     half_messages: int = fact("half messages in the log, the broker's copies included", default=0)
     transactions: int = fact("transactions of which anything is in the log", default=0)
     pending: int = fact(End.PENDING.meaning, default=0)
@@ -395,7 +396,9 @@ class TransactionsFacts:
     checked_too_often: int = fact(
         "unsettled transactions about which the broker has asked `most_checks` times or more", default=0
     )
-    oldest_pending: str | None = fact("when the oldest pending transaction began, ISO 8601, or null", default=None)
+    oldest_pending: str | None = fact(
+        "when the oldest pending transaction began, ISO 8601, or null", default=None, over="min"
+    )
     lost_bytes: int = fact("bytes of the log without records that should be there", default=0)
     are_queues_checked: bool = fact(
         "whether commits were looked up in consume queue files; false if there are none", default=True

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,13 +25,14 @@ from store_core.command.arguments import (
 )
 from store_core.command.console import (
     Console,
+    say,
     shown_engine,
     shown_zone,
     warnings_shown,
     with_processes,
     with_spark,
 )
-from store_core.command.exit_code import ExitCode
+from store_core.command.exit_code import ExitCode, failure_of
 from store_core.command.new_file import check_new, write_new, write_new_json
 
 if TYPE_CHECKING:
@@ -95,6 +96,12 @@ def with_report(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     return run
 
 
+_TO_ACT_ON: Final = (
+    ExitCode.DONE, ExitCode.DAMAGED, ExitCode.FINDINGS, ExitCode.USAGE, ExitCode.REFUSED, ExitCode.FAILED
+)  # fmt: skip
+"""Of several stores the code is that of what is to be acted on first, the last of these."""
+
+
 def command_of(answer: type[Answer[Any]]) -> click.Command:
     """Return the command of an answer: its options, those that all answers have, and what runs it."""
     options = options_of(answer)
@@ -117,6 +124,11 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
             report = asked.ask(store, engine=engine)
         write_new_json(json_file, report.to_json())
         code = output.put(report)
+        for each in report.stores:
+            if each.error is not None and not each.is_miss:
+                failed, text = failure_of(each.error)
+                say(f"error: {each.name}: {text}")
+                code = max(code, failed, key=_TO_ACT_ON.index)
         return ExitCode.USAGE if asked.is_mistaken(store, report) else code
 
     if any(option.kind is Kind.READ for option in options):
@@ -133,7 +145,9 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     if name:
         file = click.Path(path_type=Path, dir_okay=False)
         command = click.option(f"--{name}", "json_file", type=file, metavar="FILE", help=words)(command)
-    command = click.argument("store", metavar=answer.STORE)(command)
+    several: dict[str, Any] = {"nargs": -1, "required": True} if answer.TAKES_SEVERAL else {}
+    metavar = f"{answer.STORE}..." if answer.TAKES_SEVERAL else answer.STORE
+    command = click.argument("store", metavar=metavar, **several)(command)
     return click.command(answer.NAME, help=inspect.getdoc(answer), epilog=examples(*answer.EXAMPLES))(command)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from store_core.command.output import Output
+    from store_core.files.store_path import StorePaths
     from store_core.store.read.option_table import Option
 
 __all__ = [
@@ -115,13 +116,25 @@ def _with_places(
         store_path_commit_log: str | None,
         **given: Any,  # noqa: ANN401 -- the command's own
     ) -> ExitCode:
-        from store_core.files.store_path import notes_of
-        from store_core.snapshot.store import store_at
+        from store_core.files.store_path import given_paths, notes_of
+        from store_core.snapshot.store import store_at, stores_of
 
+        several = [name for name in _STORES if isinstance(given.get(name), tuple)]
+        found: list[StorePaths] = []
         with warnings_shown():
-            stores = {name: given[name] for name in _STORES if name in given}
-            given |= {name: store_at(store, storage, config, store_path_commit_log) for name, store in stores.items()}
-        for note in dict.fromkeys(note for name in stores for note in notes_of(given[name])):
+            for name in [name for name in _STORES if name in given]:
+                path = given[name][0] if isinstance(given[name], tuple) and len(given[name]) == 1 else given[name]
+                if name in several:
+                    stores = stores_of(
+                        path, storage=storage, config=config, store_path_commit_log=store_path_commit_log
+                    )
+                    given[name] = stores if len(stores) > 1 else stores[0].paths
+                    found += [store.paths for store in stores]
+                else:
+                    given[name] = store_at(path, storage, config, store_path_commit_log)
+                    found.append(given[name])
+        notes = (note for paths in found for path in given_paths(paths) for note in notes_of(path))
+        for note in dict.fromkeys(notes):
             say(f"warning: {note}")
         return command(**given, **({"config": config} if passes_config else {}))
 

@@ -324,7 +324,7 @@ def without_twins(segments: Iterable[Segment], notes: list[str]) -> list[Segment
             raise SegmentLayoutError(
                 f"two files claim offset {segment.start_offset}: {kept[-1].path} ({kept[-1].size} bytes) and "
                 f"{segment.path} ({segment.size} bytes); expected one. Give the paths of one log only, and move the "
-                f"wrong copy elsewhere; logs of several brokers are read one by one."
+                f"wrong copy elsewhere; logs of several brokers are several stores: give their roots."
             )
     return kept
 

@@ -165,6 +165,6 @@ def test_an_empty_directory_is_an_error_that_names_what_is_missing(view: str, tm
     assert str(tmp_path) in str(refusal(tmp_path, view))
 
 
-def test_stores_of_several_roots_are_refused(pristine: Path, store: Path) -> None:
+def test_a_store_as_a_value_has_one_root(pristine: Path, store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="expected the root of one store"):
-        read_view([pristine, store], "topics")
+        Store([pristine, store]).view("topics")
