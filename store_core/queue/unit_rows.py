@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_assignment import BatchAssignment
 
-__all__ = ["QueueUnits", "UnitBuffer", "UnitRows", "empty_units", "queue_bounds", "sorted_places"]
+__all__ = ["QueueUnits", "UnitBuffer", "UnitRows", "empty_units", "sorted_places"]
 
 _SMALL: Final = 2**16 - 1
 
@@ -106,7 +106,9 @@ class UnitRows(NamedTuple):
 
     def bounds(self) -> Iterator[tuple[int, int, int]]:
         """Yield the number of each queue, and where its units begin and end; the units must be `ordered`."""
-        return queue_bounds(self.code)
+        starts = np.flatnonzero(np.diff(self.code, prepend=-1))
+        stops = np.append(starts, len(self.code))[1:]
+        return zip(self.code[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
 
     def slice(self, start: int, stop: int) -> UnitRows:
         """Return the units of a range of places, without copying."""
@@ -122,13 +124,6 @@ def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.i
     """Return the places that sort queue numbers stably; if 16 bits hold them, by a radix sort without comparisons."""
     few = len(codes) > 0 and int(codes.max()) <= _SMALL
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
-
-
-def queue_bounds(codes: npt.NDArray[np.signedinteger[Any]]) -> Iterator[tuple[int, int, int]]:
-    """Yield each queue's number, and where its units begin and end; the units must be ordered by these numbers."""
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    stops = np.append(starts, len(codes))[1:]
-    return zip(codes[starts].tolist(), starts.tolist(), stops.tolist(), strict=True)
 
 
 _PLAIN: Final = ("physical_offset", "size", "tags_code", "queue_offset", "store_timestamp")

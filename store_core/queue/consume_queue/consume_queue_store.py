@@ -257,7 +257,8 @@ class ConsumeQueueStore:
         stored = self._stored(units, units.tags_code)
         for code, start, stop in units.bounds():
             queue = self._table.find_or_create(*queues[code])
-            if isinstance(queue, ConsumeQueue) and queue.ext is None and self._has_room(queue, stored, start, stop):
+            room = stored.largest_index, stop - start
+            if isinstance(queue, ConsumeQueue) and queue.ext is None and queue.surely_has_room(*room):
                 is_put[start:stop] &= queue.put(stored, start, stop)
             else:
                 is_put[start:stop] &= self._put_units(queue, units.slice(start, stop))
@@ -267,14 +268,6 @@ class ConsumeQueueStore:
 
     def _stored(self, units: UnitRows, tags_code: npt.NDArray[np.int64]) -> PutUnits:
         return PutUnits.of(units.physical_offset, units.size, tags_code, units.queue_offset, self._rules.features)
-
-    @staticmethod
-    def _has_room(queue: ConsumeQueue, units: PutUnits, start: int, stop: int) -> bool:
-        return queue.surely_has_room(units.largest_index, stop - start)
-
-    def put_units(self, topic: str, queue_id: int, units: UnitRows) -> None:
-        """Put units of one queue that were assigned elsewhere, in log order."""
-        self._put_units(self._table.find_or_create(topic, queue_id), units)
 
     def _put_units(self, queue: Queue, units: UnitRows) -> npt.NDArray[np.bool_] | bool:
         """Put units of a queue; return which of them are in it, or whether all are."""

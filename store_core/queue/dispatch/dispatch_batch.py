@@ -279,11 +279,27 @@ class DispatchBatch(ABC):
         return map(self.request, range(len(self)))
 
 
+def _column(name: str, kind: type[np.signedinteger[Any]]) -> cached_property[npt.NDArray[Any]]:
+    """Return a column of an attribute of the requests."""
+    return cached_property(lambda batch: np.array([getattr(request, name) for request in batch.requests()], kind))
+
+
 class RequestBatch(DispatchBatch):
     """A batch of existing requests.
 
     * `starts`: Where their records lie in the file; by default, where they claim to.
     """
+
+    physical_offset = _column("physical_offset", np.int64)
+    message_size = _column("message_size", np.int64)
+    tags_code = _column("tags_code", np.int64)
+    store_timestamp = _column("store_timestamp", np.int64)
+    queue_offset = _column("consume_queue_offset", np.int64)
+    queue_id = _column("queue_id", np.int32)
+    sys_flag = _column("sys_flag", np.int32)
+    prepared_transaction_offset = _column("prepared_transaction_offset", np.int64)
+    message_base_offset = _column("message_base_offset", np.int64)
+    batch_size = _column("batch_size", np.int16)
 
     def __init__(self, requests: Sequence[DispatchRequest], starts: Sequence[int] | None = None) -> None:
         self._requests = requests
@@ -293,52 +309,9 @@ class RequestBatch(DispatchBatch):
         """Count the records."""
         return len(self._requests)
 
-    def _numbers(self, name: str, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
-        return np.array([getattr(request, name) for request in self._requests], kind)
-
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:  # noqa: D102 -- here and below: see DispatchBatch
         return self.physical_offset if self._starts is None else np.array(self._starts, np.int64)
-
-    @cached_property
-    def physical_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._numbers("physical_offset", np.int64)
-
-    @cached_property
-    def message_size(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._numbers("message_size", np.int64)
-
-    @cached_property
-    def tags_code(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._numbers("tags_code", np.int64)
-
-    @cached_property
-    def store_timestamp(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._numbers("store_timestamp", np.int64)
-
-    @cached_property
-    def queue_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._numbers("consume_queue_offset", np.int64)
-
-    @cached_property
-    def queue_id(self) -> npt.NDArray[np.int32]:  # noqa: D102
-        return self._numbers("queue_id", np.int32)
-
-    @cached_property
-    def sys_flag(self) -> npt.NDArray[np.int32]:  # noqa: D102
-        return self._numbers("sys_flag", np.int32)
-
-    @cached_property
-    def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._numbers("prepared_transaction_offset", np.int64)
-
-    @cached_property
-    def message_base_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self._numbers("message_base_offset", np.int64)
-
-    @cached_property
-    def batch_size(self) -> npt.NDArray[np.int16]:  # noqa: D102
-        return self._numbers("batch_size", np.int16)
 
     @cached_property
     def _numbered(self) -> tuple[tuple[tuple[str, int], ...], npt.NDArray[np.int32]]:

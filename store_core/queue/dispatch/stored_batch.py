@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -387,6 +387,11 @@ def _delays_of(levels: list[str], rules: QueueRules) -> tuple[npt.NDArray[np.int
     return kinds, delays
 
 
+def _leading(name: str) -> cached_property[npt.NDArray[Any]]:
+    """Return a column of a field that is at the same place in all heads."""
+    return cached_property(lambda batch: batch.heads.leading(name))
+
+
 class StoredBatch(DispatchBatch):
     """A batch of records of a file.
 
@@ -395,6 +400,11 @@ class StoredBatch(DispatchBatch):
 
     * `inner_batches`: The requests of inner batches by row; set by the code that validates the records.
     """
+
+    physical_offset = _leading("physical_offset")
+    queue_offset = _leading("queue_offset")
+    queue_id = _leading("queue_id")
+    sys_flag = _leading("sys_flag")
 
     def __init__(self, file: StoredFile, starts: npt.NDArray[np.int64]) -> None:
         self.inner_batches: dict[int, DispatchRequest] = {}
@@ -464,10 +474,6 @@ class StoredBatch(DispatchBatch):
         return self._starts
 
     @cached_property
-    def physical_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self.heads.leading("physical_offset")
-
-    @cached_property
     def message_size(self) -> npt.NDArray[np.int64]:  # noqa: D102
         return self.spans.stops - self._starts
 
@@ -481,18 +487,6 @@ class StoredBatch(DispatchBatch):
     @cached_property
     def store_timestamp(self) -> npt.NDArray[np.int64]:  # noqa: D102
         return self.heads.column("store_timestamp")
-
-    @cached_property
-    def queue_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self.heads.leading("queue_offset")
-
-    @cached_property
-    def queue_id(self) -> npt.NDArray[np.int32]:  # noqa: D102
-        return self.heads.leading("queue_id")
-
-    @cached_property
-    def sys_flag(self) -> npt.NDArray[np.int32]:  # noqa: D102
-        return self.heads.leading("sys_flag")
 
     @cached_property
     def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102

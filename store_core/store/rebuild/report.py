@@ -217,15 +217,8 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
     values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # listed elsewhere
-    for name in (
-        "passed_over",
-        "light",
-        "index",
-        "unproven",
-        "unexpandable",
-        "unexpandable_first",
-        "is_sound",
-    ):  # of checks, or all
+    of_checks = ("passed_over", "light", "index", "unproven", "unexpandable", "unexpandable_first", "is_sound")
+    for name in of_checks:  # or of all segments
         del values[name]
     return values
 
