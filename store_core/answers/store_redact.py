@@ -87,15 +87,19 @@ class Redact(Answer["RedactReport"]):
             done = engine.run(RedactJob(ranges, _options(), redaction))
             refused = [*_damage(done), *done.refused_rows]
             _check_chosen(root, redaction, done, is_whole=not refused)
+            facts = _facts(root, redaction, done)
             if refused or not done.messages:
-                return _report(root, None, redaction, done, refused, [])
+                return _report(facts, done, refused)
             again = engine.run(RedactJob(ranges, _options(), redaction))
             names = tuple(path.relative_to(copy.work).as_posix() for path in files_below(copy.work))
             files = engine.run(FileJob(copy.work, names, redaction))
             refused = [*_left(again), *(row for each in files for row in _found_in(each))]
-            if not refused:
-                copy.publish()
-            return _report(root, None if refused else copy.target, redaction, done, refused, files)
+            if refused:
+                return _report(facts, done, refused)
+            copy.publish()
+            rows: dict[str, list[Row]] = {"messages": done.rows, "files": [_file_row(root, each) for each in files]}
+            digest = sha256(_signed(rows).encode()).hexdigest()
+            return RedactReport.of(replace(facts, into=str(copy.target), files=len(files), digest=digest), rows)
 
 
 redact = function_of(Redact)
@@ -181,34 +185,33 @@ def _found_in(file: SearchedFile) -> list[Row]:
 # ---- the report
 
 
-def _report(  # noqa: PLR0913 -- what a report is made of
-    root: Path,
-    target: Path | None,
-    redaction: Redaction,
-    done: Redacted,
-    refused: Sequence[Row],
-    files: Sequence[SearchedFile],
-) -> RedactReport:
+def _facts(root: Path, redaction: Redaction, done: Redacted) -> RedactFacts:
+    """Return the facts of a redaction without a copy."""
     from store_core.answers.redaction import MOST_ROWS
 
-    rows: dict[str, list[Row]] = {"refused": list(refused)[:MOST_ROWS]}
-    if target is not None:
-        rows |= {"messages": done.rows, "files": [_file_row(root, each) for each in files]}
     more = done.messages - len(done.rows)
-    facts = RedactFacts(
+    return RedactFacts(
         store=str(root),
-        into=None if target is None else str(target),
+        into=None,
         by=redaction.kind,
         searched_messages=done.counts.messages,
         messages=done.messages,
         bytes=done.bytes,
         expanded=done.expanded,
-        refused=max(len(refused), done.refused),
-        files=0 if target is None else len(files),
-        digest=None if target is None else sha256(_signed(rows).encode()).hexdigest(),
+        refused=0,
+        files=0,
+        digest=None,
         notes=(f"the table of messages has the first {MOST_ROWS}; {more:,} more were redacted",) if more else (),
     )
-    return RedactReport.of(facts, rows)
+
+
+def _report(facts: RedactFacts, done: Redacted, refused: Sequence[Row]) -> RedactReport:
+    """Return the report of a redaction of which there is no copy."""
+    from store_core.answers.redaction import MOST_ROWS
+
+    return RedactReport.of(
+        replace(facts, refused=max(len(refused), done.refused)), {"refused": list(refused)[:MOST_ROWS]}
+    )
 
 
 def _file_row(root: Path, file: SearchedFile) -> Row:
