@@ -287,7 +287,8 @@ class DefaultMessageStore(StoreReading):
     def _report(self, report: RecoveryReport) -> None:
         """Keep a report, with what only the store knows."""
         if self._overlay is not None:
-            report = replace(report, changes=self._overlay.changes)
+            with explained_access(self.path):
+                report = replace(report, changes=self._overlay.changes)
         self.recovery_report = replace(report, notes=(self._note, *report.notes)) if self._note else report
 
     def _let_go(self) -> None:

@@ -232,11 +232,12 @@ def configured_root(path: str | os.PathLike[str], config: MessageStoreConfig) ->
 
     A path that is no root says by itself which log is meant, and a configuration changes nothing then.
     """
-    root = path if isinstance(path, ConfiguredRoot) else _root(path, config)
-    if root is None or isinstance(root, ConfiguredRoot):
-        return path
-    place = log_place(root, config, OsFileSystem())
-    log, member = _with_dledger(root, place.paths.all_paths, config)
+    with explained_access(path_of(path)):
+        root = path if isinstance(path, ConfiguredRoot) else _root(path, config)
+        if root is None or isinstance(root, ConfiguredRoot):
+            return path
+        place = log_place(root, config, OsFileSystem())
+        log, member = _with_dledger(root, place.paths.all_paths, config)
     return ConfiguredRoot.of(root, log, member, _broker_root(config), (place.note,) if place.note else ())
 
 

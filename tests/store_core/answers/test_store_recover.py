@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -16,11 +18,13 @@ from store_core import (
     InvalidOptionError,
     MessageStoreConfig,
     SegmentLayoutError,
+    StoreAccessError,
     StoreNotFoundError,
     read_messages,
 )
 from store_core.answers import RecoverReport, recover
 from store_core.answers.verdict import Verdict
+from store_core.files.file_system import OsFileSystem
 from store_core.format.release import RELEASES
 from tests.builders import LogBuilder
 
@@ -180,3 +184,17 @@ def test_a_store_whose_light_index_is_no_number_is_refused(release: Release, tmp
     assert f"refused: RocketMQ {release} fails to load such a store: it can't dispatch the record at 160" in " ".join(
         report.to_text().split()
     )
+
+
+def test_a_log_that_may_not_be_listed_is_a_named_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, names = LogBuilder().write(tmp_path / "store"), OsFileSystem.names
+
+    def denied(self: OsFileSystem, directory: Path) -> list[str]:
+        if directory.name == "commitlog":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+        return names(self, directory)
+
+    monkeypatch.setattr(OsFileSystem, "names", denied)
+
+    with pytest.raises(StoreAccessError, match=f"{store / 'commitlog'}: user .* has no permission"):
+        recover(store, config=SMALL)
