@@ -362,7 +362,7 @@ class ProducersFacts:
 _REPORT_TABLES: Final = (
     table(
         "hosts",
-        "Milliseconds from born to stored, by producer; less than 0 is a clock ahead of the broker's",
+        "Milliseconds from born to stored, by producer (below 0 its clock is ahead)",
         text("host", "address of the producer"),
         number("sends", _SENDS_DOC),
         number("ahead", "how many of them have less than 0"),
