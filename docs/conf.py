@@ -84,6 +84,7 @@ html_title = "pyspark-commitlog"
 html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
+html_search_scorer = "_static/search_scorer.js"
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -22,6 +22,8 @@ QUESTIONS: Final = {
     "The disk is full": "incidents/disk-full.md",
     "One topic to Parquet": "guides/export.md",
 }
+PAGE: Final = ROOT / "store_core" / "answers" / "page.html"
+LEAST_CONTRAST: Final = 4.5  # of text, WCAG 2 level AA
 OF_ROCKETMQ: Final = (
     "found a illegal magic code",
     "length not matched message store config value",
@@ -67,3 +69,66 @@ def test_what_rocketmq_writes_into_its_logs_leads_to_the_page_that_helps(text: s
     row = next(line for line in troubles if text in line)
 
     assert re.search(r"\]\((?:incidents|guides)/[\w-]+\.md", row)
+
+
+def palettes() -> dict[str, dict[str, str]]:
+    """Return the colours of a report's page, and of the site's links and diagrams, by scheme."""
+    site, page = DOCS.joinpath("_static", "site.css").read_text(encoding="utf-8"), PAGE.read_text(encoding="utf-8")
+    found = {}
+    for scheme in ("light", "dark"):
+        blocks = re.findall(rf'html\[data-theme="{scheme}"\](?: svg.diagram)? \{{(.*?)\}}', site, re.DOTALL)
+        blocks += re.findall(rf"macro {scheme}\(\) -%\}}(.*?)\{{%-", page, re.DOTALL)
+        found[scheme] = dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", "\n".join(blocks)))
+    return found
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of two colours, as WCAG 2 defines it."""
+
+    def luminance(colour: str) -> float:
+        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast_in_both_schemes(scheme: str) -> None:
+    colours = palettes()[scheme]
+    on_page = [
+        "ink",
+        "soft",
+        "good",
+        "bad",
+        "warning",
+        *(f"pst-color-{name}" for name in ("link", "primary", "accent")),
+    ]
+    pairs = [(name, "paper") for name in on_page]
+    pairs += [("d-ink", f"d-{ground}") for ground in ("page", "plain", "blue", "orange", "green", "red")]
+
+    assert {} == {
+        f"{text} on {ground}": round(found, 2)
+        for text, ground in pairs
+        if (found := contrast(colours[text], colours[ground])) < LEAST_CONTRAST
+    }
+
+
+def test_plots_in_a_notebook_are_on_the_ground_of_the_page() -> None:
+    site = DOCS.joinpath("_static", "site.css").read_text(encoding="utf-8")
+    rule = re.search(r"div\.output\.text_html:has\(\.commitlog-report\) \{(.*?)\}", site, re.DOTALL)
+
+    assert rule is not None
+    assert "background-color: transparent" in rule[1]
+
+
+def test_each_column_of_a_table_has_a_name() -> None:
+    nameless = {}
+    for page in pages():
+        path = DOCS / f"{page}.md"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        heads = re.findall(r"^(\|.*\|)\n\|[-:| ]+\|$", text, re.MULTILINE)
+        nameless[page] = [head for head in heads if re.search(r"\|\s*\|", head)]
+
+    assert not [head for heads in nameless.values() for head in heads]
