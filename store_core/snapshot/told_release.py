@@ -230,7 +230,7 @@ class ToldRelease:
         if not words:
             return cls(releases, "no file tells the release, and this is the usual one")
         which = "the usual one" if DEFAULT_RELEASE in releases else "the first of the newest series"
-        left = [f"of the releases that are left this is {which}"] * (len(releases) > 1)
+        left = [f"of the releases that fit this is {which}"] * (len(releases) > 1)
         return cls(releases, "; ".join([*words, *left]))
 
 
