@@ -34,7 +34,7 @@ __all__ = ["Salvage", "SalvageJob", "SalvagePartial", "SalvageReport", "salvage"
 
 @dataclass(frozen=True)
 class Salvage(Answer["SalvageReport"]):
-    """Take every message of a damaged log that proves itself, and account for every other byte.
+    """Take every sound message out of a damaged log, and say what every other byte is.
 
     STORE is only read. The exit code is 0 if nothing is lost, and 5 if something is.
     """

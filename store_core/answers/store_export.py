@@ -64,7 +64,7 @@ class Prove(_OfLake["ProofReport"]):
 
 @dataclass(frozen=True)
 class Export(_OfLake["Report[Any]"]):
-    """Export messages as Parquet, by topic and day: those that DIRECTORY does not have yet, each exactly once.
+    """Export messages as Parquet, by topic and day: new ones, each exactly once.
 
     STORE is only read, and may be live. A run that is killed is finished by the next one. The exit code is 0 if all is
     exported, 5 if something is damaged or gone; with --prove it is 1 if anything differs.

@@ -38,8 +38,8 @@ class Lag(Answer["LagReport"]):
 
     What groups have committed is compared with the queues, which end where the log ends. Of the log only single
     messages are read: the first one that a group has not consumed, last ones of queues, and those that --messages
-    lists. The exit code is 1 if an offset is below its queue's minimum, beyond its end, or of no queue: how far a group
-    is behind is then not what a difference would say.
+    lists. The exit code is 1 if an offset is below its queue's minimum, beyond its end, or of no queue: how far the
+    group is behind is then unknown.
     """
 
     NAME: ClassVar = "lag"

@@ -43,10 +43,10 @@ _PLACES: Final = ("storage", "config", "store_path_commit_log")
 class Replay(Answer["ReplayReport"]):
     """Append messages again, such as dead letters: all that filters choose, or none, and once.
 
-    No broker may be running on the store that they go to. Each becomes a new message: it never failed, is delayed no
-    more and is in no transaction. It keeps body, keys, tags, unique key and its other properties, and gets some that
-    say where it comes from: REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC. If nothing is chosen, the name
-    is not used up.
+    No broker may be running on the store that they go to. Each becomes a new message, without failures,
+    delay or transaction. It keeps body, keys, tags, unique key and its other properties, and gets some that say where
+    it comes from: REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC. If no message is chosen, the name stays
+    free.
     """
 
     NAME: ClassVar = "replay"

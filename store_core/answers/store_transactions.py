@@ -107,8 +107,8 @@ def _leads_to(queue: Queue, record: QueuedRecord) -> bool:
 class Transactions(Answer["TransactionsReport"]):
     """Tell how transactions ended: pending, committed, rolled back, given up, lost.
 
-    Only the log, consume queues and consumerOffset.json are read. The exit code is 1 if one will not end by itself, or
-    is pending for too long.
+    Only the log, consume queues and consumerOffset.json are read. The exit code is 1 if one is stuck, or pending
+    for too long.
     """
 
     NAME: ClassVar = "transactions"
