@@ -90,13 +90,7 @@ class StoresFollower:
         return {_STORES: found} if len(found) > 1 else next(iter(found.values()))
 
     def from_json(self, found: Mapping[str, Any]) -> Positions:
-        """Return what `as_json` made.
-
-        Raises
-        ------
-        InvalidOptionError
-            If it is of other stores than those that are followed.
-        """
+        """Return what `as_json` made; refused if it is of other stores than those that are followed."""
         several = found.get(_STORES)
         if several is None and len(self._logs) == 1:
             return {name: LogPosition.from_json(found) for name in self._logs}
