@@ -2,7 +2,7 @@
 var Scorer = {
   score: ([page, , , , score, , kind]) => {
     if (kind === "object") return score; // a name of the Python API
-    if (/^(incidents\/|troubleshooting)/.test(page)) return score + 40;
+    if (/^(incidents\/|troubleshooting)/.test(page)) return score + 6;
     return /^(api\/|options|reports|views|FORMAT)/.test(page) ? score - 40 : score;
   },
   objNameMatch: 11,
