@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar.checksums import body_crcs, record_crcs
-from store_core.format.columns import BODIES, CORRUPT_RECORD, arrow_schema
+from store_core.format.columns import BODIES, CORRUPT_RECORD, STORE, arrow_schema
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
 from store_core.format.record.decode import corrupt_record_error, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
@@ -43,7 +43,7 @@ __all__ = [
 _EXPANDED_BATCH: Final = 256 << 20
 """Most bytes that the compressed bodies of one batch may expand to together."""
 
-_UNCOVERED: Final = frozenset({"segment", CORRUPT_RECORD, "dledger_index", "dledger_term", "dledger_committed"})
+_UNCOVERED: Final = frozenset({STORE, "segment", CORRUPT_RECORD, "dledger_index", "dledger_term", "dledger_committed"})
 """Columns whose values are not in a record."""
 
 _AS_STORED: Final = "decompress=false returns bodies as they are stored."

@@ -49,6 +49,7 @@ ON_REQUEST = {
     "dledger_index": pa.int64(),
     "dledger_term": pa.int64(),
     "dledger_committed": pa.bool_(),
+    "store": pa.string(),
     "_corrupt_record": pa.binary(),
 }
 

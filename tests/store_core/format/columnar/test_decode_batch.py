@@ -44,6 +44,7 @@ OF_ENTRIES = ("dledger_index", "dledger_term", "dledger_committed")
 STORED_TIMES = ("store_timestamp_ms", "born_timestamp_ms")
 OTHERS = {
     "segment",
+    "store",
     "compression",
     "body_text",
     "_corrupt_record",
@@ -89,7 +90,7 @@ def scalar_row(message: MessageExt, *, decompress: bool) -> Row:
     row = {name: getattr(message, name) for name in SHARED}
     row["properties"] = list(message.properties.items())
     row |= {f"property.{name}": message.properties.get(name) for name in PROPERTIES}
-    row["segment"] = FILE
+    row["segment"], row["store"] = FILE, ""
     row["transaction_type"] = message.transaction_type.name
     row |= dict.fromkeys((*OF_ENTRIES, "_corrupt_record"))
     for name in ("store_timestamp", "born_timestamp"):
@@ -148,7 +149,7 @@ def scalar_problems(log: Log, start: int, columns: Sequence[str], *, verify_crc:
     crc = check_record(data, start, log.start_offset, verify_crc=True)
     if not BODIES.isdisjoint(columns) and verify_crc and crc.reason is not None:
         problems.append(problem_of(log, start, verify_crc=True))
-    in_record = set(columns) - {"segment", "_corrupt_record", *OF_ENTRIES}
+    in_record = set(columns) - {"store", "segment", "_corrupt_record", *OF_ENTRIES}
     if verify_crc and in_record and property_crc_error(data, start, log.start_offset, sound.spans, FILE):
         problems.append("bad checksum over the record")
     message = readable_message(log, start)
