@@ -12,7 +12,7 @@ import pytest
 from store_core import read_messages, read_view
 from store_core.answers import check, diff
 from store_core.errors import UnsupportedStoreError
-from store_core.format.columns import COLUMNS
+from store_core.format.columns import COLUMNS, STORE
 from tests.golden_stores import stores_of_kind, table_rows, unpack, unpack_field_case
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.golden
 
-ALL = [column.name for column in COLUMNS]
+ALL = [column.name for column in COLUMNS if column.name != STORE]  # whose value is no message's
 
 
 @pytest.fixture(params=stores_of_kind("dledger"), ids=attrgetter("name"))

@@ -15,7 +15,7 @@ from store_core.errors import CorruptRecordError
 from store_core.format.columnar.decode_batch import Decoding, decode_records
 from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.records import Records
-from store_core.format.columns import COLUMNS
+from store_core.format.columns import COLUMNS, STORE
 from store_core.format.compression import MAX_EXPANDED_BODY, expand_body
 from store_core.format.java import hash_code, parse_java_int
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCALAR_TARGETS", "expect_same_rows", "expect_same_scan"]
 
-_COLUMNS: Final = [column.name for column in COLUMNS]
+_COLUMNS: Final = [column.name for column in COLUMNS if column.name != STORE]
 _DATES: Final = range(-62_135_596_800_000, 253_402_300_800_000)
 """Milliseconds of which Python has dates, so that rows can be compared."""
 

@@ -330,6 +330,7 @@ def test_permissive_gives_the_damage_a_row(log: LogBuilder, tmp_path: Path, at: 
         "physical_offset": record.physical_offset,
         "store_size": record.size,
         "segment": f"{record.physical_offset // SIZE * SIZE:020d}",
+        "store": tmp_path.name,
         "_corrupt_record": stored_bytes(tmp_path, record),
     }
     assert all(row["_corrupt_record"] is None for row in rows)
