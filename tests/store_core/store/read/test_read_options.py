@@ -27,7 +27,7 @@ def test_without_options_there_are_the_defaults() -> None:
 
 
 def test_every_option_can_be_parsed() -> None:
-    of_this_package = {"nearest_times", "told"}
+    of_this_package = {"nearest_times", "store_name", "told"}
 
     assert {field.name for field in fields(ReadOptions)} == OPTION_PARSERS.keys() | of_this_package
 
