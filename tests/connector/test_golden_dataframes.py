@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.format.columns import COLUMNS
+from store_core.format.columns import COLUMNS, STORE
 from tests.golden_stores import table_rows
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.golden]
 
-ALL = ",".join(column.name for column in COLUMNS)
+ALL = ",".join(column.name for column in COLUMNS if column.name != STORE)
 
 
 def test_every_message_is_as_rocketmq_reads_it(read: Reader, golden_store: UnpackedStore) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import read_messages
-from store_core.format.columns import COLUMNS
+from store_core.format.columns import COLUMNS, STORE
 from tests.golden_stores import stores_of_kind, table_rows, unpack
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.golden]
 
-ALL = [column.name for column in COLUMNS]
+ALL = [column.name for column in COLUMNS if column.name != STORE]
 
 
 @pytest.mark.parametrize("golden", stores_of_kind("dledger"), ids=attrgetter("name"))
