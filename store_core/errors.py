@@ -37,31 +37,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = [
-    "LEFT_OUT",
-    "WITHOUT_SEGMENT",
-    "AppendConflictError",
-    "CorruptDatabaseError",
-    "CorruptRecordError",
-    "DataLossError",
-    "ExpiredSegmentsError",
-    "FilterError",
-    "InvalidOptionError",
-    "LostWorkerError",
-    "MissingSegmentsError",
-    "RepairRefusedError",
-    "ReplacedStoreError",
-    "SegmentLayoutError",
-    "SegmentVanishedError",
-    "StoreAccessError",
-    "StoreError",
-    "StoreLockedError",
-    "StoreNotFoundError",
-    "TolerableError",
-    "TruncatedLogError",
-    "UnsafeSizeError",
-    "UnsupportedStoreError",
-]
 
 WITHOUT_SEGMENT: Final = "To continue without it: failOnDataLoss=false."
 """What to do about a segment that is gone."""

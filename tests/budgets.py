@@ -7,8 +7,6 @@ from typing import Final
 
 from hypothesis import settings
 
-__all__ = ["budget"]
-
 _FEWEST: Final = 5
 
 

@@ -15,7 +15,6 @@ from tests.builders import FIRST_STORE_TIMESTAMP, Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["BODY_LENGTH_AT", "HEAD_SIZE", "INDEX_AT", "MAGIC_AT", "POSITION_AT", "SIZE_AT", "TERM_AT", "DLedgerLog"]
 
 HEAD_SIZE = 48
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from store_core.store.put.put_result import PutMessageResult
     from tests.golden_stores import UnpackedStore
 
-__all__ = ["Put", "Replay", "ScriptedClock", "StubState", "golden_puts"]
 
 _MAX_MESSAGE_SIZE: Final = 110 << 10
 _BLANK: Final = bytes.fromhex("cbd43194")

@@ -27,21 +27,6 @@ if TYPE_CHECKING:
 
     from store_core.format.message import MessageExt
 
-__all__ = [
-    "SCHEDULE_TOPIC",
-    "GoldenStore",
-    "Row",
-    "UnpackedStore",
-    "find_golden_store",
-    "golden_stores",
-    "has_stores_beside",
-    "message_rows",
-    "newer_store",
-    "stores_of_kind",
-    "table_rows",
-    "unpack",
-    "unpack_field_case",
-]
 
 _NEWER: Final = Path(__file__).parents[2] / "shared" / "golden-newer"
 _IN_REPOSITORY: Final = Path(__file__).parent / "golden"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from tests.builders import Record
 
-__all__ = ["BEGIN", "LifeLog", "message_id", "write_config"]
 
 BEGIN: Final = FIRST_STORE_TIMESTAMP
 """Store time of the first record of a log, less one millisecond."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["BUCKET", "SECRET", "Faults", "ObjectStore"]
 
 BUCKET: Final = "bucket"
 SECRET: Final = "what-nobody-may-see"  # noqa: S105 -- of a server that lives as long as a test

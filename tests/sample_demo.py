@@ -10,8 +10,6 @@ from functools import cache
 
 from tests.short_lived import clean_environment
 
-__all__ = ["sample_demo"]
-
 _SECONDS = 240
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from store_core.format.record.scan import RecordCheck, Scan, StopReason
 
-__all__ = ["LoadedPages", "Segment", "assert_same_scan", "paged"]
-
 
 class Segment:
     """The bytes of one segment file; they end with the last record, unless zeros or a blank record are appended."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["JVM_OPTIONS", "clean_environment", "prepare_environment", "quick_starts", "run_python"]
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The compiler that optimizes is most of the time of a JVM that lives for seconds, and saves nothing within them."""

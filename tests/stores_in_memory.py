@@ -10,8 +10,6 @@ import fsspec
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["in_memory"]
-
 
 def in_memory(root: Path, name: str) -> str:
     """Copy all files of a store, and return the URL of the copy."""

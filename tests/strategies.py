@@ -34,17 +34,6 @@ from tests.builders import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "Log",
-    "hosts",
-    "layouts",
-    "logs",
-    "mutated",
-    "properties",
-    "records",
-    "same_names",
-    "start_offsets",
-]
 
 _I32: Final = st.integers(-(1 << 31), (1 << 31) - 1)
 _COMPRESSED: Final = 0x01

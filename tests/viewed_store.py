@@ -11,7 +11,6 @@ from tests.builders import Timer, write_timers
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CONSUMER_OFFSETS", "FILE_SIZE", "SEGMENT_SIZE", "make_viewed_store", "write_config"]
 
 SEGMENT_SIZE = 4096
 FILE_SIZE = 400

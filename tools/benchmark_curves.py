@@ -10,8 +10,6 @@ from typing import Any, Final
 from tools.benchmark_document import TABLES
 from tools.svg import Drawing
 
-__all__ = ["curves"]
-
 _PANELS: Final = (
     ("processor seconds a GiB, by MiB of the log", ("log, MiB",)),
     ("processor seconds a GiB, by bytes of a body", ("body, bytes",)),

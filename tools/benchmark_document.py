@@ -15,8 +15,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["TABLES", "markdown_document"]
-
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _TEMPLATE: Final = Path(__file__).with_name("benchmarks.template")
 TABLES: Final = _ROOT / "docs" / "benchmarks.json"

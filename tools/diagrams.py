@@ -7,8 +7,6 @@ from typing import Final
 
 from tools.svg import Drawing
 
-__all__ = ["commit", "reading", "recovery", "store"]
-
 _TOPICS: Final = ("blue", "orange", "blue", "green", "blue", "orange", "green", "blue", "blue", "orange")
 _WIDTHS: Final = (38, 24, 32, 28, 40, 22, 32, 28, 38, 30)
 _POINTING: Final = 3

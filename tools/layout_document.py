@@ -19,7 +19,6 @@ from store_core.format.layout import (
 if TYPE_CHECKING:
     from store_core.format.layout import Unit
 
-__all__ = ["markdown_document"]
 
 _BOTH_V6: Final = -1
 """Flags of a record whose hosts are both IPv6."""

@@ -13,7 +13,6 @@ from tools.thermometer import limits_as_markdown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["markdown_document"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGES: Final = (ROOT / "store_core", ROOT / "connector" / "pyspark_commitlog")

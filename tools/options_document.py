@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from store_core.store.read.option_table import Option
 
-__all__ = ["markdown_document"]
-
 
 def markdown_document() -> str:
     """Return the text of the document."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from store_core.format.release_rules import Feature
 
-__all__ = ["markdown_document"]
-
 
 def markdown_document() -> str:
     """Return the text of ``docs/releases.md``."""

@@ -25,8 +25,6 @@ from store_core.answers.store_replay import ReplayReport
 from store_core.answers.store_retention import RetentionReport
 from store_core.answers.store_transactions import TransactionsReport
 
-__all__ = ["markdown_document"]
-
 _SCHEMAS: Final = (
     InfoReport.SCHEMA,
     BillReport.SCHEMA,

@@ -15,8 +15,6 @@ import random
 from dataclasses import dataclass, fields
 from typing import Final
 
-__all__ = ["Cluster", "Estimate", "estimate"]
-
 _GIB: Final = 1 << 30
 _MIB: Final = 1 << 20
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 from html import escape
 from typing import Final, Self
 
-__all__ = ["Drawing"]
-
 # Colours by name, for light and dark pages; docs/_static/site.css sets them by the site's own switch.
 PALETTE: Final = {
     "ink": ("#1f2733", "#e8ecf2"),

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
-__all__ = ["limits_as_markdown"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LIMITS: Final = Path(__file__).with_name("weight_limits.json")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from store_core.views.view_columns import View
 
-__all__ = ["markdown_document"]
-
 
 class _Example(NamedTuple):
     """A question, the SQL that answers it, and what it prints for a store of the documents."""

@@ -53,29 +53,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildOptions
 
-__all__ = [
-    "Answer",
-    "bill",
-    "check",
-    "dead_letters",
-    "delays",
-    "diff",
-    "export",
-    "lag",
-    "plan_repair",
-    "producers",
-    "prove",
-    "rebuild_consume_queue",
-    "rebuild_index",
-    "recover",
-    "redact",
-    "repair",
-    "replay",
-    "retention",
-    "salvage",
-    "trace",
-    "transactions",
-]
 
 AnyReport = TypeVar("AnyReport", bound=Report[Any])
 

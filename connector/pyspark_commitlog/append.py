@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AppendSource", "LocalRows", "SourceFormat", "append", "append_here", "check_source", "zone_of"]
 
 SourceFormat: TypeAlias = Literal["parquet", "json", "csv", "store"]
 

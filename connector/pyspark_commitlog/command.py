@@ -14,8 +14,6 @@ from store_core.command.program import program
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command of `commitlog` with the session that runs, or with a new one.

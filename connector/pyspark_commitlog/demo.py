@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["add_version", "main", "run_command"]
 
 _SHIPPED: Final = "four hours of a web shop, written by RocketMQ 5.3.3"
 _ROWS_SHOWN: Final = 20

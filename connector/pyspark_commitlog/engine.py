@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import GroupedJob, Job
 
-__all__ = ["SparkEngine", "job_engine", "job_session"]
 
 Part = TypeVar("Part")
 Partial = TypeVar("Partial")

@@ -12,7 +12,6 @@ from pyspark_commitlog import MINIMUM_PYSPARK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["require_pyspark", "without_traceback", "without_traceback_at_the_end"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

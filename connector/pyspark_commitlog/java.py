@@ -19,16 +19,6 @@ from store_core.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "JavaNotFoundError",
-    "is_spark_running",
-    "quiet_log4j",
-    "quiet_queries",
-    "quiet_start",
-    "require_java",
-    "spark_configuration",
-]
-
 
 def is_spark_running() -> bool:
     """Return whether Spark runs already: a session, a driver of ``spark-submit``, or a Spark Connect server."""

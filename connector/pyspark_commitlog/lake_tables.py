@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from store_core.store.export.lake_table import LakeTable, TableCommit
 
-__all__ = ["lake_table"]
-
 
 _CRC_BITS: Final = 0x7FFFFFFF
 """Of a CRC-32 that RocketMQ keeps (``UtilAll.crc32``)."""

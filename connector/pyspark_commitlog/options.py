@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Self
 
-__all__ = ["SESSION_ZONE", "CommitLogOptions", "GivenOptions", "SessionTimes", "absolute_times"]
 
 _BY_KEY: Final = {option.name.lower(): option for option in READ_OPTIONS}
 _NOT_PARSED: Final = frozenset({"path", "paths", "view"})

@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import Column, DataFrame
 
-__all__ = [
-    "Latencies",
-    "Messages",
-    "Rates",
-    "SegmentBytes",
-    "binned",
-    "column_names",
-    "grouped",
-    "rates",
-    "segment_bytes",
-    "store_latencies",
-]
 
 Messages: TypeAlias = "DataFrame | pa.Table | pa.RecordBatchReader"
 """Rows of the view `messages`, with at least the columns that a function lists."""

@@ -24,24 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "CellDisplay",
-    "ClassicStages",
-    "ConnectStages",
-    "Display",
-    "LineDisplay",
-    "ProgressWatch",
-    "StageTasks",
-    "StageView",
-    "Stages",
-    "TqdmDisplay",
-    "choose_display",
-    "describe_stage",
-    "is_connect",
-    "progress_line",
-    "spark_progress",
-    "stages_of",
-]
 
 _SECONDS_BETWEEN: Final = 0.25
 _SECONDS_TO_END: Final = 5.0

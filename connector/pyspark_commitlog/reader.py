@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = [
-    "CommitLogPartition",
-    "CommitLogReader",
-    "keep_old_objects",
-    "warn_of_unknown_topics",
-    "with_old_objects_kept",
-]
-
 
 @dataclass(frozen=True)
 class CommitLogPartition(InputPartition):

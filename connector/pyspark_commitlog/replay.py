@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from store_core.answers.store_replay import Replay
     from store_core.files.store_path import StorePaths
 
-__all__ = ["copied", "replay_report", "undelivered"]
 
 _WRITTEN: Final = ("topic", "body", "flag", "sys_flag", "born_host", "properties")
 _BORN: Final = "born_timestamp_ms"

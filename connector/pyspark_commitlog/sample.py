@@ -16,8 +16,6 @@ from typing import Final
 
 from store_core.errors import StoreAccessError
 
-__all__ = ["orders_store"]
-
 _ARCHIVE: Final = Path(__file__).with_name("orders.tar.xz")
 
 

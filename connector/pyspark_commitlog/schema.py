@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from store_core.format.columns import Column
 
-__all__ = ["ReadSchema", "dataframe_schema", "spark_type"]
 
 _SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {
     pa.string(): StringType(),

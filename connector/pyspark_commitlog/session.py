@@ -21,8 +21,6 @@ from store_core.store.broker_config import parse_properties_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RECOMMENDED", "no_context_error", "require_classic", "spark_session"]
-
 
 def require_classic(spark: SparkSession, what: str) -> None:
     """Refuse a Spark Connect session."""

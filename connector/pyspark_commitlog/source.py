@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark_commitlog.options import CommitLogOptions
     from pyspark_commitlog.stream import StreamOptions
 
-__all__ = ["CommitLogDataSource"]
-
 
 class CommitLogDataSource(DataSource):
     """A RocketMQ message store, read as a DataFrame, or written from one.

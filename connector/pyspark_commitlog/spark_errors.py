@@ -11,7 +11,6 @@ from store_core.command.exit_code import ERROR_CODES, ExitCode, system_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["end_of", "quoted_error", "spark_words"]
 
 _NO_PATH: Final = "PATH_NOT_FOUND"
 """Spark's name for an error that corresponds to `StoreNotFoundError`."""

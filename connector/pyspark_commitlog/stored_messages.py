@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["check_asked_for"]
 
 _ROWS: Final = frozenset(option.name.lower() for option in READ_OPTIONS if option.scope in {"rows", "columns"})
 """Options that select rows or columns: what a store has does not depend on them."""

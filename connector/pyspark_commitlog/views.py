@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from store_core.format.columns import Column
     from store_core.views.view import ViewPart
 
-__all__ = ["ViewPartition", "ViewRead", "ViewReader"]
 
 _ANY_ZONE: Final = "Z"
 """The zone with which times that have none are checked, before a task knows the session's."""

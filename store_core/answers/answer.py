@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine, LocalEngine, ProgressSink
 
-__all__ = [
-    "TIME_WORDS",
-    "Answer",
-    "AnyReport",
-    "Kind",
-    "Option",
-    "flag",
-    "function_of",
-    "one_root",
-    "opt",
-    "options_of",
-    "processes",
-    "release_option",
-]
 
 TIME_WORDS: Final = "ms since 1970, ISO 8601, or such as -15m, before the log's last message"
 """What a time may be."""

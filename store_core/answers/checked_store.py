@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = ["RELEASE_GIVEN", "CheckedStore", "checked_by", "verified_by"]
 
 RELEASE_GIVEN: Final = "it was asked for"
 """Why a release's rules were followed."""

@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from store_core.format.release_rules import ReleaseRules
 
-__all__ = [
-    "DELAY_COLUMNS",
-    "DelayState",
-    "LevelRules",
-    "StrayTimers",
-    "TimerRules",
-    "cancelled_by_others",
-    "delay_levels",
-    "delayed_rows",
-    "integers_in",
-    "level_states",
-    "stray_timers",
-    "timer_rows",
-    "timer_states",
-]
 
 _MOST: Final = 100_000
 """Timers whose records are looked at: a record takes some microseconds."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from store_core.answers.plots import Plot
 
-__all__ = ["DiffFacts", "DiffReport"]
 
 _SIDE: Final = text("side", "`a` or `b`: which log has it")
 

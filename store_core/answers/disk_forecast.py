@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.queues import UnitFile
 
 
-__all__ = [
-    "Deletion",
-    "DependentFile",
-    "DiskForecast",
-    "DiskSizes",
-    "DiskState",
-    "LogFile",
-    "Reason",
-    "dependent_files",
-    "losses",
-    "mistaken_settings",
-    "settings_of",
-]
-
-
 _HOURS: Final = range(24)
 _PERCENTS: Final = range(101)
 _RATIOS: Final = {

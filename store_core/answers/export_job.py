@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["READ", "ExportFacts", "ExportJob", "ExportReport", "Exported", "check_same_lake", "export_by", "totals_of"]
 
 _DELTA_LOG: Final = "_delta_log"
 """In a table of Delta, which is refused later if it has rows of others."""

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["LakePart", "ProofFacts", "ProofJob", "ProofReport", "Proved", "prove_by"]
 
 _FILE_COLUMNS: Final = ("physical_offset", "store_size", "body")
 _BATCH_ROWS: Final = 16384

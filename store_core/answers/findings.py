@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Finding", "FindingKind", "Place", "Tally"]
-
 
 class FindingKind(StrEnum):
     """What is wrong; the value is its name in reports."""

@@ -16,19 +16,6 @@ from store_core.format.words import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = [
-    "COUNT",
-    "MAX",
-    "MIN",
-    "MOST_GROUPS",
-    "OTHERS_DOC",
-    "SUM",
-    "TOP",
-    "GroupTable",
-    "Groups",
-    "top_rows",
-    "uncertain_note",
-]
 
 COUNT: Final = "count"
 """How many rows a group has; no column of the rows has it."""

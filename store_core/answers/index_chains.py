@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Slots = npt.NDArray[np.int32]  # in stored byte order
 
-__all__ = ["BrokenChain", "ChainCheck", "ChainJob", "StrayEntry", "expected_links", "is_sound", "linked_slots"]
 
 _KEPT: Final = 20
 

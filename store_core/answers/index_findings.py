@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = ["IndexFindings", "JudgedEntries", "judge_entries"]
-
 
 @dataclass(frozen=True, slots=True)
 class IndexFindings:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
 
-__all__ = ["Info", "InfoReport"]
 
 _TOP: Final = 5
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.store import Store
     from store_core.snapshot.units import QueueBounds, Units
 
-__all__ = ["ConsumedQueue", "Consumer", "FoundLag", "GroupKind", "LagJob", "QueueLag", "kind_of"]
 
 _log: Final = logging.getLogger("store_core")
 

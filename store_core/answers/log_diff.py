@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.segment_diff import DiffPart, DiffPartial, Unmatched
 
-__all__ = ["Diff", "DiffJob", "RecordDiffJob", "diff"]
-
 
 @dataclass(frozen=True)
 class Diff(Answer["DiffReport"]):

@@ -50,17 +50,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = [
-    "NOT_ASKED",
-    "Certificate",
-    "ConfigFiles",
-    "JudgedLog",
-    "LogReach",
-    "add_loading",
-    "checkpoint_findings",
-    "dispatch_start",
-    "wrong_values",
-]
 
 NOT_ASKED: Final = -1
 _NOWHERE: Final = 2**63 - 1

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from store_core.store.salvage_output import SalvageOutput
     from store_core.store.segment_salvage import SalvagePart
 
-__all__ = ["Salvage", "SalvageJob", "SalvagePartial", "SalvageReport", "salvage"]
-
 
 @dataclass(frozen=True)
 class Salvage(Answer["SalvageReport"]):

@@ -31,27 +31,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_plan import ReadPlan
 
 
-__all__ = [
-    "DLQ_ORIGIN_MESSAGE_ID",
-    "DLQ_ORIGIN_TOPIC",
-    "MISSING_BYTES",
-    "ORIGIN_MESSAGE_ID",
-    "REPLAY_ID",
-    "REPLAY_ORIGIN_MESSAGE_ID",
-    "REPLAY_ORIGIN_TOPIC",
-    "FoundRows",
-    "MessageRead",
-    "ReadJob",
-    "ReadPart",
-    "RecordLookUp",
-    "SegmentOffsets",
-    "can_share_scan",
-    "missing_line",
-    "read_of",
-    "rows_by_one_scan",
-]
-
-
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 """Of a retry and a dead letter: the offset message id of the first message."""
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["PART_BYTES", "Gathered", "MessageScan", "ScanCounts", "Scanned", "messages_and_damage"]
 
 PART_BYTES: Final = 512 << 20
 """Bytes of a range, on any engine, so that all engines leave the same groups out of a table."""

@@ -58,9 +58,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
 
 
-__all__ = ["Trace", "TraceReport", "trace"]
-
-
 @dataclass(frozen=True)
 class Trace(Answer["TraceReport"]):
     """Tell what happened to a message, in order: sends, delays, transaction, attempts, dead letter, replays.

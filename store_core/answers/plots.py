@@ -25,25 +25,6 @@ if TYPE_CHECKING:
 
     from jinja2 import Template
 
-__all__ = [
-    "Bar",
-    "Bars",
-    "HeatMap",
-    "HeatRow",
-    "Lane",
-    "Line",
-    "Plot",
-    "PlotRow",
-    "Plots",
-    "Series",
-    "Shape",
-    "Strip",
-    "Tone",
-    "lanes_of",
-    "page",
-    "part",
-]
-
 
 def page(title: str, **content: object) -> str:
     """Return content as one HTML file: style and plots are inside, and it refers to nothing elsewhere."""

@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from store_core.format.properties import PropertyParser
 
 
-__all__ = [
-    "SEND_COLUMNS",
-    "KeyFindings",
-    "KeyPieces",
-    "Sends",
-    "from_bytes",
-    "order_findings",
-    "unique_findings",
-]
-
-
 SEND_COLUMNS: Final = (
     "topic",
     "queue_id",

@@ -50,15 +50,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine, LocalEngine, ProgressSink
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = [
-    "EngineSource",
-    "RebuildResult",
-    "StoreRebuild",
-    "plan_rebuild",
-    "rebuild_consume_queue",
-    "rebuild_index",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:

@@ -36,19 +36,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 
-__all__ = [
-    "MOST_ROWS",
-    "REDACT_COLUMNS",
-    "FileJob",
-    "RedactJob",
-    "Redacted",
-    "Redaction",
-    "RedactionError",
-    "SearchedFile",
-    "redacted_record",
-]
-
-
 _INT: Final = struct.Struct(">i")
 _CRC_AT: Final = field_position(head_dtype(), "body_crc")
 _SYS_FLAG_AT: Final = field_position(head_dtype(), "sys_flag")

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildRules
 
-__all__ = ["REPAIRED", "Replacement", "plan_by", "repair_by"]
 
 _LOG_KINDS: Final = (FindingKind.LOG_LAYOUT, FindingKind.LOG_DAMAGE, FindingKind.LOG_CRC)
 

@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from store_core.answers.checked_store import CheckedStore
     from store_core.answers.repairs import Repairs
 
-__all__ = [
-    "RepairFacts",
-    "RepairPlan",
-    "RepairPlanFacts",
-    "RepairReport",
-    "SignedPlan",
-    "plan_digest",
-]
 
 _ABSENT: Final = "absent"
 _AT_ONCE: Final = 1 << 20

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from store_core.answers.checked_store import CheckedStore
     from store_core.answers.findings import Tally
 
-__all__ = ["IndexRepair", "QueueRepair", "Remedy", "Repairs"]
 
 _BEHIND: Final = "behind the log"
 """Why a queue is rebuilt that only lags, as after a crash: see `Repairs.of`."""

@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
     from store_core.format.release import Release
 
-__all__ = [
-    "OF_DELIVERY",
-    "OF_RECORD",
-    "REPLAYED_COLUMNS",
-    "WAITING_TOPICS",
-    "TargetQueues",
-    "check_targets",
-    "copied_batch",
-    "is_kept_by_broker",
-    "replayed_batch",
-    "undelivered",
-]
 
 _QUEUES: Final = 4
 """Queues of a topic that is not configured: RocketMQ's default of producers (``defaultTopicQueueNums``)."""

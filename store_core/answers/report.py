@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from store_core.errors import StoreError
     from store_core.files.store_path import StorePaths
 
-__all__ = [
-    "Fact",
-    "OfStore",
-    "Origin",
-    "Report",
-    "ReportSchema",
-    "command_words",
-    "fact",
-    "json_value",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:

@@ -14,8 +14,6 @@ from store_core.format.words import age_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ReportColumn", "ReportTable", "moment", "number", "shared", "table", "text", "truth"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from store_core.answers.report_table import ReportColumn, ReportTable
 
-__all__ = ["StoreReports", "summed"]
 
 _WORST: Final = (Verdict.REFUSED, Verdict.FINDINGS, Verdict.DAMAGED, Verdict.CLEAN)
 """What is to act on first."""

@@ -15,17 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = [
-    "BytesStyle",
-    "TerminalLine",
-    "clear_line",
-    "escape_json",
-    "escape_text",
-    "json_of",
-    "plain_text",
-    "text_of",
-    "text_width",
-]
 
 _SPACES: Final = "Zs"
 """Unicode's category of spaces. Those of East Asian text are as safe as our own, though not `str.isprintable`."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
 
-__all__ = ["Bill", "BillReport", "bill"]
 
 _SUMMED: Final = ("messages", "bytes")
 _TABLES: Final = {

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import Coverage
     from store_core.store.rebuild.options import RebuildOptions
 
-__all__ = ["Check", "CheckReport", "Compared", "check"]
-
 
 _COMPARED: Final = (
     *("check_crc", "batch_topic", "hash_slot_num", "index_num", "max_queues"),

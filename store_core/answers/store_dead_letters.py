@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
 
 
-__all__ = ["DeadLetters", "DeadLettersReport", "dead_letters"]
-
-
 @dataclass(frozen=True)
 class DeadLetters(Answer["DeadLettersReport"]):
     """Tell which messages consumers gave up, by group and topic, why, and where their first messages are.

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from store_core.store.parts import Engine
 
-__all__ = ["Delays", "DelaysReport", "Scale", "calendar_rows", "delays", "heat_map", "scale_of"]
 
 _SECOND: Final = 1000
 _LARGEST: Final = 2**53

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.log import Log
     from store_core.snapshot.units import QueueBounds
 
-__all__ = ["MADE", "Description"]
 
 _FILES: Final = OsFileSystem()
 _MOST_QUEUES: Final = 1000

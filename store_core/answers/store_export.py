@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
 
-__all__ = ["Export", "Prove", "export", "prove"]
-
 
 @dataclass(frozen=True)
 class _OfLake(Answer[AnyReport]):

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
-__all__ = ["Lag", "LagReport", "lag"]
-
 
 @dataclass(frozen=True)
 class Lag(Answer["LagReport"]):

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
 
-__all__ = ["PRECISION", "Producers", "ProducersReport", "bucket_begin", "buckets_of", "percentiles", "producers"]
 
 PRECISION: Final = "exact up to 255, above that at most 0.8 % too near to 0"
 """What is to be said of such a percentile."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["MOST_MESSAGES", "Recover", "RecoverFacts", "RecoverReport", "recover"]
 
 MOST_MESSAGES: Final = 100
 """How many truncated messages are listed, if not all are asked for; all are counted."""

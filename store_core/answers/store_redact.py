@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["Redact", "RedactReport", "redact"]
-
 
 @dataclass(frozen=True)
 class Redact(Answer["RedactReport"]):

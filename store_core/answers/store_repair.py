@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
 
-__all__ = ["PlanRepair", "Repair", "RepairCommand", "plan_repair", "repair"]
-
 
 @dataclass(frozen=True)
 class PlanRepair(Compared["RepairPlan"]):

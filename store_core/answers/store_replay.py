@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.sink.staged_batch import StagedBatch
 
-__all__ = ["Replay", "ReplayFacts", "ReplayReport", "replay", "sender_of"]
 
 _LONGEST_ID: Final = 100
 _PLACES: Final = ("storage", "config", "store_path_commit_log")

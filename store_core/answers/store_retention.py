@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
 
-__all__ = ["Retention", "RetentionJob", "RetentionReport", "retention"]
-
 
 _SETTINGS: Final = (
     *("file_reserved_time", "delete_when", "disk_max_used_space_ratio"),

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.units import Queue
     from store_core.store.parts import Engine
 
-__all__ = ["QueuedRecord", "Transactions", "TransactionsReport", "absent_records", "transactions"]
-
 
 class QueuedRecord(NamedTuple):
     """A record, and the place in a queue that it says it has."""

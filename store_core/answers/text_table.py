@@ -20,23 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import tzinfo
 
-__all__ = [
-    "MOST_ROWS",
-    "FieldsWriter",
-    "TableWriter",
-    "Value",
-    "cell_of",
-    "filled_columns",
-    "in_zone",
-    "is_number",
-    "message_name",
-    "plain_cell",
-    "report_text",
-    "rows_of",
-    "slices_of",
-    "with_message_column",
-    "zoned",
-]
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 Value: TypeAlias = "int | float | str | bytes | bool | list[object] | dict[object, object] | None"

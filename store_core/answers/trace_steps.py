@@ -14,17 +14,6 @@ from store_core.format.times import iso_time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "BrokerState",
-    "StepKind",
-    "due_of",
-    "group_of",
-    "is_send",
-    "kind_of",
-    "note_of",
-    "outcome_of",
-]
-
 
 class StepKind(StrEnum):
     """What a record is; the value is its name in reports."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Verdict"]
-
 
 class Verdict(Enum):
     """What an answer found; `store_core.command.exit_code.ExitCode.of` is the code of a command.

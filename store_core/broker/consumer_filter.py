@@ -23,16 +23,6 @@ if TYPE_CHECKING:
 
     from store_core.format.filter.message_selector import ExtUnit
 
-__all__ = [
-    "BloomFilter",
-    "BloomFilterData",
-    "ConsumerFilterData",
-    "ExpressionForRetryMessageFilter",
-    "ExpressionMessageFilter",
-    "SubscriptionData",
-    "calculate_bit_map",
-    "murmur3_128",
-]
 
 _BYTE: Final = 8
 _MASK: Final = (1 << 64) - 1

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.snapshot.config_json import JsonObject
 
-__all__ = ["ConsumerFilterManager"]
 
 _LOG: Final = logging.getLogger("store_core")
 _TOPICS_CAPACITY: Final = initial_capacity(256)

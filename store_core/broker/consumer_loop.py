@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import PutMessageResult
 
-__all__ = ["ReadableStore", "ServedStore", "Waiting", "follow"]
 
 _LOG: Final = logging.getLogger("store_core")
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.config_json import JsonObject
     from store_core.store.broker_config import BrokerConfig
 
-__all__ = ["NO_OFFSET", "ConsumerOffsetManager", "DelayOffsetTable", "FlushConsumerOffsetService"]
 
 _MS: Final = 1000.0
 _LOG: Final = logging.getLogger("store_core")

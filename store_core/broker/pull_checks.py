@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from store_core.store.broker_config import BrokerConfig
     from store_core.store.get_message import GetMessageResult
 
-__all__ = [
-    "CheckedPull",
-    "ForbiddenType",
-    "PullChecks",
-    "PullMessageRequest",
-    "PullMessageResponse",
-    "PullSysFlag",
-    "ResponseCode",
-]
 
 _LOG: Final = logging.getLogger("store_core")
 

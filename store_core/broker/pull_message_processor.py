@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.config_json import JsonObject
     from store_core.store.broker_config import BrokerConfig
 
-__all__ = ["OFFSET_MOVED_EVENT", "OffsetMovedEvent", "PullMessageProcessor", "PullRequest", "PullRequestHoldService"]
 
 _LOG: Final = logging.getLogger("store_core")
 _LONG_POLLING_SECONDS: Final = 5.0

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import PutMessageResult
 
-__all__ = ["DelayingStore", "ScheduleMessageService", "message_time_up"]
 
 _LOG: Final = logging.getLogger("store_core")
 _HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"

@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
     from store_core.snapshot.config_json import JsonObject
 
-__all__ = [
-    "ConsumerGroupInfo",
-    "MessageModel",
-    "RegisteredSubscription",
-    "SubscriptionGroupManager",
-    "TopicConfigManager",
-]
 
 _CAPACITY: Final = initial_capacity(1024)
 

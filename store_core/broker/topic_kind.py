@@ -13,18 +13,6 @@ from store_core.format.release import rules_of
 if TYPE_CHECKING:
     from store_core.format.release import Release
 
-__all__ = [
-    "CHECK_MAX_TIME_TOPIC",
-    "DEAD_LETTER_PREFIX",
-    "HALF_TOPIC",
-    "HALF_TOPICS",
-    "OP_TOPIC",
-    "OP_TOPICS",
-    "TRACE_TOPIC",
-    "TopicKind",
-    "kind_of_topic",
-    "send_refusal",
-]
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 """Topic where half messages wait (RocketMQ 4.3 and later)."""

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.message_store import DefaultMessageStore
 
-__all__ = [
-    "HALF_COLUMNS",
-    "OP_COLUMNS",
-    "SETTLED_COLUMNS",
-    "Transaction",
-    "TransactionState",
-    "TransactionStatus",
-    "half_rows",
-    "operation_rows",
-    "settled_rows",
-    "transaction_state",
-    "transactions_of",
-    "with_ms",
-]
 
 _PLACE: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 HALF_COLUMNS: Final = (*_PLACE, "properties")

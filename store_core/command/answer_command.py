@@ -43,12 +43,6 @@ if TYPE_CHECKING:
     from store_core.answers.report import Report
     from store_core.command.arguments import Store
 
-__all__ = [
-    "ReportOutput",
-    "command_of",
-    "with_report",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ReportOutput:

@@ -18,7 +18,6 @@ from store_core.store.read.option_table import pairs_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["append"]
 
 _SOURCES: Final = ("parquet", "json", "csv", "from_store")
 _ONE: Final = "expected exactly one of --parquet, --json, --csv and --from-store"

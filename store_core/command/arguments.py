@@ -29,23 +29,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.read.option_table import Option
 
-__all__ = [
-    "FORMATS",
-    "LOG_HELP",
-    "STORES",
-    "NearChoice",
-    "examples",
-    "joined",
-    "with_config",
-    "with_log",
-    "with_output",
-    "with_read_options",
-    "with_release",
-    "with_replayed_options",
-    "with_storage",
-    "with_view_options",
-]
-
 
 class NearChoice(click.Choice[str]):
     """Some names; the nearest is suggested for one that is none of them.

@@ -30,21 +30,6 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.store.parts import Engine, PartsDone
 
-__all__ = [
-    "Console",
-    "PartsProgress",
-    "ShownWarnings",
-    "connector",
-    "is_on_spark",
-    "say",
-    "shown_engine",
-    "shown_zone",
-    "spark_engine",
-    "warnings_shown",
-    "with_processes",
-    "with_spark",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Console:

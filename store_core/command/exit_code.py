@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-__all__ = [
-    "ERROR_CODES",
-    "FREE_SPACE",
-    "INTERRUPTED",
-    "NO_READER",
-    "ExitCode",
-    "bug_words",
-    "exit_code_help",
-    "failure_of",
-    "markdown_document",
-    "system_words",
-]
 
 _HELP_WIDTH: Final = 100
 _WRONG_USAGE: Final = (

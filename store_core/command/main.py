@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["LeanImports", "StandardOutputError", "discard_output", "main", "watch_standard_output"]
-
 
 _LIBRARY: Final = "click"
 _MINIMUM: Final = "8.2"

@@ -18,17 +18,6 @@ from store_core.files.access import naming
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = [
-    "STANDARD_OUTPUT",
-    "check_new",
-    "check_report",
-    "new_file",
-    "stream_for_text",
-    "write_json",
-    "write_new",
-    "write_new_json",
-    "write_text",
-]
 
 _UNFINISHED: Final = ".part"
 

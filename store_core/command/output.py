@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from store_core.answers.text_table import Value
 
-__all__ = ["ArrowWriter", "CsvWriter", "JsonLinesWriter", "Output", "ParquetWriter", "RowWriter"]
-
 
 class RowWriter(Protocol):
     """Writes rows in one format to a stream that it does not close."""

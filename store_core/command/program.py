@@ -19,8 +19,6 @@ from store_core.command.main import discard_output
 from store_core.errors import TolerableError
 from store_core.format.words import hint_of
 
-__all__ = ["program"]
-
 _MESSAGES: Final = "Messages"
 _STORE: Final = "The store"
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildOptions
     from store_core.store.rebuild.plan import RebuildPlan
 
-__all__ = ["rebuild"]
 
 _WHAT: Final = ("queues", "index", "both")
 _FACTORS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

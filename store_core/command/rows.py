@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from store_core.store.read.lookup.looked_up import ReadExplanation
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["cat", "count", "explain", "get", "head", "ls", "schema", "sql", "tail", "topics", "view"]
 
 _MESSAGE_COLUMNS: Final = ("store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys", "body")
 """Columns of a table of messages if none are named: those that fit a terminal."""

@@ -17,16 +17,6 @@ from store_core.files.names import archive_codec, archive_error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "WAY_ON",
-    "access_error",
-    "check_writable",
-    "explained_access",
-    "in_words",
-    "is_access_error",
-    "kind_of_file",
-    "naming",
-]
 
 _KINDS: Final = (
     (stat.S_ISREG, "a file"),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tarfile import TarInfo
     from typing import IO
 
-__all__ = ["Archive", "archive_at", "archive_segments", "is_archive"]
 
 _BLOCK: Final = 512
 """Bytes of a header."""

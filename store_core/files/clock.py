@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from threading import Event
 
-__all__ = ["Clock", "SystemClock", "WaitlessClock"]
-
 
 class Clock(Protocol):
     """What the store needs of a clock.

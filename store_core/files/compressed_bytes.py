@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
     from store_core.files.remote_bytes import RemoteFile
 
-__all__ = [
-    "LARGEST_SEGMENT",
-    "CompressedBytes",
-    "CompressedFile",
-    "expanded_size",
-    "read_piece",
-]
 
 LARGEST_SEGMENT: Final = 2**31 - 1
 """Bytes of the largest segment that RocketMQ can map (``MappedFile``: sizes are Java's int)."""

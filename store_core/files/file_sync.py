@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["DeferredSyncFileSystem", "FileSync", "WholeSync", "sync_directories", "sync_files"]
 
 _KINDS: Final = frozenset({"ext4", "xfs"})
 """File systems on disks of this machine that are known to report errors. Of others one can't tell: to some servers

@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = [
-    "FileStatus",
-    "FileSystem",
-    "OpenFile",
-    "OsFileSystem",
-    "OsOpenFile",
-    "UnsyncedNames",
-    "disk_bytes",
-    "is_directory",
-    "name_file",
-    "names_in",
-    "not_a_file",
-    "open_unnamed",
-    "write_all",
-]
 
 _UNNAMED: Final[int] = getattr(os, "O_TMPFILE", 0)
 _NOT_KNOWN: Final = (

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.mapped_file_queue import MappedFileQueue
 
-__all__ = [
-    "COMMIT_PACE",
-    "FLUSH_PACE",
-    "CommitRealTimeService",
-    "FlushDiskWatcher",
-    "FlushRealTimeService",
-    "GroupCommitRequest",
-    "GroupCommitService",
-    "Pace",
-]
 
 _LOG: Final = logging.getLogger("store_core")
 _MS: Final = 1000

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["FilledMemory", "LocalBytes", "LocalFile"]
 
 _PAGE: Final = 4 << 10
 _PIECE: Final = 4 << 20

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from store_core.format.layout import Unit
 
-__all__ = ["refuse_other_file", "segments_in", "single_file"]
 
 _FIRST_RECORD: Final = 8 << 20
 """Bytes at the beginning of a file that are looked at for a sound record."""

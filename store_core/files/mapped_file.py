@@ -30,15 +30,6 @@ if TYPE_CHECKING:
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 
-__all__ = [
-    "OS_PAGE_SIZE",
-    "RECORD_SEAL",
-    "MappedFile",
-    "ReferenceResource",
-    "TransientStorePool",
-    "anonymous_memory",
-    "commit_steps",
-]
 
 OS_PAGE_SIZE: Final = 4096
 """Unit of the page rules, in bytes, whatever the machine's page size (RocketMQ: ``MappedFile.OS_PAGE_SIZE``)."""

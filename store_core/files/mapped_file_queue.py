@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import TransientStorePool
     from store_core.files.segment_paths import SegmentPaths
 
-__all__ = ["AllocateMappedFileService", "AllocateRequest", "MappedFileQueue"]
 
 _LOG: Final = logging.getLogger("store_core")
 

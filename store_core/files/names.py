@@ -13,30 +13,6 @@ from store_core.format.words import agreeing, counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "BATCH_CONSUME_QUEUE",
-    "CHECKPOINT_FILE",
-    "CODECS",
-    "COMMIT_LOG",
-    "CONFIG_DIRECTORY",
-    "CONSUME_QUEUE",
-    "CONSUME_QUEUE_EXT",
-    "INDEX_DIRECTORY",
-    "LAST_OFFSET",
-    "NAME_RULE",
-    "TIMER_CHECK_FILE",
-    "TO_EXPAND",
-    "advice_on_name",
-    "archive_codec",
-    "archive_error",
-    "codec_of",
-    "compressed_error",
-    "is_compressed_segment",
-    "packed_error",
-    "start_offset_of",
-    "twin_note",
-    "why_no_segment",
-]
 
 COMMIT_LOG: Final = "commitlog"
 """Directory of the segments below a store root (RocketMQ: ``storePathCommitLog``)."""

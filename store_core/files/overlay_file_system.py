@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["FileChange", "OverlayFile", "OverlayFileSystem", "OverlayNode"]
 
 _BLOCK: Final = 1 << 16
 """Size of the blocks by which writes are recorded, in bytes."""

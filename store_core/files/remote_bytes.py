@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-__all__ = ["NEAR", "RemoteBytes", "RemoteFile", "RemoteReader", "coalesced"]
 
 NEAR: Final = 256 << 10
 """Bytes between two ranges up to which they are one request: as many are moved in the time that a request takes, with

@@ -21,7 +21,6 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from rocksdict import RdictIter
 
-__all__ = ["FRAME", "FRAME_HEAD", "read_frame", "serve", "write_frame"]
 
 FRAME_HEAD: Final = struct.Struct(">cQ")
 """Kind of an answer, and its bytes."""

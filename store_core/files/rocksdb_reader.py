@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Entries", "RocksdbReader"]
 
 _log: Final = logging.getLogger("store_core")
 

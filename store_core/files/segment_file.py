@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["MAX_OPEN_QUEUES", "MAX_OPEN_SEGMENTS", "OpenFiles", "SegmentFile", "file_name_of", "offset_of"]
 
 _LOG: Final = logging.getLogger("store_core")
 _NAME: Final = re.compile(r"[+-]?0*[0-9]{1,19}")

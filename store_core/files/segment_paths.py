@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileStatus, FileSystem
 
-__all__ = ["LoadList", "SegmentPaths", "list_for_loading"]
-
 
 def _none_full() -> Collection[Path]:
     return ()

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from store_core.files.remote_bytes import RemoteFile
     from store_core.format.columnar.spans import EntryLog
 
-__all__ = [
-    "PagedBytes",
-    "Segment",
-    "SegmentBytes",
-    "blocks_on_disk",
-    "file_at",
-    "load_record",
-    "modified_ns",
-    "open_ahead",
-    "open_file",
-    "open_pages",
-    "size_on_disk",
-]
 
 _HEAD = 4 << 10
 """Bytes of a record that are loaded first: more than its head, and most records."""

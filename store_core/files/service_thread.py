@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
 
-__all__ = ["ServiceThread", "WorkerThread"]
-
 
 class WorkerThread:
     """Does pieces of work in order, in a thread of its own.

@@ -31,21 +31,6 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-__all__ = [
-    "NOTHING",
-    "NO_SETTINGS",
-    "SETTING_PREFIX",
-    "Attempts",
-    "Moved",
-    "OpenStorage",
-    "RemotePath",
-    "Storage",
-    "StorageSettings",
-    "Traffic",
-    "local_file",
-    "parse_url",
-]
-
 
 class Moved(NamedTuple):
     """Requests to a storage, and the bytes of files that they bring.

@@ -56,31 +56,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
 
 
-__all__ = [
-    "MEMBER_DATA",
-    "MEMBER_PREFIX",
-    "QUEUE_DIRECTORIES",
-    "StoreUse",
-    "begins_with_entry",
-    "check_is_no_url",
-    "check_is_root",
-    "check_log_place",
-    "check_parts",
-    "check_store_kind",
-    "data_directory",
-    "dledger_error",
-    "dledger_logs",
-    "entry_log_of",
-    "has_queues",
-    "is_root",
-    "is_root_of",
-    "path_exists",
-    "queue_database",
-    "queue_databases",
-    "root_of_member",
-    "several_members_error",
-]
-
 MEMBER_PREFIX: Final = "dledger-"
 """Prefix of a member's directory, ``dledger-SELFID`` (``DLedgerConfig.getDataStorePath``, DLedger 0.3)."""
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["ABORT_FILE", "LOCK_FILE", "AbortFile", "ProcessStat", "StoreLock", "is_lock_held"]
 
 ABORT_FILE: Final = "abort"
 """Name below the store root (RocketMQ: ``StorePathConfigHelper.getAbortFile``)."""

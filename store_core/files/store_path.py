@@ -29,28 +29,6 @@ if TYPE_CHECKING:
     from store_core.files.storage import StorageSettings
 
 
-__all__ = [
-    "ChosenPaths",
-    "ConfiguredRoot",
-    "LogPlace",
-    "StorePaths",
-    "absolute_path_of",
-    "given_paths",
-    "located",
-    "located_now",
-    "lock_places",
-    "log_directories",
-    "notes_of",
-    "nothing_at",
-    "path_of",
-    "places_of",
-    "root_at",
-    "roots_to_lock",
-    "store_roots",
-    "stores_near",
-    "without_scheme",
-]
-
 _OPTION: Final = "option storePathCommitLog (--store-path-commit-log)"
 _SIGNS: Final = frozenset({CHECKPOINT_FILE, CONSUME_QUEUE})
 """What a broker makes below the root of each store that it opens."""

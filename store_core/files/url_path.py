@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from store_core.files.storage import RemotePath, Storage
 
-__all__ = ["StorageTree", "TreeEntry", "UrlFile", "UrlPath", "remote_file_of"]
 
 _MOST_FILES: Final = 1 << 20
 """How many entries of a directory are accepted; a bound for hostile stores."""

@@ -16,24 +16,6 @@ from store_core.format.words import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "BODIES",
-    "BODY_TEXT",
-    "COLUMNS",
-    "CORRUPT_RECORD",
-    "DEFAULT_COLUMNS",
-    "HEAD_FIELDS",
-    "MAP_TYPE",
-    "PROPERTY_COLUMN",
-    "STORE",
-    "STRINGS_TYPE",
-    "TIMESTAMP_TYPE",
-    "Column",
-    "arrow_schema",
-    "column_named",
-    "property_of",
-    "resolve_columns",
-]
 
 BODY_TEXT: Final = "body_text"
 BODIES: Final = frozenset({"body", BODY_TEXT})

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from store_core.format.sys_flag import CompressionType
 
-__all__ = ["MAX_EXPANDED_BODY", "BodyTooLargeError", "expand_body"]
-
 MAX_EXPANDED_BODY: Final = 64 << 20
 """Most bytes one body may expand to: sixteen times the broker's default limit (``maxMessageSize``, 4 MiB)."""
 

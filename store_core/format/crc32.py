@@ -15,8 +15,6 @@ try:
 except ImportError:
     from zlib import crc32 as _crc32
 
-__all__ = ["crc32"]
-
 
 class _Crc32(Protocol):
     def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...

@@ -14,21 +14,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "DEFAULT_CAPACITY",
-    "INT_BITS",
-    "LONG_BITS",
-    "SHORT_BITS",
-    "hash_code",
-    "hash_map_capacity",
-    "hash_map_order",
-    "parse_java_int",
-    "positive_hash",
-    "spread_hash",
-    "tags_code",
-    "wrap",
-]
-
 
 DEFAULT_CAPACITY: Final = 16
 """Initial number of buckets of a ``HashMap``."""

@@ -15,47 +15,6 @@ import numpy as np
 
 from store_core.format.sys_flag import MessageSysFlag
 
-__all__ = [
-    "BATCH_CONSUME_QUEUE_UNIT",
-    "BATCH_ITEM_HEAD",
-    "BLANK_RECORD",
-    "BLANK_SIZE",
-    "CHECKPOINT",
-    "CONSUME_QUEUE_EXT_UNIT",
-    "CONSUME_QUEUE_UNIT",
-    "DLEDGER_ENTRY_HEAD",
-    "HOST_V4",
-    "HOST_V6",
-    "INDEX_HEADER",
-    "INDEX_UNIT",
-    "MAX_HEAD_SIZE",
-    "MESSAGE_HEAD",
-    "MIN_HEAD_SIZE",
-    "MIN_RECORD_SIZE",
-    "ROCKSDB_QUEUE_BOUND",
-    "ROCKSDB_QUEUE_NAME",
-    "ROCKSDB_QUEUE_PLACE",
-    "ROCKSDB_QUEUE_UNIT",
-    "STORED_HALF",
-    "STORED_HALF_KEY",
-    "STORED_INDEX",
-    "STORED_INDEX_KEY",
-    "STORED_TIMER",
-    "STORED_TIMER_KEY",
-    "STORED_UNITS",
-    "TIMER_LOG_UNIT",
-    "TIMER_SLOT",
-    "TIMER_UNITS",
-    "UNITS",
-    "Field",
-    "MagicCode",
-    "Unit",
-    "field_position",
-    "head_dtype",
-    "head_size",
-    "unit_dtype",
-]
-
 
 class MagicCode(IntEnum):
     """The second field of every record (Java: ``MessageDecoder.MESSAGE_MAGIC_CODE`` and its relatives)."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["LogEnd", "find_log_end", "find_tail_end", "find_walk_starts"]
-
 
 def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
     """Return where walks can start that need only what starts at or after some positions.

@@ -15,16 +15,6 @@ from store_core.format.sys_flag import CompressionType, TransactionType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "CRC_MASK",
-    "AppendMessageResult",
-    "AppendMessageStatus",
-    "Message",
-    "MessageExt",
-    "PutMessageStatus",
-    "body_crc",
-]
-
 
 class AppendMessageStatus(Enum):
     """Outcome of an append (RocketMQ: ``AppendMessageStatus``, without ROCKSDB_ERROR)."""

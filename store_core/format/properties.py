@@ -19,43 +19,6 @@ from store_core.format.release import DEFAULT_RELEASE, rules_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = [
-    "CRC_RESERVED",
-    "DELAY",
-    "INNER_BASE",
-    "INNER_MULTI_DISPATCH",
-    "INNER_MULTI_QUEUE_OFFSET",
-    "INNER_NUM",
-    "KEYS",
-    "KEY_SEPARATOR",
-    "MAX_PROPERTIES_SIZE",
-    "NAME_VALUE_SEPARATOR",
-    "PROPERTY_CRC",
-    "PROPERTY_SEPARATOR",
-    "REAL_QID",
-    "REAL_TOPIC",
-    "RETRY_TOPIC",
-    "TAGS",
-    "TIMER_DELAY_MS",
-    "TIMER_DELAY_SEC",
-    "TIMER_DELIVER_MS",
-    "TIMER_DEL_UNIQKEY",
-    "TIMER_OUT_MS",
-    "UNIQ_KEY",
-    "WAIT",
-    "PropertyMap",
-    "PropertyParser",
-    "decode_text",
-    "delete_property",
-    "ends_with_separator",
-    "first_property",
-    "format_properties",
-    "parse_decoded_properties",
-    "parse_properties",
-    "property_crc_digits",
-    "split_keys",
-    "to_utf8",
-]
 
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"

@@ -18,17 +18,6 @@ from store_core.format.words import hint_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "DEFAULT_RELEASE",
-    "LIKELIEST_FIRST",
-    "RELEASES",
-    "RELEASE_RULES",
-    "Release",
-    "named_rules",
-    "release_hint",
-    "rules_of",
-    "shown_releases",
-]
 
 Release: TypeAlias = Literal["4.3", "4.9", "5.3", "5.3.4", "5.4", "5.5", "5.5.1"]
 """The release whose behaviour is followed: a name in `RELEASES`."""

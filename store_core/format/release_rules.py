@@ -19,17 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "BrokerFeatures",
-    "Feature",
-    "RecordFeatures",
-    "ReleaseRules",
-    "StoreFeatures",
-    "has",
-    "release_features",
-    "value",
-]
-
 
 def has(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field of a dataclass
     """Return the field of a feature that a release either has or lacks; the default is to lack it.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from store_core.format.record.record_head import HeadShape
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["CandidateFinder", "Damage", "Salvage", "store_timestamps"]
-
 
 _FIRST_CHUNK: Final = 64 << 10
 _SEARCH_CHUNK: Final = 16 << 20

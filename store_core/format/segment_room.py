@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["blank_head", "fill_segments", "has_room", "place_records", "room_for_records"]
 
 _BLANK: Final = struct.Struct(">ii")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["ALL_THERE", "HEAD", "AllThere", "Pages", "SegmentView"]
-
 
 HEAD: Final = 4 << 10
 """Bytes in which a frame tells its size: more than its head, and most frames."""

@@ -6,8 +6,6 @@ from __future__ import annotations
 from enum import Enum, IntEnum, IntFlag
 from typing import Final
 
-__all__ = ["COMPRESSION_MASK", "TRANSACTION_MASK", "CompressionType", "MessageSysFlag", "TransactionType"]
-
 
 class MessageSysFlag(IntFlag):
     """Bits of ``sys_flag``.

@@ -13,7 +13,6 @@ from store_core.format.columns import TIMESTAMP_TYPE
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["DAY_MS", "TIME_RANGE", "iso_day", "iso_time", "table_time", "table_times", "utc_days"]
 
 _NOT_A_TIME: Final = np.iinfo(np.int64).min
 """The one 64-bit number that numpy treats as not a time (NaT)."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["age_words", "agreeing", "counted", "did_you_mean", "hint_of", "known_names", "without_controls"]
-
 
 def counted(count: int, what: str) -> str:
     """Return a count with its noun.

@@ -19,30 +19,6 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from store_core.format.release_rules import ReleaseRules
 
-__all__ = [
-    "BATCH_UNIT_DTYPE",
-    "BATCH_UNIT_SIZE",
-    "CQ_STORE_UNIT_SIZE",
-    "UNIT_DTYPE",
-    "UNIT_SEAL",
-    "BatchCqUnit",
-    "CqUnit",
-    "UnitArray",
-    "are_valid",
-    "batch_units",
-    "count_true",
-    "count_valid",
-    "coverage",
-    "coverages",
-    "pre_blank",
-    "readable_units",
-    "stored_units",
-    "uncovered_batches",
-    "units_of",
-    "units_per_file",
-    "whole_batch_file",
-    "whole_file",
-]
 
 UNIT_DTYPE: Final = unit_dtype(CONSUME_QUEUE_UNIT)
 CQ_STORE_UNIT_SIZE: Final = UNIT_DTYPE.itemsize

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["IndexFile", "IndexQuery", "IndexStorage", "walk_chain"]
 
 _MS: Final = 1000
 _SHORT_CHAIN: Final = 64

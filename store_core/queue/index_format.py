@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from store_core.format.layout import Unit
     from store_core.queue.queue_path import QueueRules
 
-__all__ = [
-    "INDEX_DTYPE",
-    "INDEX_HEADER_SIZE",
-    "INDEX_STRUCT",
-    "SLOT_SIZE",
-    "IndexEntries",
-    "IndexHeader",
-    "IndexSlots",
-    "MessageKeys",
-    "build_entries",
-    "index_file_size",
-    "java_int",
-    "java_long",
-    "time_diff",
-]
 
 # ---- the header
 

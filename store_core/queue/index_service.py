@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["IndexService", "QueryOffsetResult", "check_index_sizes", "index_file_name", "next_index_file_name"]
 
 _LOG: Final = logging.getLogger("store_core")
 _CREATE_TRIES: Final = 3

@@ -35,24 +35,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.queue.queue_path import QueueRules
 
-__all__ = [
-    "AssignedUnit",
-    "Assignment",
-    "BatchAssignment",
-    "KnownQueues",
-    "LightRow",
-    "LmqUnit",
-    "RefusedUnit",
-    "UnfitListsError",
-    "UnreadableIndexError",
-    "assign",
-    "assign_batch",
-    "batch_refusal",
-    "fitting_batches",
-    "index_limit",
-    "index_refusal",
-    "lmq_units",
-]
 
 _LAST_OFFSET: Final = 2**63 - 1
 _LARGEST_BATCH: Final = 2**15 - 1

@@ -31,18 +31,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.rocksdb_reader import Entries
 
-__all__ = [
-    "CHECKPOINT_TOPIC",
-    "ROCKSDB_UNIT_DTYPE",
-    "BoundKey",
-    "RocksdbQueues",
-    "StoredUnits",
-    "light_queue_database",
-    "parse_bound_key",
-    "unit_key",
-    "unit_key_size",
-]
-
 
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
 """Name of the entry, no queue, that tells up to where the log is in the database."""

@@ -13,7 +13,6 @@ from store_core.format.layout import STORED_HALF, STORED_INDEX, STORED_TIMER, ST
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["FAMILIES", "STORE_DATABASE", "StoreEntry", "is_place"]
 
 STORE_DATABASE: Final = "rocksdbstore"
 """Name of the directory below a store's root."""

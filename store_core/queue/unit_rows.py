@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_assignment import BatchAssignment
 
-__all__ = ["QueueUnits", "UnitBuffer", "UnitRows", "empty_units", "sorted_places"]
 
 _SMALL: Final = 2**16 - 1
 

@@ -31,44 +31,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.config_json import JsonKey, JsonObject, JsonValue
 
 
-__all__ = [
-    "CONFIG_KINDS",
-    "CONSUMER_FILTERS",
-    "CONSUMER_OFFSETS",
-    "DELAY_OFFSETS",
-    "GROUP_MEMBERS",
-    "GROUP_MEMBERS_OF_5",
-    "LIGHT_OFFSETS",
-    "LOG_OFFSETS",
-    "LOG_TIMES",
-    "QUEUE_TYPE",
-    "RECOVERY_MARGIN_MS",
-    "REQUEST_MODES",
-    "SUBSCRIPTION_GROUPS",
-    "TOPICS",
-    "TOPIC_GROUP_SEPARATOR",
-    "TOPIC_MEMBERS",
-    "Committed",
-    "Config",
-    "ConfigFile",
-    "ConfigKind",
-    "ConsumerOffsets",
-    "DataVersion",
-    "Permission",
-    "SubscriptionGroupConfig",
-    "TimerCheck",
-    "TopicConfig",
-    "backup_of",
-    "bytes_of",
-    "check_is_file",
-    "checkpoint_fields",
-    "configured_batch_topics",
-    "covered_until",
-    "read_checkpoint",
-    "read_config",
-    "topic_and_group",
-]
-
 _log: Final = logging.getLogger("store_core")
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from store_core.format.release_rules import ReleaseRules
 
-__all__ = ["ConfigFields", "ConfigValueError", "JsonKey", "JsonObject", "JsonValue", "parse_config"]
 
 JsonKey: TypeAlias = str | int
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[JsonKey, JsonValue] | None"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
     from store_core.snapshot.units import QueueName
 
-__all__ = ["QUEUED_COLUMNS", "DatabaseQueue", "QueuedLog", "Unflushed", "unflushed_of"]
 
 QUEUED_COLUMNS: Final = (
     "topic",

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem, OpenFile
 
 
-__all__ = [
-    "BrokenChainError",
-    "Index",
-    "KeyFile",
-    "LoadedIndex",
-]
-
 _LARGEST: Final = 2**31 - 1
 _WORD: Final = np.dtype(">i4")
 """A slot; headers and entries consist of units of the same size."""

@@ -50,16 +50,6 @@ if TYPE_CHECKING:
     from store_core.files.storage import StorageSettings
     from store_core.files.store_path import StorePaths
 
-__all__ = [
-    "Log",
-    "NamedRecord",
-    "check_plain",
-    "first_store_timestamp",
-    "has_record",
-    "segments_at",
-    "time_in",
-    "without_twins",
-]
 
 _Compressed: TypeAlias = Literal["left out", "read", "refused"]
 

@@ -43,21 +43,6 @@ if TYPE_CHECKING:
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.units import QueueName
 
-__all__ = [
-    "FoundEnd",
-    "LiveMoment",
-    "LogBesideQueues",
-    "SegmentEnd",
-    "TornTail",
-    "covered_note",
-    "end_by_tail",
-    "find_end",
-    "last_store_time",
-    "quick_end",
-    "segment_end",
-    "segment_ends",
-    "uncommitted_note",
-]
 
 _SEGMENT_START: Final = Place()
 _WINDOWS: Final = (1 << 20, 8 << 20)

@@ -38,13 +38,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import MessageStoreConfig
 
 
-__all__ = [
-    "Store",
-    "StoreKind",
-    "store_at",
-    "stores_of",
-]
-
 _FILES: Final = OsFileSystem()
 _SEVERAL: Final = frozenset(",*?[")
 """What a path may have that stands for several."""

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.config import TopicConfig
 
-__all__ = ["StoreNames", "grouped_paths"]
 
 _log: Final = logging.getLogger("store_core")
 _FILES: Final = OsFileSystem()

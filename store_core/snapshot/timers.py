@@ -23,19 +23,6 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
 
-__all__ = [
-    "CANCELS",
-    "ROLLS",
-    "TIMER_DTYPE",
-    "TIMER_LOG",
-    "SlotChains",
-    "TimerChains",
-    "TimerUnits",
-    "Timers",
-    "due_times",
-    "followed_slots",
-    "timer_units",
-]
 
 TIMER_LOG: Final = "timerlog"
 """Directory of the log of timers below a store's root."""

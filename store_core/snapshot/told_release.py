@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.release import Release
 
-__all__ = ["ToldRelease", "evidence_of_old_parser"]
-
 
 _USUAL: Final = (5_000_000, 20_000_000)
 """Slots and entries of an index file unless configured otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""

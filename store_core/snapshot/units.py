@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = [
-    "EVERY_QUEUE",
-    "Comparison",
-    "Queue",
-    "QueueBounds",
-    "QueueDoubtError",
-    "QueueKind",
-    "QueueName",
-    "TopicFilter",
-    "UnitRange",
-    "Units",
-    "compare",
-    "leading",
-]
 
 QueueName: TypeAlias = tuple[str, int]
 """A topic and a queue id."""

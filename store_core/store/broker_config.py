@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-__all__ = ["BrokerConfig", "check_fields", "load_fields", "parse_properties_file", "snake_case"]
 
 _BLANKS: Final = " \t\f"
 _ENTRY: Final = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)", re.DOTALL)

@@ -28,24 +28,6 @@ if TYPE_CHECKING:
     from store_core.store.put.commit_log import CommitLog
     from store_core.store.store_state import RunningFlags
 
-__all__ = [
-    "MAX_MANUAL_DELETE_FILE_TIMES",
-    "CleanCommitLogService",
-    "CleanConsumeQueueService",
-    "CleanService",
-    "CleanServices",
-    "DiskLimits",
-    "DiskSpace",
-    "ExpiringFiles",
-    "ExpiringQueues",
-    "ExpiryRule",
-    "SpaceVerdict",
-    "delete_expired_file_by_time",
-    "expiry_rule",
-    "hour_at",
-    "needs_correction",
-    "parse_delete_when",
-]
 
 _MS: Final = 1000.0
 _LOG: Final = logging.getLogger("store_core")

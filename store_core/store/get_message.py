@@ -34,15 +34,6 @@ if TYPE_CHECKING:
     from store_core.format.message import MessageExt
     from store_core.store.message_store_config import MessageStoreConfig
 
-__all__ = [
-    "GetMessageResult",
-    "GetMessageStatus",
-    "LogLookup",
-    "MessageGetter",
-    "QueryMessageResult",
-    "QueueUnit",
-    "queue_units",
-]
 
 _MAGICS: Final = frozenset((MagicCode.MESSAGE_V1.value, MagicCode.MESSAGE_V2.value))
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from store_core.store.reput import ReputMessageService
     from store_core.store.store_state import StoreCheckpoint
 
-__all__ = ["LogAdoption", "LogPlace", "make_place"]
 
 _LOG: Final = logging.getLogger("store_core")
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.log_end import SegmentEnd
 
-__all__ = ["DiffBy", "DiffOptions", "LogSide", "SideName", "without_overlap"]
-
 
 class DiffBy(Enum):
     """What is compared.

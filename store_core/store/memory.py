@@ -10,8 +10,6 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["keep_freed_memory", "physical_memory"]
-
 _LARGEST_LEARNED: Final = 32 << 20
 """glibc learns from freed blocks up to this size (``DEFAULT_MMAP_THRESHOLD_MAX`` on 64 bits)."""
 

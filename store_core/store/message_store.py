@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService
     from store_core.store.reput import FilterBitMap
 
-__all__ = ["DefaultMessageStore"]
-
 
 _LOG: Final = logging.getLogger("store_core")
 _BUSY_LIMIT_MS: Final = 10_000_000

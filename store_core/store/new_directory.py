@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
 
-__all__ = [
-    "NewDirectory",
-    "copy_store",
-    "digest_of_file",
-    "files_below",
-    "first_match",
-    "named_places",
-    "path_in_copy",
-    "path_in_source",
-    "places_beside",
-]
 
 _PIECE: Final = 8 << 20
 

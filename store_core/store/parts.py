@@ -21,17 +21,6 @@ from store_core.errors import InvalidOptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = [
-    "Engine",
-    "GroupedJob",
-    "InProcess",
-    "Job",
-    "LocalEngine",
-    "PartsDone",
-    "ProgressSink",
-    "Step",
-    "check_least",
-]
 
 _MOST: Final = 2**63 - 1
 """What Arrow takes for a number of rows."""

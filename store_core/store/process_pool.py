@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from store_core.store.parts import ProgressSink
 
-__all__ = ["ProcessPool"]
 
 Part = TypeVar("Part")
 Partial = TypeVar("Partial")

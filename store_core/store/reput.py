@@ -37,16 +37,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.store_state import StoreCheckpoint
 
-__all__ = [
-    "Dispatcher",
-    "FilterBitMap",
-    "FlushCheckpointService",
-    "FlushConsumeQueueService",
-    "IndexThread",
-    "MessageArrivingListener",
-    "ReputMessageService",
-    "select_rows",
-]
 
 _MS: Final = 1000.0
 

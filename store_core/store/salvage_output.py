@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.store.segment_salvage import Salvaged
 
-__all__ = ["PIECES", "SALVAGED_SCHEMA", "NewLog", "SalvageOutput", "write_piece"]
-
 
 _ROWS: Final = 1 << 14
 _V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)

@@ -15,8 +15,6 @@ from store_core.errors import InvalidOptionError
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["FoundBy", "PropertyCrc", "SalvageFormat", "Tile", "TileKind", "Tiles"]
-
 
 class SalvageFormat(Enum):
     """What the records become: a store with a new log, or Parquet files with a row per message."""

@@ -38,29 +38,6 @@ if TYPE_CHECKING:
 
     _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
 
-__all__ = [
-    "CHANGED",
-    "DIGESTED",
-    "JOINED",
-    "ONLY",
-    "DiffPart",
-    "DiffPartial",
-    "DifferingBytes",
-    "LogPair",
-    "PartSide",
-    "TopicCount",
-    "Unmatched",
-    "compare_bytes",
-    "count_topics",
-    "diff_part",
-    "digested_records",
-    "is_body_sound",
-    "record_digests",
-    "record_rows",
-    "topic_text",
-    "unmatched_records",
-]
-
 
 class TopicCount(NamedTuple):
     """Records of a topic, and their bytes."""

@@ -41,16 +41,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.ranges import ReadRange
 
-__all__ = [
-    "SALVAGED_COLUMNS",
-    "SalvagePart",
-    "Salvaged",
-    "SegmentSalvage",
-    "plan_salvage",
-    "property_crcs",
-    "segment_size",
-]
-
 
 def property_crcs(records: Records) -> list[PropertyCrc]:
     """Return for each sound record what its checksum over the whole record says."""

@@ -56,25 +56,6 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
 
 
-__all__ = [
-    "DerivedSizes",
-    "FileSizes",
-    "check_is_store",
-    "check_is_there",
-    "check_log_is_certain",
-    "check_nothing_else",
-    "check_outside",
-    "check_root",
-    "checked_config",
-    "chosen_log",
-    "config_of",
-    "configured_root",
-    "lock_of",
-    "log_paths",
-    "log_place",
-    "with_sizes_of_files",
-]
-
 _OF_DISK: Final = "lost+found"
 """Directory in the root of a file system of its own: a disk that has nothing else is empty."""
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from store_core.store.recovery.recovery_report import RecoveryReport
     from store_core.store.reput import FilterBitMap
 
-__all__ = ["DerivedStructures", "StoreServices", "StoreSetup", "disk_space"]
 
 _LOG: Final = logging.getLogger("store_core")
 

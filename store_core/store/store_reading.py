@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from store_core.store.put.commit_log import CommitLog
     from store_core.store.store_life import DerivedStructures, StoreSetup
 
-__all__ = ["StoreReading"]
 
 _ROUNDS: Final = 3
 _ADDRESS_DIGITS: Final = {32: 8, 56: 32}

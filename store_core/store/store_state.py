@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = [
-    "CHECKPOINT_SIZE",
-    "PUT_TIME_BORDERS",
-    "PUT_TIME_LABELS",
-    "RunningFlag",
-    "RunningFlags",
-    "StoreCheckpoint",
-    "StoreStats",
-]
 
 CHECKPOINT_SIZE: Final = 4096
 """Bytes of the file (RocketMQ maps one ``OS_PAGE_SIZE``)."""

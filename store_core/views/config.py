@@ -41,17 +41,6 @@ if TYPE_CHECKING:
     from store_core.views.view import ViewOptions
 
 
-__all__ = [
-    "FamilyPart",
-    "OffsetsPart",
-    "RowsPart",
-    "plan_checkpoint",
-    "plan_consumer_offsets",
-    "plan_delay_offsets",
-    "plan_rocksdb",
-    "plan_subscription_groups",
-]
-
 _log: Final = logging.getLogger("store_core")
 
 _OF_QUEUES: Final = ("min_offset", "max_offset", "behind", "state")

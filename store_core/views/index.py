@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
     from store_core.views.view import ViewOptions
 
-__all__ = ["EntriesPart", "plan"]
 
 _log: Final = logging.getLogger("store_core")
 

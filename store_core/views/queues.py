@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from store_core.views.view import ViewOptions
 
 
-__all__ = ["QueueSlice", "TopicsPart", "UnitsPart", "plan_topics", "plan_units", "topic_filter"]
-
 _log: Final = logging.getLogger("store_core")
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     ViewReader = Callable[..., pa.RecordBatchReader]
 
-__all__ = ["ViewDataset", "options_of", "rows_of", "sql"]
 
 _ROWS: Final = 16_384
 _SETTINGS: Final = {"autoinstall_known_extensions": "false", "python_enable_replacements": "false"}

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from store_core.views.view import ViewOptions
 
 
-__all__ = ["LogPart", "TimerCancels", "WheelPart", "cancel_key", "find_cancels", "plan_log", "plan_wheel", "told_units"]
-
 _log: Final = logging.getLogger("store_core")
 
 _KEY_SEPARATOR: Final = "+"

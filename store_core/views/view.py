@@ -41,23 +41,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.config import ConfigFile, ConfigKind
 
 
-__all__ = [
-    "ViewOptions",
-    "ViewPart",
-    "config_of",
-    "make_batch",
-    "name_text",
-    "part_batches",
-    "plan_view",
-    "read_table",
-    "read_view",
-    "resolved",
-    "row_batches",
-    "timestamps",
-    "view_of",
-    "without_file",
-]
-
 _NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
 
 

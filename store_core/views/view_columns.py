@@ -13,8 +13,6 @@ from store_core.format.columns import MAP_TYPE, TIMESTAMP_TYPE, Column, arrow_sc
 from store_core.format.words import did_you_mean
 from store_core.views.view_names import ALWAYS, VIEW_PLANS
 
-__all__ = ["MESSAGES", "VIEWS", "View", "find_view", "is_messages"]
-
 MESSAGES: Final = "messages"
 """The view of the log's records; `store_core.format.columns` has its columns."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["ALWAYS", "VIEW_PLANS", "ViewPlan"]
-
 ALWAYS: Final = (
     "columns",
     "max_records_per_batch",

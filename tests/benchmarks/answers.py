@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["bench_answers"]
 
 _GIBIBYTE: Final = 1 << 30
 _LOG_BYTES: Final = 3 * _GIBIBYTE // 2

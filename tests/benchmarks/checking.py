@@ -20,7 +20,6 @@ from tests.benchmarks.segments import make_log, make_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["bench_checking", "indexed_store"]
 
 _GIBIBYTE: Final = 1 << 30
 _LOG_BYTES: Final = 3 * _GIBIBYTE // 2

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["bench_checksums"]
 
 _OURS: Final = "zlib again (no isal here)" if crc32 is zlib.crc32 else crc32.__module__
 _BATCH_ROWS: Final = 32_768

@@ -11,8 +11,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-__all__ = ["describe_run", "processor"]
-
 _PACKAGES: Final = ("numpy", "pyarrow", "pyspark", "isal")
 _FIGURES: Final = "docs/benchmarks.json"
 _UNKNOWN: Final = "unknown"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["NARROW", "bench_core", "struct_loop"]
 
 NARROW: Final = ("topic", "queue_id", "queue_offset", "store_timestamp")
 _PROPERTY_COLUMNS: Final = frozenset({"tags", "keys", "properties"})

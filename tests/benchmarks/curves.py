@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["bench_curves"]
 
 _MEBIBYTE: Final = 1 << 20
 _GIBIBYTE: Final = 1 << 30

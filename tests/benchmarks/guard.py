@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["LIMIT", "bench_guard", "exceeded", "measure_twice", "with_ratios"]
 
 LIMIT: Final = 1.5
 """How many times the published ratio is too much."""

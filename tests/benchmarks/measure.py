@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Timing", "family", "family_seconds", "measure", "report", "seconds_of"]
 
 _PARENT: Final = 1
 _TIMES: Final = slice(11, 15)

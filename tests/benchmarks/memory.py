@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["anonymous", "bench_memory", "peak_while"]
 
 _TARGET: Final = 150
 _KIBIBYTES: Final = 1024

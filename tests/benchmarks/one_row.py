@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-__all__ = ["OneRow", "OneWideRow"]
-
 
 class OneRow(DataSource):
     """The source."""

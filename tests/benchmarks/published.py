@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PUBLISHED", "publish", "published_rows", "published_table"]
 
 PUBLISHED: Final = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.json"
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from tests.interop.rocketmq import Answer
 
-__all__ = ["bench_reading"]
 
 _RELEASE: Final = "5.3"
 _UNITS: Final = 10_000_000

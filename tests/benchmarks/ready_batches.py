@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["register_ready_batches"]
-
 
 def register_ready_batches(spark: SparkSession, name: str, options: Mapping[str, str], folder: Path) -> None:
     """Register a source of that name which has the batches of a read with these options, as files in a folder.

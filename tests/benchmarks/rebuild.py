@@ -43,7 +43,6 @@ from tests.interop.toolchain import RELEASES, harness_command
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["PARTS", "bench_rebuild"]
 
 PARTS: Final = ("ratio", "growth", "memory")
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import Release
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["bench_recovery", "lose_queues"]
 
 _GIBIBYTE: Final = 1 << 30
 _BODY: Final = 200

@@ -32,7 +32,6 @@ from tests.benchmarks.segments import make_log, make_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["bench_remote"]
 
 _SIZE: Final = 512 << 20
 _SEGMENT: Final = 128 << 20

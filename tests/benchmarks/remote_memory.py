@@ -17,7 +17,6 @@ from tests.benchmarks.memory import anonymous, bench_memory, peak_while
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["bench_remote_memory"]
 
 _MOST: Final = 400
 _OF_SPARK: Final = b"-m\0pyspark"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["RARE_TOPIC", "make_log", "make_mixed_store", "make_sparse_log", "make_store", "make_store_of_topics"]
 
 _READ_AT_ONCE: Final = 4 << 20
 _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")

@@ -21,7 +21,6 @@ from tests.benchmarks.spark import bench_session, drain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["bench_settings"]
 
 _FAST: Final = Path(__file__).resolve().parents[2] / "spark-conf" / "fast-reads.conf"
 _READS_OF_A_PROCESS: Final = 8

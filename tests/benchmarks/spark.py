@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["bench_session", "bench_spark", "drain"]
 
 _ALL_TARGET: Final = 1.3
 _SINGLE: Final = "property.KEYS,property.UNIQ_KEY,property.TAGS"

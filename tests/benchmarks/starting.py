@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["bench_starting"]
 
 _MEBIBYTE: Final = 1 << 20
 _SEGMENTS: Final = 64

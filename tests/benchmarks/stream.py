@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["bench_stream"]
 
 _GIBIBYTE: Final = 1 << 30
 _LOG_BYTES: Final = 3 * _GIBIBYTE // 2

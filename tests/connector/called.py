@@ -10,8 +10,6 @@ from store_core.command.program import program
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["append", "commitlog", "rebuild_consume_queue", "rebuild_index"]
-
 
 def commitlog(*words: str) -> int:
     """Run the program, which writes to this process's streams; return its exit code."""

@@ -9,8 +9,6 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["descendants", "kill", "wait_for_end"]
-
 _PROCESSES = Path("/proc")
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 
-__all__ = ["LocalRunner", "differing", "rebuild_here"]
 
 Part = TypeVar("Part")
 Partial = TypeVar("Partial")

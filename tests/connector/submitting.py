@@ -12,8 +12,6 @@ import pyspark
 
 from tests.short_lived import JVM_OPTIONS
 
-__all__ = ["JOBS", "ROOT", "SECONDS", "SETTINGS", "SPARK_BIN", "environment", "submit"]
-
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs"
 SPARK_BIN = Path(pyspark.__file__).parent / "bin"

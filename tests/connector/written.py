@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-__all__ = ["SMALL", "SMALL_CONFIG", "Writer", "append_rows", "error_of", "rows_of"]
 
 SMALL = {"mappedFileSizeCommitLog": "16k", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100"} | {
     "maxIndexNum": "1000"

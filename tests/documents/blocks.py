@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROOT", "Block", "blocks_of", "documents"]
-
 ROOT: Final = Path(__file__).parents[2]
 
 _FENCE: Final = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<info>.*)$")

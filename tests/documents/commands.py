@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from tests.documents.world import World
 
-__all__ = ["EXCEPTIONS", "commands_of", "exception_for", "run_command"]
 
 # Command lines that are not run as written: how they begin, how they are checked, and why.
 EXCEPTIONS: Final = (

@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from typing import Final
 
-__all__ = ["anchors_of", "links_of"]
-
 _FENCED: Final = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1?\2`*\s*$", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 _LINK: Final = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tests.documents.blocks import Block
     from tests.documents.world import World
 
-__all__ = ["RUNNERS", "check_no_error_is_left", "run_block"]
-
 
 def run_block(block: Block, world: World) -> None:
     """Run a block.

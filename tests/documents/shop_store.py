@@ -11,7 +11,6 @@ from tests.life_logs import BEGIN, LifeLog, write_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["write_shop"]
 
 _SEGMENT: Final = 1 << 16
 _MINUTE: Final = 60_000

@@ -22,7 +22,6 @@ from tests.store_core.files.rocksdbs import make_rocksdb
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["copy_world", "make_world"]
 
 _SEGMENT: Final = 1 << 30
 _SMALL_SEGMENT: Final = 4096

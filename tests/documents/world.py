@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["World", "matches"]
 
 _ROOTS: Final = ("/data/", "/mnt/", "/tmp/first-look")  # noqa: S108 -- nothing is made there
 _ELLIPSIS: Final = "..."

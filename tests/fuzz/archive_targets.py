@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Case
 
-__all__ = ["ARCHIVE_TARGETS"]
 
 _BLOCK: Final = 512
 _SEGMENT: Final = 4096

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["BYTES", "Flips", "GoldenSegment", "flip_bits", "golden_segments"]
 
 BYTES: Final = 256 << 10
 """How much of each store: two of its segments."""

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["ANSWERS", "KINDS", "Changed", "ReadLog", "Work", "bad_ends", "made_log"]
 
 Changed = Literal["segment", "queue"]
 Work = Literal["scan", "look-up", "check", "rebuild", "salvage", "diff", "segments"]

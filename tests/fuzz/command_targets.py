@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Case
 
-__all__ = ["COMMAND_TARGETS"]
 
 _LINES: Final = (
     "cat STORE --topic orders --columns topic,body --limit 5",

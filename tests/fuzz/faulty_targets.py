@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Case
 
-__all__ = ["FAULTY_TARGETS"]
-
 
 def _second(fault: Callable[[], object]) -> Callable[[Path], Case]:
     """Return a target's function whose second case in a process is a fault."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Target
 
-__all__ = ["MEMORY", "Failure", "Outcome", "TooLongError", "limit_memory", "run_case", "run_target", "told_of"]
 
 MEMORY: Final = 1 << 30
 """Bytes of address space that a process may add to what it has once its seeds are made."""

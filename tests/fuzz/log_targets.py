@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tests.builders import Record
     from tests.fuzz.target import Case
 
-__all__ = ["LOG_TARGETS"]
 
 _SEGMENT: Final = 4096
 _COLUMNS: Final = [

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-__all__ = ["TELLING", "mutate_bytes", "mutate_text", "telling_number"]
 
 TELLING: Final = (
     0, 1, -1, 2, 4, 7, 8, 20, 46, 48, 88, 90, 91, 92, 100, 112, 127, 128, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x10000,

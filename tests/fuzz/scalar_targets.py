@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from store_core.format.record.scan import Scan
     from tests.fuzz.target import Case
 
-__all__ = ["SCALAR_TARGETS", "expect_same_rows", "expect_same_scan"]
 
 _COLUMNS: Final = [column.name for column in COLUMNS if column.name != STORE]
 _DATES: Final = range(-62_135_596_800_000, 253_402_300_800_000)

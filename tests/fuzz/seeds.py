@@ -7,8 +7,6 @@ import lz4.frame
 
 from tests.builders import FIRST_STORE_TIMESTAMP, Record
 
-__all__ = ["small_log"]
-
 
 def small_log(start_offset: int = 0) -> tuple[bytes, list[int], list[Record]]:
     """Return records of all kinds, one after another, where they start, and what they are.

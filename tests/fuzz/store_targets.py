@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.fuzz.target import Case
 
-__all__ = ["STORE_TARGETS"]
 
 _CONFIG: Final = MessageStoreConfig(
     mapped_file_size_commit_log=1 << 14,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Case", "Finding", "Target", "expect", "refused"]
 
 Case = Callable[[Random], object]
 """Makes one case by lot, runs it and judges what came out; a result or an exception that is not allowed raises."""

@@ -16,7 +16,6 @@ from tests.fuzz.text_targets import TEXT_TARGETS
 if TYPE_CHECKING:
     from tests.fuzz.target import Target
 
-__all__ = ["TARGETS", "target_named"]
 
 TARGETS: Final = (*SCALAR_TARGETS, *TEXT_TARGETS, *LOG_TARGETS, *ARCHIVE_TARGETS, *STORE_TARGETS, *COMMAND_TARGETS)
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from tests.fuzz.target import Case
 
-__all__ = ["BROKER_CONFIGS", "FILTERS", "TEXT_TARGETS", "judge_filter", "judge_json"]
 
 _DEEP: Final = "[" * 3000
 _JSON: Final = (

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from tests.golden_stores import Row
     from tests.interop.rocketmq import Answer
 
-__all__ = ["answer_rows"]
 
 _TRANSACTION_TYPES: Final = {0: "NOT_TYPE", 4: "PREPARED_TYPE", 8: "COMMIT_TYPE", 12: "ROLLBACK_TYPE"}
 _COMPRESSION_TYPES: Final = {0: "ZLIB", 1: "LZ4", 2: "ZSTD", 3: "ZLIB"}

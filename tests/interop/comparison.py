@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.interop.scenarios import Scenario
     from tests.interop.written import WrittenStore
 
-__all__ = ["assert_same_as_ours", "assert_same_in_bulk"]
 
 _BLANK_SIZE: Final = 8
 

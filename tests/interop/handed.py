@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario
 
-__all__ = [
-    "DERIVED",
-    "Handed",
-    "close_ours",
-    "golden_names",
-    "hand_over",
-    "key_questions",
-    "recover_and_hand_over",
-    "role",
-]
 
 _FIRST_TIME: Final = 1_700_000_000_000
 _EVER: Final = (1 << 63) - 1

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.interop.puts import Put
     from tests.interop.rocketmq import Answer, RocketMq
 
-__all__ = ["Judge", "our_small_config", "store_settings"]
 
 _DELAY_LEVELS: Final = "31s 35s 40s 50s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """RocketMQ's levels, without the short ones: stores of 4.x deliver due messages while a test has them open."""

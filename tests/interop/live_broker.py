@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["Events", "LiveBroker"]
 
 _SERVICES: Final = Path(__file__).parent / "java" / RELEASES["5.3"] / "services"
 """Names the class of the broker's service for replicas."""

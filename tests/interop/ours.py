@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario
 
-__all__ = ["ScriptedClock", "append_all", "our_config", "our_message", "put_all", "result_json"]
-
 
 class ScriptedClock(SystemClock):
     """A clock whose wall time is `now`, ms; waiting takes real time."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from store_core.broker.pull_checks import PullMessageResponse
     from tests.interop.rocketmq import Answer
 
-__all__ = ["BROKERS", "Pulls", "our_answers"]
 
 BROKERS: Final[tuple[tuple[Answer, Answer], ...]] = (
     ({}, {}),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Host", "Item", "Properties", "Put", "put_job"]
 
 Host = tuple[str, int]
 Properties = tuple[tuple[str, str], ...]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.golden_stores import Row
     from tests.interop.rocketmq import Answer
 
-__all__ = ["NEW_QUEUE", "RandomQuestions", "our_answer"]
 
 _FILTERS: Final = (
     ("TAG", "*"),

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from tests.golden_stores import Row
     from tests.interop.rocketmq import Answer
 
-__all__ = ["Queue", "Queues", "answer_queues", "queues_of"]
 
 _QUEUED: Final = ("NOT_TYPE", "COMMIT_TYPE")
 _INNER_BATCH: Final = 0x80

@@ -6,8 +6,6 @@ from __future__ import annotations
 import random
 from typing import Final
 
-__all__ = ["RandomExpressions"]
-
 _NAMES: Final = ("a", "b", "c", "A", "_x", "$d", "TAGS")
 _LITERALS: Final = (
     "5", "'5'", "'x'", "''", "'abc'", "TRUE", "FALSE", "NULL", "true", "Null", "5L", "0", "5.", "5.0", ".5", "5e0",

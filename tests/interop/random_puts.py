@@ -10,8 +10,6 @@ from typing import Final
 
 from tests.interop.puts import Host, Item, Properties, Put
 
-__all__ = ["LONG_TOPIC_LIMIT", "RandomPuts"]
-
 LONG_TOPIC_LIMIT: Final = 127
 """UTF-16 units from which on 5.x writes records of version 2."""
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from tests.golden_stores import Row
 
-__all__ = ["read_rows", "read_rows_one_by_one"]
 
 _ALL_COLUMNS: Final = [column.name for column in COLUMNS if column.name != CORRUPT_RECORD]
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-__all__ = ["Answer", "JobFailedError", "RocketMq"]
 
 Answer = dict[str, Any]
 """The result of a job, see README.md."""

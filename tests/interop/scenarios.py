@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from _pytest.mark import ParameterSet
 
-__all__ = [
-    "ALL_RELEASES",
-    "SCENARIOS",
-    "SEGMENT_SIZE",
-    "SLICE_RELEASES",
-    "Scenario",
-    "each_release",
-    "in_slice",
-    "known_to",
-    "random_scenario",
-    "scenario_runs",
-]
 
 SEGMENT_SIZE: Final = 16384
 """Bytes of a commit log file unless a scenario says otherwise."""

@@ -15,7 +15,6 @@ from store_core.format.release import RELEASE_RULES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["RELEASES", "MissingToolError", "ToolFailedError", "harness_command", "missing_tools"]
 
 RELEASES: Final[dict[str, str]] = {name: rules.judge for name, rules in RELEASE_RULES.items()}
 """The RocketMQ version for each value of option `release`."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario
 
-__all__ = ["WrittenStore"]
-
 
 @dataclass(frozen=True, slots=True)
 class WrittenStore:

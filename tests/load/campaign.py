@@ -25,8 +25,6 @@ from store_core.format.message import PutMessageStatus
 from tests.load.usage import Usage, growth
 from tools.svg import Drawing
 
-__all__ = ["Load", "peaks", "run_load"]
-
 _WRITERS: Final = 8
 _READERS: Final = 4
 _PAUSE: Final = 0.02

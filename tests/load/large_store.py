@@ -19,8 +19,6 @@ import pyarrow as pa
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from tests.load.usage import Usage
 
-__all__ = ["make_large", "open_large"]
-
 _ROOT: Final = Path(__file__).parents[2]
 _SEGMENT: Final = 4096
 _QUEUES_EACH: Final = 100

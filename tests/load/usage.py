@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["Usage", "growth"]
-
 _PROCESS: Final = Path("/proc/self")
 _KIBIBYTE: Final = 1024
 

@@ -19,7 +19,6 @@ import pyarrow.fs as pa_fs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["AZURITE", "FAKE_GCS", "HADOOP", "HDFS_NATIVE", "Emulated", "MissingEmulatorError", "azure", "gcs", "hdfs"]
 
 FAKE_GCS: Final = "v1.56.1"
 AZURITE: Final = "3.35.0"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Event
 
-__all__ = ["FakeClock", "FaultyFileSystem"]
 
 _PAGE = 4096
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["DeadDiskError", "MortalFileSystem"]
 
 _PAGE: Final = 4096
 _WORD: Final = 4

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from tests.golden_stores import UnpackedStore
 
-__all__ = ["golden_rules", "index_files", "queue_files"]
 
 LIVE_CONF = {"cl-size": "16777216", "cq-size": "600000", "slot-num": "5000", "index-num": "20000"}
 """Sizes of the store that a broker wrote, with its own configuration file."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.sink.commit import Rebuild
 
-__all__ = ["WRITE_OPTIONS", "WriteOptions"]
 
 BadRows: TypeAlias = Literal["fail", "skip"]
 NullBody: TypeAlias = Literal["fail", "empty"]

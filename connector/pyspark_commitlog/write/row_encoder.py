@@ -46,17 +46,6 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
 
-__all__ = [
-    "NULL_BODY",
-    "STORE_TIMESTAMP",
-    "RefusedRow",
-    "RowEncoder",
-    "obvious_refusals",
-    "queue_refusal",
-    "refuse_separators",
-    "without_delivery",
-    "without_property_crc",
-]
 
 _VALUES: Final = {PROPERTY_SEPARATOR: "byte 2, which ends a property"}
 _NAMES: Final = {NAME_VALUE_SEPARATOR: "byte 1, which ends a name", **_VALUES}

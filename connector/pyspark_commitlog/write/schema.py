@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.write.options import WriteOptions
 
-__all__ = ["check_columns"]
 
 _INTEGERS: Final = ("tinyint", "smallint", "int")
 _LONGS: Final = (*_INTEGERS, "bigint")

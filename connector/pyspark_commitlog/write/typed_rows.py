@@ -16,7 +16,6 @@ from store_core.format.columnar.input_columns import INT32_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["WRONG_LINE", "typed_rows", "wrong_row"]
 
 WRONG_LINE: Final = "_wrong_line"
 """The column in which Spark's JSON reader leaves a line that is not JSON."""

@@ -40,21 +40,6 @@ if TYPE_CHECKING:
     from pyspark_commitlog.write.row_encoder import RefusedRow
     from store_core.queue.queue_path import QueueRules
 
-__all__ = [
-    "QUERY_ID",
-    "CommitLogStreamWriter",
-    "CommitLogWriter",
-    "DataSourceArrowWriter",
-    "StagedPartition",
-    "StagingTask",
-    "WriterCommitMessage",
-    "commit_partitions",
-    "discard_partitions",
-    "driver_process",
-    "plan_stream",
-    "plan_write",
-    "staged_partitions",
-]
 
 try:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage

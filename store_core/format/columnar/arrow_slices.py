@@ -16,28 +16,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = [
-    "WORD_SIZE",
-    "as_checked_text",
-    "as_text",
-    "binary_parts",
-    "fixed_array",
-    "is_ascii",
-    "kept_bytes",
-    "numbers",
-    "packed_items",
-    "piece_words",
-    "repeat_text",
-    "rows_with_byte",
-    "take_alternate",
-    "take_rows",
-    "take_slices",
-    "texts",
-    "true_mask",
-    "true_positions",
-    "with_properties",
-    "words_before",
-]
 
 _FIRST_NOT_ASCII: Final = 0x80
 _FALSE: Final = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\0")])[0]

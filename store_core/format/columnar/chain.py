@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["Chain", "Place", "Run", "Window"]
 
 _WINDOW: Final = 256 << 20
 """Bytes followed in one step: only the starts in them are held, 8 bytes per record."""

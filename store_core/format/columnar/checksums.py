@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["RecordCrcs", "body_crcs", "record_crcs"]
 
 _LONG: Final = 1 << 10
 """Size from which a slice of the buffer is cheaper than a copy, in bytes."""

@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
     from store_core.format.columnar.records import Records
 
-__all__ = [
-    "DecodedBatch",
-    "Decoding",
-    "Fault",
-    "content_faults",
-    "decode_records",
-    "expand_bodies",
-    "is_covered",
-    "structural_faults",
-    "unexpandable",
-]
 
 _EXPANDED_BATCH: Final = 256 << 20
 """Most bytes that the compressed bodies of one batch may expand to together."""

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
     from store_core.format.properties import PropertyMap
 
-__all__ = ["EncodedBatch", "complete_batch", "encode_batch"]
 
 _OFFSET_PAIR: Final = np.dtype([("queue_offset", ">i8"), ("physical_offset", ">i8")])
 _TIME: Final = np.dtype(">i8")

@@ -38,24 +38,6 @@ if TYPE_CHECKING:
     from store_core.format.columnar.input_columns import MessageColumns
     from store_core.format.record.encode import EncodeRules
 
-__all__ = [
-    "Delays",
-    "HeadValue",
-    "HostColumn",
-    "Part",
-    "PropertyGroup",
-    "fixed_items",
-    "group_properties",
-    "head_items",
-    "in_row_order",
-    "item_borders",
-    "item_crcs",
-    "item_lengths",
-    "join_items",
-    "lengths_before",
-    "merge_constants",
-    "number_queues",
-]
 
 Part: TypeAlias = "bytes | pa.Array"
 

@@ -19,7 +19,6 @@ from store_core.format.words import did_you_mean
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["INPUT_COLUMNS", "INT32_COLUMNS", "UNKNOWN_HOST", "MessageColumns", "parse_host"]
 
 INPUT_COLUMNS: Final = {
     "topic": "string, required",

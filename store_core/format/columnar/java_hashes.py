@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-__all__ = ["hash_codes", "hash_slices", "positive_hashes"]
 
 _WORD: Final = 1 << 32
 _BASE: Final = 31

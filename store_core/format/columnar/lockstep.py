@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["chain", "count_sound", "count_sound_leads", "find_candidate", "scan"]
 
 _MAX_LANES: Final = 4096
 _LANE_BYTES: Final = 16 << 10

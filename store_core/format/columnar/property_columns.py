@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = [
-    "AlikeProperties",
-    "PropertyColumns",
-    "have_name",
-    "property_maps",
-    "split_key_column",
-    "used_names",
-    "used_values",
-    "without_names",
-]
-
 
 class AlikeProperties:
     """Properties of `n` strings with the same names in the same order, and values of the same lengths.

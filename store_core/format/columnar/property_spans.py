@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["PropertyFinder", "PropertyLayout", "PropertySpans"]
 
 _NAME_END: Final = ord(NAME_VALUE_SEPARATOR)
 _VALUE_END: Final = ord(PROPERTY_SEPARATOR)

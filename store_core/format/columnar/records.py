@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from store_core.errors import CorruptRecordError
     from store_core.format.columnar.spans import EntryLog
 
-__all__ = ["Records", "host_column", "message_id_column"]
-
 
 _PORT_SIZE: Final = 4
 _V4_SIZE: Final = np.dtype(np.int64).itemsize

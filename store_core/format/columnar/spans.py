@@ -18,7 +18,6 @@ from store_core.format.sys_flag import MessageSysFlag
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["EntryLog", "Heads", "Spans", "entry_column", "gather", "measure", "sound_entries", "sound_leads"]
 
 _V6_FLAGS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 _WIDTHS: Final = np.zeros(_V6_FLAGS + 1, np.int64)

@@ -26,7 +26,6 @@ from store_core.format.release import DEFAULT_RELEASE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FILTER_TYPES", "ExtUnit", "MessageFilter", "MessageSelector", "TagSubscription", "record_properties"]
 
 _I16: Final = struct.Struct(">h")
 _read_kind: Final = head_reader("total_size", "magic_code", "sys_flag")

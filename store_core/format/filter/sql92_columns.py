@@ -40,17 +40,6 @@ if TYPE_CHECKING:
 
     _Codes: TypeAlias = npt.NDArray[np.intp]
 
-__all__ = [
-    "Verdicts",
-    "compare_numbers",
-    "compare_texts",
-    "evaluate_columns",
-    "evaluate_maps",
-    "match_strings",
-    "plain_numbers",
-    "property_columns",
-]
-
 
 _MOST_DIGITS: Final = 9
 """Most digits that always fit into a Java int, and convert to a double without rounding."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from store_core.format.filter.sql92_parser import Program, Step
     from store_core.format.filter.sql92_values import Value
 
-__all__ = ["Sql92Expression", "failure_of"]
-
 
 def failure_of(expression: Sql92Expression, properties: Mapping[str, str]) -> str:
     """Return why an expression fails on a message's properties; empty if it does not.

@@ -47,28 +47,6 @@ from store_core.format.filter.sql92_values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "END",
-    "MOST_CHARACTERS",
-    "NAME",
-    "NEVER",
-    "NUMBER",
-    "STRING",
-    "STRING_PREDICATES",
-    "Apply",
-    "Copy",
-    "DropBelow",
-    "Join",
-    "Load",
-    "Program",
-    "Push",
-    "Step",
-    "StopIf",
-    "Token",
-    "Tokens",
-    "parse",
-    "run",
-]
 
 NAME: Final = "a name"
 NUMBER: Final = "a number"

@@ -17,29 +17,6 @@ from store_core.errors import FilterError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "JAVA_BLANKS",
-    "Long",
-    "Value",
-    "boolean_cast",
-    "contains",
-    "ends_with",
-    "equal",
-    "greater",
-    "greater_equal",
-    "is_in",
-    "is_not_null",
-    "is_null",
-    "less",
-    "less_equal",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "negate",
-    "not_equal",
-    "reads_as_double",
-    "starts_with",
-]
 
 Value: TypeAlias = bool | int | float | str | None
 """Java's Boolean, Integer or Long (see `Long`), Double, String and null."""

@@ -40,18 +40,6 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
     from store_core.format.record.scan import RecordSpans
 
-__all__ = [
-    "InnerMessage",
-    "client_batch",
-    "corrupt_record_error",
-    "decode_items",
-    "decode_message",
-    "decode_topic",
-    "encode_item",
-    "is_inner_batch",
-    "property_crc_error",
-    "unwrap_inner_batch",
-]
 
 _PROBLEMS: Final = {
     StopReason.LIMIT: "no record",

@@ -29,21 +29,6 @@ if TYPE_CHECKING:
 
     from store_core.format.message import Message
 
-__all__ = [
-    "OF_WAITING",
-    "RETRY_PREFIX",
-    "SCHEDULE_TOPIC",
-    "TIMERS",
-    "TIMER_TOPIC",
-    "delay_level",
-    "is_timed",
-    "may_be_delayed",
-    "parse_delay_levels",
-    "to_real_topic_map",
-    "to_schedule_topic",
-    "with_properties",
-    "without_timers",
-]
 
 RETRY_PREFIX: Final = "%RETRY%"
 """Of a topic with messages that a consumer group sent back; they wait before they are delivered again."""

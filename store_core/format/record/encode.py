@@ -53,24 +53,6 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
     from store_core.format.release_rules import ReleaseRules
 
-__all__ = [
-    "ENCODER_RESERVE",
-    "EncodeRules",
-    "EncodedRecords",
-    "Refusal",
-    "do_append",
-    "encode_members",
-    "encode_message",
-    "message_version",
-    "pack_host",
-    "properties_bytes",
-    "seal_properties",
-    "stored_properties",
-    "topic_limit",
-    "utf16_length",
-    "write_blank",
-]
-
 
 @dataclass(slots=True)
 class EncodedRecords:

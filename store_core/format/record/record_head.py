@@ -19,21 +19,6 @@ if TYPE_CHECKING:
 
     Buffer: TypeAlias = bytes | bytearray | memoryview
 
-__all__ = [
-    "V4_BYTES",
-    "HeadReader",
-    "HeadShape",
-    "encode_host",
-    "format_host",
-    "head_reader",
-    "head_shape",
-    "is_message_id",
-    "message_id",
-    "position_of_message_id",
-    "read_frame",
-    "read_sys_flag",
-    "store_timestamp",
-]
 
 V4_BYTES: Final = 4
 _MESSAGE_ID: Final = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})")

@@ -30,26 +30,6 @@ from store_core.format.record.record_head import head_reader, head_shape, read_f
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = [
-    "BLANK_MAGIC",
-    "ENTRY_DTYPE",
-    "ENTRY_HEAD_SIZE",
-    "ENTRY_MAGIC",
-    "Framing",
-    "RecordCheck",
-    "RecordSpans",
-    "Scan",
-    "StopReason",
-    "check_entry",
-    "check_frame",
-    "check_record",
-    "damaged",
-    "entry_size",
-    "follow_chain",
-    "follow_frames",
-    "frame_size",
-    "rest_of_file",
-]
 
 _I16: Final = struct.Struct(">h")
 _read_claims: Final = head_reader("body_crc", "physical_offset")

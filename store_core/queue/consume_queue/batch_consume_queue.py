@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue_unit import BatchUnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 
-__all__ = ["BatchConsumeQueue", "BatchQueueEnd", "end_before", "found_end", "units_from", "units_of_time"]
 
 _LOG: Final = logging.getLogger("store_core")
 _MAX_RETRIES: Final = 30

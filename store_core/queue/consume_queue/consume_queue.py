@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["ConsumeQueue", "PutUnits", "QueueServices", "delete_expired_files"]
-
 
 class PutUnits:
     """Units to be put, in the order of their queues, and there in log order.

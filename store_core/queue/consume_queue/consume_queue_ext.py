@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from store_core.queue.queue_path import QueueRules
     from store_core.queue.unit_rows import UnitRows
 
-__all__ = [
-    "EXT_UNIT_DTYPE",
-    "LAST_EXT_ADDRESS",
-    "MAX_EXT_UNIT_SIZE",
-    "ConsumeQueueExt",
-    "CqExtUnit",
-    "QueueExtension",
-    "address_of",
-    "is_ext_address",
-    "offset_of_address",
-]
 
 LAST_EXT_ADDRESS: Final = -(2**31) - 1
 """The largest tags code that is an address: every hash is larger, and so is every time after 1969."""

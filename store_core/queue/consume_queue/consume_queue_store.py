@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment
 
-__all__ = ["ConsumeQueueStore"]
 
 _LOG: Final = logging.getLogger("store_core")
 _REFUSED_KEPT: Final = 1000

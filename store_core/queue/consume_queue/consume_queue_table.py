@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["MAX_QUEUES", "ConsumeQueueTable", "Queue"]
 
 Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 

@@ -39,17 +39,6 @@ if TYPE_CHECKING:
 
     StoreTime = Callable[[int, int], int]
 
-__all__ = [
-    "BoundaryType",
-    "FirstLive",
-    "QueueEnd",
-    "SearchedUnits",
-    "TimeSearch",
-    "first_live",
-    "recover",
-    "search_bounded",
-    "truncate",
-]
 
 _NO_EXT_ADDRESS: Final = 1
 _FILES_LOOKED_AT: Final = 3

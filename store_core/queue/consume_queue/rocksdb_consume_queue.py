@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
 
-__all__ = ["RocksdbConsumeQueue"]
 
 _READ_AT_ONCE: Final = 1024
 """Units of one buffer: more than a get looks at (``maxFilterMessageSize``, 800 units)."""

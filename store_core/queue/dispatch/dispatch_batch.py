@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = [
-    "INDEX_TAG_PREFIX",
-    "DispatchBatch",
-    "DispatchRequest",
-    "IndexHashes",
-    "MessageCheck",
-    "QueueNumbering",
-    "RequestBatch",
-]
-
 
 class QueueNumbering:
     """Mapping between queues (topic and queue id) and numbers.

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["DispatchReader", "WindowReader"]
 
 _BATCH_ROWS: Final = 1 << 14
 """Arrays of this many rows stay in cache, and below the size at which allocating them costs a system call."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.stored_batch import StoredFile
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["DerivedColumns", "KnownBatch", "KnownColumns", "derive_columns"]
-
 
 class DerivedColumns(NamedTuple):
     """Columns derived from the properties of some records."""

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from store_core.format.release_rules import ReleaseRules
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["DUP_INFO", "check_message_and_return_size", "delay_of_level"]
 
 DUP_INFO: Final = "DUP_INFO"
 """Property of a replicated message: two parts joined by ``_`` (RocketMQ 5.0 and later)."""

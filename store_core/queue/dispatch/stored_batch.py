@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["QueueNumbers", "StoredBatch", "StoredFile", "StoredProperties", "property_finder"]
 
 _NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
 _BLANK: Final = ord(KEY_SEPARATOR)

@@ -37,13 +37,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
 
-__all__ = [
-    "LEDGER",
-    "STAGED",
-    "ExportEntry",
-    "ExportLedger",
-]
-
 
 LEDGER: Final = "_ledger"
 STAGED: Final = "_staged"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem, OpenFile
 
-__all__ = ["LAKE_SCHEMA", "NO_DAY", "NO_DAY_NAME", "LakeFile", "PartitionWriters", "partition_directory"]
 
 LAKE_SCHEMA: Final = arrow_schema([name for name in DEFAULT_COLUMNS if name != "topic"])
 """Columns of a file; the topic is in the name of its directory, as is the day."""

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from store_core.store.export.segment_totals import SegmentTotals
     from store_core.store.parts import Engine
 
-__all__ = ["LAKE_FORMATS", "LakeFormat", "LakeTable", "TableCommit", "TableRows", "check_table", "table_of"]
 
 LakeFormat: TypeAlias = Literal["parquet", "iceberg", "delta"]
 LAKE_FORMATS: Final[tuple[LakeFormat, ...]] = ("parquet", "iceberg", "delta")

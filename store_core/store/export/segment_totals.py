@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["SegmentTotals", "totals_by_segment"]
 
 _WORD: Final = 1 << 64
 

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from store_core.store.put.put_result import ReplicaService
     from store_core.store.store_state import StoreCheckpoint
 
-__all__ = ["CommitLog", "LogFlusher"]
 
 _MS: Final = 1000.0
 _LOG: Final = logging.getLogger("store_core")

@@ -32,12 +32,6 @@ if TYPE_CHECKING:
     from store_core.store.put.put_preparation import LmqQueues, Pending, PutPreparation, QueueOffsets
     from store_core.store.store_state import StoreStats
 
-__all__ = [
-    "LogAppender",
-    "PutMessageSpinLock",
-    "append_records",
-    "fits",
-]
 
 _LOG: Final = logging.getLogger("store_core")
 

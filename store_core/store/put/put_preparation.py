@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from store_core.format.record.encode import EncodedRecords
     from store_core.store.message_store_config import MessageStoreConfig
 
-__all__ = ["LmqQueues", "Pending", "PutPreparation", "QueueOffsets", "refused"]
 
 _LOG: Final = logging.getLogger("store_core")
 

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from store_core.store.broker_config import BrokerConfig
     from store_core.store.message_store_config import MessageStoreConfig
 
-__all__ = [
-    "ALL_IN_SYNC",
-    "AppendBatchResult",
-    "NoReplicas",
-    "PutMessageResult",
-    "ReplicaService",
-    "Replication",
-    "as_future",
-    "completed",
-    "join_results",
-    "join_statuses",
-    "settle",
-    "wait_for",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PutMessageResult:

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.commit_log import CommitLog
 
-__all__ = ["PutChecks", "PutMessageHook", "PutService", "StoreState", "default_hooks", "topic_refusal"]
 
 _LOG: Final = logging.getLogger("store_core")
 

@@ -39,18 +39,6 @@ if TYPE_CHECKING:
     _Mask = npt.NDArray[np.bool_]
     _Predicate = Callable[[pa.RecordBatch], _Mask]
 
-__all__ = [
-    "NO_BYTES",
-    "WAYS_ON",
-    "ChunkRows",
-    "ReadChunk",
-    "RecordBytes",
-    "RowFilter",
-    "SegmentWindow",
-    "has_message_named",
-    "pieces_of",
-    "tell_null_time",
-]
 
 _UNIQUE_KEYS: Final = ("unique_key", "uniq_msg_id")
 _FIRST: Final = np.iinfo(np.int64).min

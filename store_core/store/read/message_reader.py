@@ -37,11 +37,6 @@ if TYPE_CHECKING:
     from store_core.store.read.stored_topics import TopicWatch
 
 
-__all__ = [
-    "read_range",
-    "records_at",
-]
-
 _log: Final = logging.getLogger("store_core")
 
 _SOUND_AGAIN: Final = 1 << 20

@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 
-__all__ = [
-    "find_message",
-    "last_rows",
-    "meanings_of",
-]
-
-
 _PIECE: Final = 8 << 20
 """Bytes of the last segment that are read at once; where its records start is known from planning."""
 

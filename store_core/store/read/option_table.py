@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-__all__ = [
-    "READ_OPTIONS",
-    "NamedBy",
-    "Option",
-    "is_integer",
-    "listed",
-    "pairs_of",
-    "parse_integer",
-    "refuse_list",
-    "refuse_value",
-    "shown_option",
-    "unknown_option",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option of ``format("commitlog")``, for reading or for writing; `commitlog` has those for reading, too."""

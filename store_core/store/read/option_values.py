@@ -23,7 +23,6 @@ from store_core.store.read.store_time import parse_zone, store_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OPTION_PARSERS", "OffsetBound", "OptionParser", "ReadMode", "checked_text", "parse_names"]
 
 OptionParser: TypeAlias = "Callable[[str, object], object]"
 """Takes an option's name and raw value; returns the parsed value, or raises InvalidOptionError."""

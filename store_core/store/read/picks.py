@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import PagedBytes, Segment
 
 
-__all__ = [
-    "NO_QUEUE",
-    "PickWindow",
-    "PickWindows",
-    "Picks",
-]
-
 NO_QUEUE: Final = -1
 """Stands for the queue of a record that was found in the log itself."""
 

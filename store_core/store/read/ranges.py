@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from store_core.store.read.picks import Picks
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["CLOCK_STEP", "Check", "Coverage", "ReadRange", "split_ranges", "task_groups", "with_picks"]
-
 
 class Check(Enum):
     """One possible check; JSON uses its name in lower case, text its value."""

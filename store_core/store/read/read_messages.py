@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     from store_core.store.read.option_values import ReadMode
 
 
-__all__ = [
-    "explain",
-    "has_unknown_topic",
-    "is_nowhere",
-    "messages_of",
-    "parsed_options",
-    "read_messages",
-]
-
 _log: Final = logging.getLogger("store_core")
 
 Names: TypeAlias = "str | list[str] | tuple[str, ...]"

@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
 
 
-__all__ = [
-    "TIMES",
-    "AskedQueue",
-    "ReadOptions",
-    "is_relative",
-    "with_absolute_times",
-]
-
 _WHOLE_LOG: Final = OffsetBound()
 _NO_OPTION: Final = {"is_option": False}
 TIMES: Final = ("starting_timestamp", "ending_timestamp", "as_of")

@@ -44,12 +44,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.lookup.looked_up import LookUpCosts
 
-__all__ = [
-    "ReadPlan",
-    "log_end_at",
-    "plan_and_walk",
-    "plan_ranges",
-]
 
 _log: Final = logging.getLogger("store_core")
 

@@ -13,8 +13,6 @@ from store_core.errors import InvalidOptionError
 from store_core.format.times import iso_time
 from store_core.store.read.option_table import is_integer, parse_integer, refuse_value, shown_option
 
-__all__ = ["LATEST_TIME", "LocalZone", "check_calendar_time", "local_time", "parse_zone", "store_time"]
-
 LATEST_TIME: Final = 253_339_228_800_000
 """The year 9998, in ms: a calendar ends with the year 9999."""
 

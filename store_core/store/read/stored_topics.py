@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.config import TopicConfig
     from store_core.store.read.read_options import AskedQueue, ReadOptions
 
-__all__ = ["TopicWatch", "hint_of", "stored_queues", "stored_topics", "unknown_queues"]
 
 _log: Final = logging.getLogger("store_core")
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.lost_ranges import LostRanges
 
-__all__ = ["NO_DIFFERENCES", "IndexComparison", "IndexDifference", "IndexDifferences"]
 
 _HASH_BITS: Final = 31
 _RANK_BITS: Final = 30

@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.spill import SpilledRun
 
-__all__ = [
-    "IndexFilesJob",
-    "IndexReport",
-    "IndexSlice",
-    "IndexWriter",
-    "KeptIndex",
-    "slice_entries",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:

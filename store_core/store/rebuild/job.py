@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.segment_part import SegmentPart
 
-__all__ = ["Finding", "PartOutcome", "RebuildFindings", "RebuildJob", "Run", "RunKey", "RunKind"]
 
 _FIRST_BUCKET = 0
 """Its task gets the outcomes, and the index if that is to be written; it then takes longest, so it starts first."""

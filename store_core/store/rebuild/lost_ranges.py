@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue.consume_queue import PutUnits
     from store_core.queue.consume_queue_unit import CqUnit
 
-__all__ = [
-    "FillBudget",
-    "GapFiller",
-    "LostBytes",
-    "LostRange",
-    "LostRanges",
-    "MissingOffsets",
-    "StandIn",
-]
 
 _UNREADABLE_SIZE: Final = 2
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["OUTPUT", "RebuildOptions", "RebuildRules"]
 
 OUTPUT: Final = "rebuilt"
 """Default directory, below the store, for rebuilt files."""

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
 
-__all__ = ["clear", "rebuild_by"]
 
 _PARTS_A_SLOT: Final = 4
 _BUCKETS_A_SLOT: Final = 1

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     ConfiguredTopics: TypeAlias = Callable[[Path, Release], frozenset[str]]
 
-__all__ = ["RebuildPlan"]
-
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:

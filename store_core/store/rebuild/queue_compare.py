@@ -28,22 +28,6 @@ if TYPE_CHECKING:
     from store_core.snapshot.log_end import LiveMoment
     from store_core.store.rebuild.lost_ranges import LostBytes
 
-__all__ = [
-    "COMPARED",
-    "NO_UNITS",
-    "Compared",
-    "LogBounds",
-    "QueueJudgement",
-    "Side",
-    "StoredQueues",
-    "UnitFinding",
-    "UnitVerdict",
-    "digest_of",
-    "judge_queue",
-    "judge_units",
-    "plain_columns",
-    "unreadable_queue",
-]
 
 _NOWHERE: Final = 2**63 - 1
 _FILES: Final = OsFileSystem()

@@ -47,17 +47,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.lost_ranges import FillBudget, MissingOffsets, StandIn
     from store_core.store.rebuild.options import RebuildRules
 
-__all__ = [
-    "QUEUE_KINDS",
-    "QueuePlace",
-    "QueueReport",
-    "QueueWriters",
-    "SimpleQueueWriter",
-    "UnitGap",
-    "UnitGaps",
-    "cut_queue",
-    "queue_writer",
-]
 
 _BLANK_SIZE: Final = 2**31 - 1
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.segment_part import SegmentOutcome
 
-__all__ = ["RebuildReport", "as_json", "as_text", "check_wanted", "inference_notes"]
 
 _SHOWN: Final = 10
 _STAND_INS: Final = {

@@ -31,19 +31,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.options import RebuildRules
 
-__all__ = [
-    "NO_LIGHT_RECORDS",
-    "LightRecords",
-    "SegmentOutcome",
-    "SegmentPart",
-    "ToldKinds",
-    "find_rebuilt_end",
-    "merge_outcomes",
-    "read_end",
-    "rebuild_coverage",
-    "split_segments",
-    "without_tails",
-]
 
 _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 

@@ -46,15 +46,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.segment_part import SegmentPart
 
-__all__ = [
-    "NO_STORE_TIME",
-    "WRONG_RECORD_CRC",
-    "SalvagedReader",
-    "SegmentScan",
-    "SegmentUnits",
-    "count_unproven",
-    "wrong_record_crcs",
-]
 
 _RETRIES: Final = 16
 """Records of a run that may fail to dispatch before the rest of it is tried one by one."""

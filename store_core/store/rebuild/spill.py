@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from store_core.queue.index_format import MessageKeys
 
-__all__ = ["RunReader", "RunSpill", "SpilledRun", "packed", "unpacked"]
 
 Carried = TypeVar("Carried")
 

@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.format.release import Release
 
-__all__ = [
-    "ATTEMPTS",
-    "JOURNAL",
-    "OutputDirectory",
-    "RebuildAttempt",
-    "RebuildSwap",
-    "SwapError",
-    "kept_directories",
-    "locked_for_swap",
-    "store_of_output",
-    "update_checkpoint",
-    "why_foreign",
-]
-
 
 def why_foreign(root: Path, source: Path, kept: Path, places: Iterable[str]) -> str | None:
     """Return why a swap must not be made, as what was found; None if all its directories are the store's.

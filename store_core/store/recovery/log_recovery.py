@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from store_core.queue.queue_path import QueueRules
     from store_core.store.store_state import StoreCheckpoint
 
-__all__ = [
-    "FollowedLog",
-    "RecoveryStart",
-    "StartFile",
-    "find_end_of_files",
-    "follow_log_for_recovery",
-]
-
 
 @dataclass(slots=True)
 class FollowedLog:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from store_core.format.record.scan import StopReason
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["RecoveryDecision", "RecoveryReport", "recovery_coverage"]
-
 
 _IN_THE_CONDITIONAL: Final = {
     "checked": "would check",

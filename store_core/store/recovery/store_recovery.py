@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from store_core.store.reput import Dispatcher, ReputMessageService
     from store_core.store.store_state import StoreCheckpoint
 
-__all__ = ["RecoveryGate", "StoreRecovery", "close_index_gap", "complete_index"]
-
 
 def close_index_gap(
     index: IndexService, files: Sequence[MappedFile], start: int, rules: QueueRules

@@ -42,14 +42,6 @@ if TYPE_CHECKING:
     from store_core.store.sink.commit_ledger import Transaction
     from store_core.store.sink.staged_batch import StagedFile
 
-__all__ = [
-    "CommitReport",
-    "Rebuild",
-    "SinkCommit",
-    "batch_topics",
-    "check_lock",
-    "with_sizes_of",
-]
 
 _LOG: Final = logging.getLogger("store_core")
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.store.message_store import DefaultMessageStore
 
-__all__ = ["CommitLedger", "LedgerEntry", "Transaction", "Unindexed"]
 
 _LOG: Final = logging.getLogger("store_core")
 

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
 
-__all__ = [
-    "SINK_DIRECTORY",
-    "Leftover",
-    "SinkDirectory",
-    "heal",
-    "is_alive",
-    "new_store_path",
-    "owner_text",
-    "remove_store",
-    "stores_beside",
-    "swap",
-]
 
 _LOG: Final = logging.getLogger("store_core")
 

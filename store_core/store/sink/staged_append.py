@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from store_core.store.put.put_preparation import QueueOffsets
     from store_core.store.sink.staged_batch import StagedBatch, StagedFile
 
-__all__ = ["HEAD_SIZE", "Appended", "KnownRecords", "UnseenSegments", "UnseenTail", "WrittenRows", "append_staged"]
 
 HEAD_SIZE: Final = BLANK_SIZE
 """Bytes that distinguish a record from a blank one: size and magic code."""

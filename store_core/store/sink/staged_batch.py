@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem, OpenFile
     from store_core.queue.queue_path import QueueRules
 
-__all__ = ["StagedBatch", "StagedBatchWriter", "StagedFile", "read_staged", "stage_batches"]
 
 _SCHEMA: Final = pa.schema(
     [

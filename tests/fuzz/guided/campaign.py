@@ -31,7 +31,6 @@ from tests.fuzz.guided.seeds import MOST_BYTES
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["Totals"]
 
 _MEBIBYTE: Final = 1 << 20
 _MOST_MEMORY: Final = 2048

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Decoder", "Judge"]
 
 Judge = Callable[[bytes], object]
 """Decodes an input and judges what came out; a result or an exception that is not allowed raises."""

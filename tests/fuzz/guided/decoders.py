@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 
     from tests.fuzz.guided.decoder import Judge
 
-__all__ = ["DECODERS"]
 
 _COUNTED: Final = (CompressionType.ZLIB, CompressionType.LZ4, CompressionType.ZSTD)
 _MOST_EXPANDED: Final = 1 << 20

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tests.fuzz.guided.decoder import Judge
 
-__all__ = ["Judged"]
-
 
 @dataclass(slots=True)
 class Judged:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tests.fuzz.guided.decoder import Judge
     from tests.fuzz.target import Target
 
-__all__ = ["DRAWN_DECODERS", "GivenRandom"]
 
 _FRACTION: Final = 16
 

@@ -11,6 +11,5 @@ from tests.fuzz.guided.lots import DRAWN_DECODERS
 if TYPE_CHECKING:
     from tests.fuzz.guided.decoder import Decoder
 
-__all__ = ["ALL_DECODERS"]
 
 ALL_DECODERS: Final[tuple[Decoder, ...]] = (*DECODERS, *DRAWN_DECODERS)

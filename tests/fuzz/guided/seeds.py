@@ -12,7 +12,6 @@ from tests.golden_stores import UnpackedStore, golden_stores, stores_of_kind, un
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MOST_BYTES", "golden_pieces", "golden_records", "index_files"]
 
 MOST_BYTES: Final = 4096
 """Bytes of an input: several records, units or entries, and few enough to be read thousands of times a second."""

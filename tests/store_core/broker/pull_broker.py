@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from store_core.format.message import Message
     from store_core.queue.queue_path import Release
 
-__all__ = ["CARRIED", "FakeStore", "PullBroker", "a_pull"]
 
 CARRIED = PullSysFlag.SUBSCRIPTION
 

@@ -15,8 +15,6 @@ from store_core.command.program import program
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Called", "call"]
-
 
 @dataclass(frozen=True, slots=True)
 class Called:

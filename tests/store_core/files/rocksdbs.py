@@ -18,8 +18,6 @@ from store_core.files.rocksdb_reader import Entries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["MemoryReader", "bound", "bound_key", "make_rocksdb", "unit"]
-
 
 def bound_key(topic: str, kind: bytes, queue_id: int) -> bytes:
     """Return the key of a queue's bound, by the format's description alone."""

@@ -10,7 +10,6 @@ from tests.builders import LogBuilder
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SEGMENT_SIZE", "add_dledger", "add_rocksdb", "every_file", "ordinary_store"]
 
 SEGMENT_SIZE = 1024
 

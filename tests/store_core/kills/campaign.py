@@ -24,17 +24,6 @@ from tests.store_core.kills.fate import Fate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "REFUSED",
-    "Kills",
-    "Target",
-    "in_child",
-    "leave_killed",
-    "measure_whole",
-    "run_campaign",
-    "run_watched",
-    "scratch_folder",
-]
 
 REFUSED: Final = -2
 _END: Final = b"end "

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from tests.store_core.kills.campaign import Target
 
-__all__ = ["TARGETS"]
 
 _SEGMENT: Final = 1 << 14
 _MESSAGES: Final = 40

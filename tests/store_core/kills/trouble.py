@@ -17,7 +17,6 @@ from tests.store_core.kills.fate import Fate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ASIDE", "KINDS", "NOTE", "SYNC_FAILED", "Trouble"]
 
 SYNC_FAILED: Final = -1
 """Told when a sync fails."""

@@ -25,7 +25,6 @@ from tests.store_core.kills.trouble import ASIDE, NOTE, SYNC_FAILED, Trouble
 if TYPE_CHECKING:
     from tests.store_core.kills.campaign import Target
 
-__all__ = ["run_troubles"]
 
 _WAITS_FOR_NO_DISK: Final = ("put-async", "put-pool", "append-batch-async")
 """Writers that acknowledge messages before they are on disk."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from store_core.queue.consume_queue.consume_queue_ext import QueueExtension
 
-__all__ = ["FILE_SIZE", "RELEASES", "UNITS", "QueueMaker", "Unit", "put_all", "records", "state_of", "write_files"]
 
 RELEASES: Final[tuple[Release, ...]] = ("4.3", "4.9", "5.3")
 UNITS: Final = 10

@@ -21,16 +21,6 @@ from tests.strategies import Log
 if TYPE_CHECKING:
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
 
-__all__ = [
-    "DELAYS",
-    "RELEASES",
-    "assert_reads_as_loop",
-    "assert_same_columns",
-    "dispatch_logs",
-    "read_one_by_one",
-    "readings",
-    "with_property_crc",
-]
 
 RELEASES: Final[tuple[Release, ...]] = get_args(Release)
 DELAYS: Final = (1000, 5000, 10_000)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from store_core.queue.queue_path import Release
     from tests.golden_stores import UnpackedStore
 
-__all__ = ["FOLDERS", "answers_of", "file_bytes", "golden_answers", "golden_requests", "golden_rules", "queue_store"]
 
 FOLDERS: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
 _LIVE: Final = {"cq-size": "600000"}

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 
-__all__ = ["BORDER_OFFSETS", "hostile_requests"]
-
 _LIMIT: Final = (2**63 - 1) // 100 * 5
 """First index without a place in files of 5 units."""
 

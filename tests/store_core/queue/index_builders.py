@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from tests.golden_stores import UnpackedStore
 
-__all__ = [
-    "ALWAYS",
-    "contents",
-    "golden_requests",
-    "golden_rules",
-    "index_service",
-    "request",
-    "requests",
-    "rules",
-]
 
 ALWAYS: Final = (0, 2**63 - 1)
 """Begin and end of a query for all times."""

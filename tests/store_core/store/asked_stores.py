@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from store_core import MessageStoreConfig
     from tests.golden_stores import UnpackedStore
 
-__all__ = ["AskedStores", "answers", "open_golden"]
 
 _GOLDEN: Final = Path(__file__).parents[2] / "golden"
 _DIRECTORIES: Final = (Path(__file__).parents[4] / "shared" / "golden" / "answers", _GOLDEN / "answers")

@@ -32,17 +32,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import Release
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = [
-    "RELEASES",
-    "Opened",
-    "batch_topics_of",
-    "config_of",
-    "damaged_archives",
-    "expected_answers",
-    "open_damaged",
-    "read_conf",
-    "unpack_damaged",
-]
 
 RELEASES: Final[dict[str, Release]] = {rules.judge: name for name, rules in RELEASE_RULES.items()}
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from store_core.format.message import MessageExt
     from store_core.store.put.put_result import PutMessageResult
 
-__all__ = ["FILE_SIZE", "Log", "message", "messages_of"]
 
 FILE_SIZE = 4096
 

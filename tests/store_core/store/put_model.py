@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from store_core import DefaultMessageStore
     from store_core.format.message import MessageExt
 
-__all__ = ["Put", "check_index", "check_queues", "following"]
 
 _EVERYTHING: Final = 64
 _EVER: Final = 1 << 62

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import Release
     from store_core.store.recovery.recovery_report import RecoveryReport
 
-__all__ = ["StoreMachine"]
 
 _DAYS: Final = 80 * 3600.0
 """Seconds after which files may be deleted."""

@@ -11,8 +11,6 @@ from store_core import DefaultMessageStore
 if TYPE_CHECKING:
     from store_core.store.store_life import StoreSetup
 
-__all__ = ["UnattendedStore"]
-
 
 class UnattendedStore(DefaultMessageStore):
     """A store whose services run their steps when the test calls them, in its thread."""

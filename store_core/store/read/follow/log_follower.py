@@ -36,16 +36,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 
-__all__ = [
-    "NO_LIMITS",
-    "LogFollower",
-    "ReadLimits",
-    "Waypoints",
-    "batch_ranges",
-    "count_records",
-    "limited_end",
-]
-
 _STEP: Final = 1 << 20
 """Bytes from one waypoint to the next: about as many are walked at most before a range begins."""
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.segment_view import SegmentView
 
-__all__ = ["LogPosition", "RecordProof", "RecordVanishedError", "json_integer"]
 
 _LONG: Final = 2**63 - 1
 _INT: Final = 2**31 - 1

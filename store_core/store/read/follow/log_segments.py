@@ -42,15 +42,6 @@ if TYPE_CHECKING:
     from store_core.format.segment_view import SegmentView
 
 
-__all__ = [
-    "FIRST_STEP",
-    "Continuation",
-    "LogSegments",
-    "Stretch",
-    "find_continuation",
-    "sound_parts",
-]
-
 FIRST_STEP: Final = 1 << 20
 """Bytes walked in the first step, doubled each time, if nothing is known of how many are needed."""
 

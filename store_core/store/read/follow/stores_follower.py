@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["Positions", "StoresFollower", "behind"]
 
 Positions = dict[str, LogPosition]
 """Name of a store -> where its log is read up to. The name is empty where there is only one store."""

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from store_core.store.read.lookup.looked_up import Proven, Question
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["last_entry_record", "look_up_index"]
 
 _WHY: Final = "the index leads to the records; `commitlog check` proves an index"
 _REQUESTS: Final = 8

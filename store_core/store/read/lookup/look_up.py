@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["WALKED", "LookUp", "look_up_position"]
 
 _read_place: Final = head_reader("queue_id", "queue_offset")
 

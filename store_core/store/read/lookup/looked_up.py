@@ -35,27 +35,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 
-__all__ = [
-    "DEFAULT_COSTS",
-    "EVERYTHING",
-    "OPENING",
-    "SCAN",
-    "LookUpCosts",
-    "LookedUp",
-    "OpenedSegments",
-    "Proven",
-    "Question",
-    "ReadExplanation",
-    "TrafficOf",
-    "Unsuitable",
-    "is_far",
-    "moved_by",
-    "one_pick",
-    "price_of_picks",
-    "size_in",
-]
-
-
 @dataclass(frozen=True, slots=True)
 class LookUpCosts:
     """Limits within which look-ups are used. Tests set them so that every plan is made."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from store_core.store.read.lookup.looked_up import LookUpCosts, Proven, Question
     from store_core.store.read.read_options import ReadOptions
 
-__all__ = ["QueuesBesideLog", "look_up_queues"]
 
 _LARGE: Final = "the answer is a large part of the log"
 _WHY: Final = "the queues lead to the records; `commitlog check` proves queues"

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from store_core.answers.findings import FindingKind
     from tests.store_core.answers.planting.store_copy import StoreCopy
 
-__all__ = ["Expected", "Fault", "counts_of"]
 
 SOUND: Final = ("5.3.3/propcrc", "4.9.7/lmq", "5.5.0/tx")
 """Golden stores that RocketMQ closed, of three releases, with plain queues and an index."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.store_core.answers.planting.store_copy import IndexCopy, StoreCopy
 
-__all__ = ["INDEX_FAULTS"]
 
 _FAR: Final = 1 << 40
 _HEADER: Final = unit_dtype(INDEX_HEADER)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tests.store_core.answers.planting.store_copy import Record, StoreCopy
 
-__all__ = ["LOG_FAULTS"]
 
 _SEVERAL: Final = ("5.3.3/propcrc", "5.3.3/batch", "4.9.7/basic")
 """Stores with several segments."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.store_core.answers.planting.store_copy import StoreCopy
 
-__all__ = ["OTHER_FAULTS"]
 
 _LIVE: Final = ("5.3.3/live",)
 _NAMES: Final = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tests.store_core.answers.planting.store_copy import QueueCopy, StoreCopy
 
-__all__ = ["QUEUE_FAULTS"]
 
 _FAR: Final = 1 << 40
 _BATCH: Final = unit_dtype(BATCH_CONSUME_QUEUE_UNIT)

@@ -19,7 +19,6 @@ from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["IndexCopy", "QueueCopy", "Record", "StoreCopy", "patch"]
 
 Unit = tuple[int, int, int]
 """Physical offset, size and tags code."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-__all__ = ["ENTRY", "FIRST", "index_files", "lie_in_index", "swap_links"]
 
 _HEADER, _SLOTS, _ENTRIES = 40, 16, 24
 ENTRY = struct.Struct(">iqii")

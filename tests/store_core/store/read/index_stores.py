@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tests.builders import Record
 
-__all__ = ["keyed_store", "questions", "write_index"]
 
 _SEGMENT: Final = 2048
 _ROLLBACK: Final = 0x0C

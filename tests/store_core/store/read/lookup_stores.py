@@ -30,22 +30,6 @@ if TYPE_CHECKING:
     from store_core.store.read.read_plan import ReadPlan
     from tests.builders import Record
 
-__all__ = [
-    "ALWAYS",
-    "OPTIONS",
-    "ROLLBACK",
-    "UNIT",
-    "has_findings",
-    "keeps_the_promise",
-    "lie_in_queues",
-    "promised_rows",
-    "questions_about",
-    "same_as_scan",
-    "small_dledger_store",
-    "small_store",
-    "stored_queues",
-    "write_queues",
-]
 
 ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_database=0, per_stored_unit=0, per_record=1, most_share=1e9)
 """Look-ups are worth everything, so that they are used wherever they can be."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.store.sink.staged_batch import StagedFile
 
-__all__ = ["CONFIG", "ImpatientClock", "bodies_of", "check_queues", "make_store", "stage", "table"]
 
 CONFIG = MessageStoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=2000, max_hash_slot_num=40, max_index_num=4000

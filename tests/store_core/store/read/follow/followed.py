@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["SIZE", "Followed", "through_json"]
 
 SIZE: Final = 1024
 """Bytes of a segment."""
