@@ -32,11 +32,7 @@ Expected outcomes (a full file, a message refused, the end of the log) are value
 from __future__ import annotations
 
 from signal import Signals
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from typing import Self
-
+from typing import Final, Self
 
 WITHOUT_SEGMENT: Final = "To continue without it: failOnDataLoss=false."
 """What to do about a segment that is gone."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.golden_stores import (
+    GoldenStore,
     UnpackedStore,
     find_golden_store,
     golden_stores,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import GoldenStore
 
 _USED: Final = pytest.StashKey[set[str]]()
 _HANDED_OVER: Final = "golden stores"

@@ -6,13 +6,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.builders import FIRST_STORE_TIMESTAMP, LogBuilder
+from tests.builders import FIRST_STORE_TIMESTAMP, LogBuilder, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from tests.builders import Record
 
 
 BEGIN: Final = FIRST_STORE_TIMESTAMP

@@ -10,14 +10,12 @@ import numpy as np
 
 from store_core.format.columnar.lockstep import scan
 from store_core.format.record.decode import decode_message
-from store_core.format.record.scan import Framing, check_record, follow_chain
+from store_core.format.record.scan import Framing, RecordCheck, Scan, StopReason, check_record, follow_chain
 from store_core.format.segment_view import SegmentView
 from tests.builders import Record
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from store_core.format.record.scan import RecordCheck, Scan, StopReason
 
 
 class Segment:

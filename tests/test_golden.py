@@ -19,13 +19,12 @@ from store_core.format.columns import COLUMNS, STORE
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.format.record.scan import StopReason, follow_chain
-from tests.golden_stores import message_rows, table_rows
+from tests.golden_stores import Row, UnpackedStore, message_rows, table_rows
 from tests.segment import assert_same_scan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.golden_stores import Row, UnpackedStore
 
 pytestmark = pytest.mark.golden
 

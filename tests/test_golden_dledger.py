@@ -13,12 +13,11 @@ from store_core import read_messages, read_view
 from store_core.answers import check, diff
 from store_core.errors import UnsupportedStoreError
 from store_core.format.columns import COLUMNS, STORE
-from tests.golden_stores import stores_of_kind, table_rows, unpack, unpack_field_case
+from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, table_rows, unpack, unpack_field_case
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.golden_stores import GoldenStore, UnpackedStore
 
 pytestmark = pytest.mark.golden
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from store_core.format.layout import (
     MAX_HEAD_SIZE,
@@ -11,14 +11,11 @@ from store_core.format.layout import (
     STORED_UNITS,
     TIMER_UNITS,
     UNITS,
+    Unit,
     field_position,
     head_dtype,
     unit_dtype,
 )
-
-if TYPE_CHECKING:
-    from store_core.format.layout import Unit
-
 
 _BOTH_V6: Final = -1
 """Flags of a record whose hosts are both IPv6."""

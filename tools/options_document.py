@@ -12,12 +12,10 @@ from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.answers.answer import Answer, Kind, options_of
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS
-from store_core.store.read.option_table import READ_OPTIONS
+from store_core.store.read.option_table import READ_OPTIONS, Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from store_core.store.read.option_table import Option
 
 
 def markdown_document() -> str:

@@ -7,12 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from store_core.format.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
-from store_core.format.release_rules import release_features
+from store_core.format.release_rules import Feature, release_features
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from store_core.format.release_rules import Feature
 
 
 def markdown_document() -> str:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark_commitlog.schema import spark_type
 from store_core.store.read.option_table import READ_OPTIONS
-from store_core.views.view_columns import VIEWS
+from store_core.views.view_columns import VIEWS, View
 from store_core.views.view_names import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from store_core.views.view_columns import View
 
 
 class _Example(NamedTuple):

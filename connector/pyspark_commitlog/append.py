@@ -14,7 +14,7 @@ import re
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,7 +37,6 @@ from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Self
 
     from pyspark.sql import DataFrame, SparkSession
 

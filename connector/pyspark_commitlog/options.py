@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
@@ -18,8 +18,6 @@ from store_core.views.view_columns import MESSAGES, find_view, is_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
-    from typing import Self
 
 
 _BY_KEY: Final = {option.name.lower(): option for option in READ_OPTIONS}

@@ -11,13 +11,13 @@ a light or a dark page; ``Path("rates.html").write_text(plots.message_rates(log)
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pyspark_commitlog.plot_data import rates, segment_bytes, store_latencies
+from pyspark_commitlog.plot_data import Messages, Rates, rates, segment_bytes, store_latencies
 from pyspark_commitlog.stream import bytes_behind
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Line, Plots, Series, Tone
 from store_core.errors import InvalidOptionError, StoreNotFoundError
@@ -26,12 +26,10 @@ from store_core.format.words import counted
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Mapping
 
     import numpy.typing as npt
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-    from pyspark_commitlog.plot_data import Messages, Rates
 
 __all__ = ["bars", "message_rates", "queue_depth", "segment_map", "store_latency", "stream_progress"]
 

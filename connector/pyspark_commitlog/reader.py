@@ -15,7 +15,7 @@ from pyspark_commitlog.errors import without_traceback
 from store_core.errors import StoreError
 from store_core.files.store_path import given_paths
 from store_core.store.read.message_reader import read_range
-from store_core.store.read.ranges import task_groups
+from store_core.store.read.ranges import ReadRange, task_groups
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import TopicWatch
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark_commitlog.options import SessionTimes
     from pyspark_commitlog.schema import ReadSchema
     from store_core.snapshot.store import Store
-    from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
 

@@ -18,7 +18,7 @@ from store_core.answers.message_reads import (
     REPLAY_ORIGIN_TOPIC,
 )
 from store_core.answers.replayed_rows import OF_DELIVERY, OF_RECORD, WAITING_TOPICS, TargetQueues, check_targets
-from store_core.answers.store_replay import ReplayFacts, ReplayReport, sender_of
+from store_core.answers.store_replay import Replay, ReplayFacts, ReplayReport, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from store_core.answers.store_replay import Replay
     from store_core.files.store_path import StorePaths
 
 

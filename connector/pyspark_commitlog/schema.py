@@ -26,12 +26,10 @@ from pyspark.sql.types import (
 )
 
 from store_core.errors import InvalidOptionError
-from store_core.format.columns import COLUMNS, arrow_schema, resolve_columns
+from store_core.format.columns import COLUMNS, Column, arrow_schema, resolve_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from store_core.format.columns import Column
 
 
 _SPARK_TYPES: Final[dict[pa.DataType, DataType]] = {

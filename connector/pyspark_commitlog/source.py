@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from pyspark_commitlog.errors import require_pyspark, without_traceback
 
@@ -13,12 +19,6 @@ from pyspark_commitlog.errors import require_pyspark, without_traceback
 # imported in the methods, which Spark calls only for commit logs.
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-    )
     from pyspark.sql.types import StructType
 
     from pyspark_commitlog.options import CommitLogOptions

@@ -9,14 +9,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback_at_the_end
 from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions
 from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader, warn_of_unknown_topics
-from store_core.errors import InvalidOptionError
+from store_core.errors import InvalidOptionError, StoreError
 from store_core.store.read.follow.log_follower import NO_LIMITS, ReadLimits
-from store_core.store.read.follow.stores_follower import StoresFollower, behind
+from store_core.store.read.follow.stores_follower import Positions, StoresFollower, behind
 from store_core.store.read.option_table import Option
 from store_core.store.read.option_values import OPTION_PARSERS
 
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
-    from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from pyspark_commitlog.schema import ReadSchema
-    from store_core.errors import StoreError
-    from store_core.store.read.follow.stores_follower import Positions
 
 __all__ = [
     "HAS_LIMITS",

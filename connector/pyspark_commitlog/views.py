@@ -12,17 +12,14 @@ from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.options import GivenOptions, SessionTimes, absolute_times
 from pyspark_commitlog.schema import ReadSchema, dataframe_schema
 from store_core.errors import StoreError
-from store_core.format.columns import STORE, column_named
-from store_core.views.view import ViewOptions, part_batches, plan_view, resolved
+from store_core.format.columns import STORE, Column, column_named
+from store_core.views.view import ViewOptions, ViewPart, part_batches, plan_view, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from store_core.format.columns import Column
-    from store_core.views.view import ViewPart
 
 
 _ANY_ZONE: Final = "Z"

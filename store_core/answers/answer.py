@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
@@ -23,16 +23,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, 
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 from store_core.format.words import hint_of
-from store_core.store.parts import InProcess
+from store_core.store.parts import Engine, InProcess, LocalEngine, ProgressSink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
     from datetime import tzinfo
 
     from store_core.answers.report import OfStore, Report
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
-    from store_core.store.parts import Engine, LocalEngine, ProgressSink
 
 
 TIME_WORDS: Final = "ms since 1970, ISO 8601, or such as -15m, before the log's last message"

@@ -16,6 +16,7 @@ from store_core.answers.index_chains import ChainJob
 from store_core.answers.index_findings import IndexFindings
 from store_core.answers.log_findings import (
     NOT_ASKED,
+    Certificate,
     ConfigFiles,
     JudgedLog,
     LogReach,
@@ -25,7 +26,7 @@ from store_core.answers.log_findings import (
 )
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
@@ -33,7 +34,7 @@ from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.store_path import absolute_path_of, path_of
 from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
-from store_core.snapshot.index import Index
+from store_core.snapshot.index import Index, KeyFile, LoadedIndex
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd, LiveMoment
 from store_core.snapshot.store import store_at
@@ -46,20 +47,16 @@ from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, StoredQueues, UnitVerdict, judge_queue
-from store_core.store.rebuild.report import check_wanted, inference_notes
+from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
 
 if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-    from store_core.answers.log_findings import Certificate
-    from store_core.files.clock import Clock
     from store_core.format.release import Release
-    from store_core.snapshot.index import KeyFile, LoadedIndex
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage
     from store_core.store.rebuild.options import RebuildOptions
-    from store_core.store.rebuild.report import RebuildReport
 
 
 RELEASE_GIVEN: Final = "it was asked for"

@@ -15,7 +15,7 @@ from store_core.answers.message_reads import RecordLookUp
 from store_core.broker.transactions import with_ms
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.record.delayed import TIMER_TOPIC
-from store_core.format.release import RELEASE_RULES
+from store_core.format.release import RELEASE_RULES, Release
 from store_core.snapshot.timers import TIMER_LOG, Timers, due_times
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.format.release import Release
     from store_core.format.release_rules import ReleaseRules
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
-from store_core.answers.plots import Strip, Tone, lanes_of
+from store_core.answers.plots import Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text, truth
 from store_core.answers.text_table import with_message_column
@@ -18,8 +18,6 @@ from store_core.store.log_side import DiffBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from store_core.answers.plots import Plot
 
 
 _SIDE: Final = text("side", "`a` or `b`: which log has it")

@@ -11,13 +11,13 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from store_core.answers.lag_queues import GroupKind
+from store_core.answers.lag_queues import GroupKind, QueueLag
 from store_core.errors import InvalidOptionError, SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at
 from store_core.format.times import table_time
 from store_core.queue.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.index import Index, KeyFile
-from store_core.snapshot.queues import FileQueue, OpenUnits, Queues
+from store_core.snapshot.queues import FileQueue, OpenUnits, Queues, UnitFile
 from store_core.store.clean import DiskLimits, SpaceVerdict, expiry_rule, hour_at, parse_delete_when
 from store_core.store.message_store_config import MessageStoreConfig
 
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from store_core.answers.lag_queues import QueueLag
     from store_core.format.release import Release
-    from store_core.snapshot.queues import UnitFile
 
 
 _HOURS: Final = range(24)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.message_scan import PART_BYTES, ScanCounts, messages_and_damage
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import number, shared, table, text
 from store_core.answers.verdict import Verdict
@@ -24,14 +24,14 @@ from store_core.errors import (
     StoreError,
     UnsupportedStoreError,
 )
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.store_lock import StoreLock, is_lock_held
-from store_core.files.store_path import store_roots
+from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.words import counted
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end
 from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
-from store_core.store.export.lake_files import PartitionWriters
+from store_core.store.export.lake_files import LakeFile, PartitionWriters
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
 from store_core.store.read.follow.log_segments import LogSegments, find_continuation
@@ -46,11 +46,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.answers.plots import Plot
-    from store_core.files.file_system import FileSystem
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
-    from store_core.store.export.lake_files import LakeFile
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine
     from store_core.store.read.follow.log_position import LogPosition

@@ -16,19 +16,19 @@ import pyarrow.parquet as pq
 
 from store_core.answers.export_job import READ, check_same_lake, totals_of
 from store_core.answers.message_scan import messages_and_damage
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import number, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.storage import NO_SETTINGS
-from store_core.files.store_path import store_roots
+from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.words import counted
 from store_core.snapshot.log import Log
-from store_core.store.export.export_ledger import ExportLedger
+from store_core.store.export.export_ledger import ExportEntry, ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import OffsetBound
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.answers.plots import Plot
-    from store_core.files.store_path import StorePaths
-    from store_core.store.export.export_ledger import ExportEntry
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine
     from store_core.store.read.read_options import ReadOptions

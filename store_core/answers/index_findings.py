@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.answers.findings import Finding, FindingKind
+from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index_format import time_diff
 from store_core.store.rebuild.index_compare import IndexDifference
-from store_core.store.rebuild.queue_compare import UnitVerdict
+from store_core.store.rebuild.queue_compare import LogBounds, UnitVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.answers.findings import Tally
     from store_core.answers.index_chains import ChainCheck
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
-    from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 
 

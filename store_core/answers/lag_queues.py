@@ -20,10 +20,18 @@ from store_core.files.store_kind import StoreUse
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.words import did_you_mean
 from store_core.queue.queue_path import LMQ_PREFIX
-from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REQUEST_MODES, SUBSCRIPTION_GROUPS, Config
+from store_core.snapshot.config import (
+    CONSUMER_OFFSETS,
+    LIGHT_OFFSETS,
+    REQUEST_MODES,
+    SUBSCRIPTION_GROUPS,
+    Committed,
+    Config,
+    ConsumerOffsets,
+)
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter
-from store_core.snapshot.units import compare
+from store_core.snapshot.units import QueueBounds, Units, compare
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,9 +41,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config import Committed, ConsumerOffsets
     from store_core.snapshot.store import Store
-    from store_core.snapshot.units import QueueBounds, Units
 
 
 _log: Final = logging.getLogger("store_core")

@@ -16,14 +16,17 @@ from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.files.segment_source import load_record, open_pages
 from store_core.format.columnar.records import Records
 from store_core.format.times import table_time
-from store_core.store.log_side import DiffBy, DiffOptions
+from store_core.store.log_side import DiffBy, DiffOptions, LogSide
 from store_core.store.segment_diff import (
     CHANGED,
     DIGESTED,
     ONLY,
+    DiffPart,
+    DiffPartial,
     LogPair,
     PartSide,
     TopicCount,
+    Unmatched,
     count_topics,
     diff_part,
     digested_records,
@@ -37,9 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
-    from store_core.store.log_side import LogSide
     from store_core.store.parts import Engine
-    from store_core.store.segment_diff import DiffPart, DiffPartial, Unmatched
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from store_core.answers.findings import Finding, FindingKind
+from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.errors import CorruptRecordError, SegmentLayoutError, UnsupportedStoreError
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CHECKPOINT_FILE
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
@@ -26,11 +26,12 @@ from store_core.snapshot.config import (
     RECOVERY_MARGIN_MS,
     TOPICS,
     Config,
+    ConfigFile,
     checkpoint_fields,
     read_checkpoint,
 )
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.rebuild.queue_compare import UnitVerdict
+from store_core.store.rebuild.queue_compare import QueueJudgement, UnitFinding, UnitVerdict
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of
 
@@ -38,15 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from store_core.answers.findings import Tally
     from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.format.release import Release
-    from store_core.snapshot.config import ConfigFile
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.options import RebuildOptions
-    from store_core.store.rebuild.queue_compare import QueueJudgement, UnitFinding
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from store_core.answers.answer import Answer, function_of, opt
-from store_core.answers.plots import Strip, Tone, lanes_of
+from store_core.answers.plots import Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, command_words, fact
 from store_core.answers.report_table import number, shared, table, text
 from store_core.answers.verdict import Verdict
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.salvage_output import SalvageOutput

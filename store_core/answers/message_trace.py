@@ -18,11 +18,12 @@ from store_core.answers.message_reads import (
     ORIGIN_MESSAGE_ID,
     REPLAY_ID,
     REPLAY_ORIGIN_MESSAGE_ID,
+    MessageRead,
     ReadJob,
     missing_line,
     read_of,
 )
-from store_core.answers.plots import Strip, Tone, lanes_of
+from store_core.answers.plots import Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text, truth
 from store_core.answers.trace_steps import (
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.answers.message_reads import MessageRead
-    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
     from store_core.store.parts import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +14,13 @@ import pyarrow.compute as pc
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns
-from store_core.format.properties import REAL_TOPIC, UNIQ_KEY
+from store_core.format.properties import REAL_TOPIC, UNIQ_KEY, PropertyParser
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Self
 
     import numpy.typing as npt
-
-    from store_core.format.properties import PropertyParser
 
 
 SEND_COLUMNS: Final = (

@@ -7,7 +7,7 @@ The steps: the store's lock, finishing an interrupted run, the passes, the swap,
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,8 +19,8 @@ from store_core.answers.store_check import CheckReport
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
-from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
+from store_core.files.clock import Clock, SystemClock
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.format.times import iso_time
 from store_core.snapshot.config import configured_batch_topics
@@ -30,7 +30,7 @@ from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
-from store_core.store.rebuild.report import as_json, as_text, check_wanted, inference_notes
+from store_core.store.rebuild.report import RebuildReport, as_json, as_text, check_wanted, inference_notes
 from store_core.store.rebuild.swap import (
     JOURNAL,
     OutputDirectory,
@@ -43,12 +43,8 @@ from store_core.store.rebuild.swap import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.store.parts import Engine, LocalEngine, ProgressSink
-    from store_core.store.rebuild.report import RebuildReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from store_core.answers.message_scan import ScanCounts, messages_and_damage
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError
-from store_core.files.file_system import OsFileSystem, write_all
+from store_core.files.file_system import OpenFile, OsFileSystem, write_all
 from store_core.format.compression import expand_body
 from store_core.format.crc32 import crc32
 from store_core.format.layout import field_position, head_dtype
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.files.file_system import OpenFile
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 

@@ -7,9 +7,9 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from store_core.answers.checked_store import checked_by
+from store_core.answers.checked_store import CheckedStore, checked_by
 from store_core.answers.findings import FindingKind, Tally
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.log_findings import JudgedLog
@@ -17,9 +17,9 @@ from store_core.answers.repair_plan import RepairFacts, RepairPlan, RepairReport
 from store_core.answers.repairs import Remedy, Repairs
 from store_core.errors import RepairRefusedError, StoreLockedError, UnsupportedStoreError
 from store_core.files.access import explained_access
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_is_no_url, check_is_root, check_store_kind
 from store_core.files.store_lock import is_lock_held
@@ -37,12 +37,8 @@ from store_core.store.store_layout import check_log_is_certain
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
-    from typing import Any
 
-    from store_core.answers.checked_store import CheckedStore
     from store_core.answers.store_check import Compared
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildRules
 

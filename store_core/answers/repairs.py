@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from store_core.answers.findings import FindingKind
+from store_core.answers.findings import FindingKind, Tally
 from store_core.answers.log_findings import LogReach, wrong_values
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import INDEX_DIRECTORY
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from store_core.answers.checked_store import CheckedStore
-    from store_core.answers.findings import Tally
 
 
 _BEHIND: Final = "behind the log"

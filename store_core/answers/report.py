@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
-from store_core.answers.plots import Tone
+from store_core.answers.plots import Plot, Tone
 from store_core.answers.report_table import ReportTable, text
 from store_core.answers.shown_text import BytesStyle
 from store_core.answers.text_table import (
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from _typeshed import DataclassInstance
 
-    from store_core.answers.plots import Plot
     from store_core.errors import StoreError
     from store_core.files.store_path import StorePaths
 

@@ -10,11 +10,7 @@ import shutil
 import unicodedata
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NoReturn
-
-if TYPE_CHECKING:
-    from typing import TextIO
-
+from typing import Any, Final, NoReturn, TextIO
 
 _SPACES: Final = "Zs"
 """Unicode's category of spaces. Those of East Asian text are as safe as our own, though not `str.isprintable`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +22,8 @@ from store_core.answers.group_table import (
     top_rows,
     uncertain_note,
 )
-from store_core.answers.message_scan import MessageScan
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.message_scan import MessageScan, ScanCounts
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text, truth
 from store_core.answers.verdict import Verdict
@@ -33,10 +33,7 @@ from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Self
 
-    from store_core.answers.message_scan import ScanCounts
-    from store_core.answers.plots import Plot
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine

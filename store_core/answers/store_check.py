@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from store_core.answers.answer import Answer, AnyReport, Kind, function_of, one_root, opt
 from store_core.answers.findings import FindingKind
-from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
+from store_core.answers.plots import Bar, Bars, Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, command_words, fact
 from store_core.answers.report_table import ReportTable, number, shared, table, text, truth
 from store_core.answers.text_table import message_name
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from store_core.answers.checked_store import CheckedStore
-    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage

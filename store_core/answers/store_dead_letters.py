@@ -21,7 +21,7 @@ from store_core.answers.message_reads import (
     missing_line,
     read_of,
 )
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text
 from store_core.answers.text_table import message_name, with_message_column
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
     from store_core.store.parts import Engine

@@ -25,14 +25,14 @@ from store_core.answers.delay_states import (
     timer_states,
 )
 from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
-from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Tone
+from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.release import rules_of
+from store_core.format.release import Release, rules_of
 from store_core.format.times import iso_time, table_time
 from store_core.format.words import agreeing, counted
 
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
-    from store_core.format.release import Release
     from store_core.store.parts import Engine
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportTable, moment, number, shared, table, text, truth
 from store_core.answers.text_table import with_message_column
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.answers.lag_queues import FoundLag, LagJob, QueueLag
-    from store_core.answers.plots import Plot
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.group_table import COUNT, MAX, MIN, TOP, GroupTable
 from store_core.answers.message_scan import MessageScan, ScanCounts, Scanned
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.producer_keys import (
     SEND_COLUMNS,
     KeyFindings,
@@ -35,11 +35,9 @@ from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Self
 
     import numpy.typing as npt
 
-    from store_core.answers.plots import Plot
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from store_core.format.properties import PropertyParser

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, one_root, opt
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, command_words, fact
 from store_core.answers.report_table import ReportColumn, ReportTable, number, shared, table, text, truth
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_path import path_of
+from store_core.files.store_path import StorePaths, path_of
 from store_core.files.url_path import UrlPath
 from store_core.format.columns import STRINGS_TYPE
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
@@ -28,8 +28,6 @@ from store_core.format.words import agreeing, counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from store_core.answers.plots import Plot
-    from store_core.files.store_path import StorePaths
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
     from store_core.store.recovery.recovery_report import RecoveryReport

@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import quote  # noqa: TID251 -- makes a name, opens nothing
 
 from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import number, shared, table, text, truth
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import check_is_no_url, check_is_root
-from store_core.files.store_path import ConfiguredRoot
+from store_core.files.store_path import ConfiguredRoot, StorePaths
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Sequence
 
-    from store_core.answers.plots import Plot
     from store_core.answers.redaction import Redacted, Redaction, SearchedFile
-    from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from store_core.answers.answer import Answer, function_of, one_root, opt
 from store_core.answers.store_check import Compared
 from store_core.errors import InvalidOptionError
-from store_core.files.store_path import ConfiguredRoot
+from store_core.files.store_path import ConfiguredRoot, StorePaths
 
 if TYPE_CHECKING:
     from store_core.answers.repair_plan import RepairPlan, RepairReport
     from store_core.answers.report import Report
     from store_core.files.file_system import FileSystem
-    from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -17,15 +17,12 @@ from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import number, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.format.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
-    from store_core.files.clock import Clock
     from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig

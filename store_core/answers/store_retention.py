@@ -4,23 +4,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, release_option
-from store_core.answers.plots import Bar, Bars, Tone
+from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes
-from store_core.files.segment_source import modified_ns
+from store_core.files.segment_source import Segment, modified_ns
 from store_core.files.store_kind import StoreUse
-from store_core.files.store_path import nothing_at, places_of
+from store_core.files.store_path import StorePaths, nothing_at, places_of
 from store_core.files.url_path import UrlPath
 from store_core.format.times import DAY_MS, iso_time, table_time
 from store_core.format.words import agreeing, counted
@@ -29,14 +29,10 @@ from store_core.store.read.store_time import LocalZone, parse_zone
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import tzinfo
     from pathlib import Path
 
     from store_core.answers.disk_forecast import Deletion, DependentFile, DiskForecast, DiskSizes, DiskState, LogFile
     from store_core.answers.lag_queues import ConsumedQueue, FoundLag, LagJob
-    from store_core.answers.plots import Plot
-    from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
-from store_core.answers.message_reads import ReadJob, read_of
-from store_core.answers.plots import Bar, Bars, Strip, Tone, lanes_of
+from store_core.answers.message_reads import FoundRows, ReadJob, read_of
+from store_core.answers.plots import Bar, Bars, Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, fact
 from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
@@ -23,6 +23,7 @@ from store_core.broker.transactions import (
     HALF_COLUMNS,
     OP_COLUMNS,
     SETTLED_COLUMNS,
+    Transaction,
     TransactionStatus,
     half_rows,
     operation_rows,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from store_core.answers.message_reads import FoundRows
-    from store_core.answers.plots import Plot
-    from store_core.broker.transactions import Transaction
     from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
     from store_core.snapshot.log import Log

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import textwrap
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, TextIO, TypeAlias, TypeVar
 
@@ -18,7 +18,6 @@ from store_core.answers.shown_text import BytesStyle, escape_text, json_of, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import tzinfo
 
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)

@@ -6,26 +6,22 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
-from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem, write_all
+from store_core.files.clock import Clock, SystemClock
+from store_core.files.file_system import FileSystem, OsFileSystem, write_all
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order, spread_hash
-from store_core.format.release import DEFAULT_RELEASE, rules_of
+from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
 from store_core.snapshot.config import DataVersion, backup_of, bytes_of, read_config
 from store_core.store.broker_config import snake_case
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection
 
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
-    from store_core.format.release import Release
     from store_core.format.release_rules import ReleaseRules
     from store_core.snapshot.config_json import JsonKey, JsonObject, JsonValue
 

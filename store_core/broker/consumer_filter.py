@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import FilterError
-from store_core.format.filter.message_selector import TagSubscription, record_properties
+from store_core.format.filter.message_selector import ExtUnit, TagSubscription, record_properties
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import RETRY_TOPIC, PropertyParser
 from store_core.format.record.delayed import RETRY_PREFIX
@@ -20,8 +20,6 @@ from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from store_core.format.filter.message_selector import ExtUnit
 
 
 _BYTE: Final = 8

@@ -11,9 +11,9 @@ from store_core.broker.config_file import DEFAULT_CAPACITY, ConfigManager, concu
 from store_core.broker.consumer_filter import BloomFilter, BloomFilterData, ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
-from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE, Release
 from store_core.snapshot.config import CONSUMER_FILTERS
-from store_core.snapshot.config_json import ConfigFields
+from store_core.snapshot.config_json import ConfigFields, JsonObject
 from store_core.store.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from store_core.broker.subscription_group import RegisteredSubscription
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.release import Release
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-    from store_core.snapshot.config_json import JsonObject
 
 
 _LOG: Final = logging.getLogger("store_core")

@@ -24,18 +24,15 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol
 
-from store_core.broker.consumer_offset import NO_OFFSET
+from store_core.broker.consumer_offset import NO_OFFSET, ConsumerOffsetManager
 from store_core.files.clock import Clock, SystemClock
-from store_core.format.filter.message_selector import MessageSelector
-from store_core.store.get_message import GetMessageStatus
+from store_core.format.filter.message_selector import MessageFilter, MessageSelector
+from store_core.store.get_message import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.broker.consumer_offset import ConsumerOffsetManager
-    from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import Message, MessageExt
-    from store_core.store.get_message import GetMessageResult
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import PutMessageResult
 

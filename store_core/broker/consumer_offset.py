@@ -15,7 +15,7 @@ from store_core.broker.config_file import (
 from store_core.errors import InvalidOptionError
 from store_core.files.service_thread import ServiceThread
 from store_core.format.java import hash_map_order
-from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE, Release
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -23,7 +23,7 @@ from store_core.snapshot.config import (
     DataVersion,
     topic_and_group,
 )
-from store_core.snapshot.config_json import ConfigFields
+from store_core.snapshot.config_json import ConfigFields, JsonObject
 
 if TYPE_CHECKING:
     import os
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.format.release import Release
-    from store_core.snapshot.config_json import JsonObject
     from store_core.store.broker_config import BrokerConfig
 
 

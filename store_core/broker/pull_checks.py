@@ -10,30 +10,31 @@ from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.consumer_filter import (
+    BloomFilter,
     ConsumerFilterData,
     ExpressionForRetryMessageFilter,
     ExpressionMessageFilter,
     SubscriptionData,
 )
-from store_core.broker.subscription_group import MessageModel
+from store_core.broker.subscription_group import (
+    ConsumerGroupInfo,
+    MessageModel,
+    SubscriptionGroupManager,
+    TopicConfigManager,
+)
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.properties import PropertyParser
-from store_core.format.release import rules_of
-from store_core.snapshot.config import Permission, SubscriptionGroupConfig
-from store_core.store.get_message import GetMessageStatus
+from store_core.format.release import Release, rules_of
+from store_core.snapshot.config import Permission, SubscriptionGroupConfig, TopicConfig
+from store_core.store.get_message import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from store_core.broker.consumer_filter import BloomFilter
-    from store_core.broker.subscription_group import ConsumerGroupInfo, SubscriptionGroupManager, TopicConfigManager
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
-    from store_core.format.release import Release
-    from store_core.snapshot.config import TopicConfig
     from store_core.store.broker_config import BrokerConfig
-    from store_core.store.get_message import GetMessageResult
 
 
 _LOG: Final = logging.getLogger("store_core")

@@ -12,7 +12,14 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.broker.config_file import write_config
-from store_core.broker.pull_checks import PullMessageResponse, PullSysFlag, ResponseCode
+from store_core.broker.pull_checks import (
+    CheckedPull,
+    PullChecks,
+    PullMessageRequest,
+    PullMessageResponse,
+    PullSysFlag,
+    ResponseCode,
+)
 from store_core.files.service_thread import ServiceThread
 from store_core.format.message import Message
 from store_core.format.properties import DELAY, KEYS, TAGS, PropertyMap
@@ -24,7 +31,6 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_filter import ExpressionMessageFilter
     from store_core.broker.consumer_loop import ReadableStore, ServedStore
     from store_core.broker.consumer_offset import ConsumerOffsetManager
-    from store_core.broker.pull_checks import CheckedPull, PullChecks, PullMessageRequest
     from store_core.files.clock import Clock
     from store_core.snapshot.config_json import JsonObject
     from store_core.store.broker_config import BrokerConfig

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from store_core.errors import CorruptRecordError
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.files.service_thread import ServiceThread
-from store_core.format.message import Message, PutMessageStatus
+from store_core.format.message import Message, MessageExt, PutMessageStatus
 from store_core.format.properties import (
     DELAY,
     REAL_QID,
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from store_core.broker.consumer_offset import DelayOffsetTable
-    from store_core.files.clock import Clock
-    from store_core.format.message import MessageExt
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.store.get_message import AnyQueue, QueueUnit
     from store_core.store.message_store_config import MessageStoreConfig

@@ -15,15 +15,15 @@ from store_core.snapshot.config import (
     TOPIC_MEMBERS,
     TOPICS,
     DataVersion,
+    SubscriptionGroupConfig,
+    TopicConfig,
 )
-from store_core.snapshot.config_json import ConfigFields
+from store_core.snapshot.config_json import ConfigFields, JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from store_core.broker.consumer_filter import SubscriptionData
-    from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
-    from store_core.snapshot.config_json import JsonObject
 
 
 _CAPACITY: Final = initial_capacity(1024)

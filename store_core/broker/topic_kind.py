@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.release import rules_of
-
-if TYPE_CHECKING:
-    from store_core.format.release import Release
-
+from store_core.format.release import Release, rules_of
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 """Topic where half messages wait (RocketMQ 4.3 and later)."""

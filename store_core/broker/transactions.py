@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +19,6 @@ from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from store_core.files.store_path import StorePaths
     from store_core.store.message_store import DefaultMessageStore
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.answers.answer import Kind, Option, options_of
+from store_core.answers.answer import Answer, Kind, Option, options_of
 from store_core.answers.shown_text import clear_line, escape_json
 from store_core.command.arguments import (
     NearChoice,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
-    from store_core.answers.answer import Answer
     from store_core.answers.report import Report
     from store_core.command.arguments import Store
 

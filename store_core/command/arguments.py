@@ -15,7 +15,7 @@ from store_core.command.console import Console, say, shown_zone, warnings_shown
 from store_core.command.exit_code import ExitCode
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 from store_core.format.words import did_you_mean, hint_of
-from store_core.store.read.option_table import READ_OPTIONS
+from store_core.store.read.option_table import READ_OPTIONS, Option
 from store_core.views.view_names import ALWAYS, VIEW_PLANS
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from store_core.command.output import Output
     from store_core.files.store_path import StorePaths
-    from store_core.store.read.option_table import Option
 
 
 class NearChoice(click.Choice[str]):

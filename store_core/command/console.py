@@ -6,29 +6,24 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 import click
 
 from store_core.answers.shown_text import TerminalLine, clear_line, escape_text
 from store_core.command.main import LeanImports
 from store_core.errors import LEFT_OUT, StoreError
-from store_core.files.clock import SystemClock
-from store_core.store.parts import Step
+from store_core.files.clock import Clock, SystemClock
+from store_core.store.parts import Engine, PartsDone, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from datetime import tzinfo
     from types import TracebackType
-    from typing import Self, TextIO
-
-    from store_core.files.clock import Clock
-    from store_core.store.parts import Engine, PartsDone
 
 
 @dataclass(frozen=True, slots=True)

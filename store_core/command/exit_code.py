@@ -9,7 +9,7 @@ import textwrap
 import traceback
 from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from store_core.answers.verdict import Verdict
 from store_core.errors import (
@@ -25,7 +25,6 @@ from store_core.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Self
 
 
 _HELP_WIDTH: Final = 100

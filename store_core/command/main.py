@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader, find_spec
 from typing import TYPE_CHECKING, Final, cast
 
@@ -18,7 +18,6 @@ from store_core.command.exit_code import FREE_SPACE, ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
     from types import ModuleType
 
     from typing_extensions import Buffer

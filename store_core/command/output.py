@@ -16,15 +16,13 @@ import click
 import pyarrow as pa
 
 from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, json_of, plain_text, text_of
-from store_core.answers.text_table import FieldsWriter, TableWriter, plain_cell, rows_of, slices_of, zoned
+from store_core.answers.text_table import FieldsWriter, TableWriter, Value, plain_cell, rows_of, slices_of, zoned
 from store_core.command.new_file import check_new, new_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import tzinfo
     from pathlib import Path
-
-    from store_core.answers.text_table import Value
 
 
 class RowWriter(Protocol):

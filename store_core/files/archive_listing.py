@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 import tarfile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, read_piece
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from tarfile import TarInfo
-    from typing import IO
 
 
 _BLOCK: Final = 512

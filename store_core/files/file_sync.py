@@ -11,13 +11,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.file_system import OsFileSystem, OsOpenFile
+from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, OsOpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
-
-    from store_core.files.file_system import FileSystem, OpenFile
 
 
 _KINDS: Final = frozenset({"ext4", "xfs"})

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from store_core.errors import SegmentVanishedError, StoreAccessError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import Self
 
     import numpy.typing as npt
 

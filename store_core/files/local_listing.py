@@ -35,6 +35,7 @@ from store_core.format.layout import (
     INDEX_HEADER,
     TIMER_LOG_UNIT,
     MagicCode,
+    Unit,
     unit_dtype,
 )
 from store_core.format.record.record_head import head_reader
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from store_core.format.layout import Unit
 
 
 _FIRST_RECORD: Final = 8 << 20

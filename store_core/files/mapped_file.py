@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.segment_file import SegmentFile, offset_of
+from store_core.files.segment_file import OpenFiles, SegmentFile, offset_of
 from store_core.format.layout import BLANK_SIZE, head_dtype
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.segment_file import OpenFiles
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 

@@ -12,9 +12,9 @@ from threading import Event, Lock, RLock
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.access import in_words, is_access_error
-from store_core.files.mapped_file import MappedFile
+from store_core.files.mapped_file import MappedFile, TransientStorePool
 from store_core.files.segment_file import OpenFiles, offset_of
-from store_core.files.segment_paths import list_for_loading
+from store_core.files.segment_paths import SegmentPaths, list_for_loading
 from store_core.files.service_thread import ServiceThread
 from store_core.format.release import DEFAULT_RELEASE
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.mapped_file import TransientStorePool
-    from store_core.files.segment_paths import SegmentPaths
 
 
 _LOG: Final = logging.getLogger("store_core")

@@ -13,7 +13,7 @@ from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from store_core.files.file_system import FileStatus, not_a_file
+from store_core.files.file_system import FileStatus, FileSystem, OpenFile, not_a_file
 from store_core.files.mapped_file import anonymous_memory
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem, OpenFile
 
 
 _BLOCK: Final = 1 << 16

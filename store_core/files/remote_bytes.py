@@ -4,28 +4,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.files.local_bytes import FilledMemory
-from store_core.files.storage import Attempts
+from store_core.files.storage import Attempts, RemotePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from concurrent.futures import Future
     from types import TracebackType
-    from typing import Self, TypeVar
 
     import numpy.typing as npt
     import pyarrow as pa
-
-    from store_core.files.clock import Clock
-    from store_core.files.storage import RemotePath
 
     _T = TypeVar("_T")
 

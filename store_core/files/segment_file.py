@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_sync import FileSync
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from store_core.files.file_system import FileSystem, OpenFile
 
 
 _LOG: Final = logging.getLogger("store_core")

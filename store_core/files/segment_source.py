@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.local_bytes import LocalBytes, LocalFile
-from store_core.files.remote_bytes import RemoteBytes
+from store_core.files.remote_bytes import RemoteBytes, RemoteFile
 from store_core.files.url_path import remote_file_of
 from store_core.format.record.scan import Framing
 from store_core.format.segment_view import Pages, SegmentView
@@ -20,12 +20,10 @@ from store_core.format.segment_view import Pages, SegmentView
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
-    from typing import Self
 
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.files.remote_bytes import RemoteFile
     from store_core.format.columnar.spans import EntryLog
 
 

@@ -7,27 +7,22 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from math import inf
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreError, UnsupportedStoreError
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import TypeVar
-
     from pyarrow.fs import FileSystem
-
-    from store_core.files.clock import Clock
 
     _T = TypeVar("_T")
 

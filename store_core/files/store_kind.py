@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, UnsupportedStoreError
-from store_core.files.file_system import OsFileSystem, is_directory, names_in
+from store_core.files.file_system import FileSystem, OsFileSystem, is_directory, names_in
 from store_core.files.names import (
     BATCH_CONSUME_QUEUE,
     CHECKPOINT_FILE,
@@ -43,7 +43,7 @@ from store_core.files.names import (
     archive_error,
     packed_error,
 )
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import Segment, open_pages
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.spans import EntryLog
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
@@ -51,9 +51,6 @@ from store_core.format.record.scan import ENTRY_HEAD_SIZE, ENTRY_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-    from store_core.files.file_system import FileSystem
-    from store_core.files.segment_source import Segment
 
 
 MEMBER_PREFIX: Final = "dledger-"

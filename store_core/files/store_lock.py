@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from store_core.errors import StoreLockedError
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_all
 from store_core.files.store_path import roots_to_lock
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from store_core.files.file_system import FileSystem, OpenFile
 
 
 ABORT_FILE: Final = "abort"

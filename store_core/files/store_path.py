@@ -5,29 +5,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PosixPath
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import access_error
 from store_core.files.archive_listing import is_archive
-from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE
 from store_core.files.segment_paths import SegmentPaths
-from store_core.files.storage import NO_SETTINGS, parse_url
+from store_core.files.storage import NO_SETTINGS, StorageSettings, parse_url
 from store_core.files.store_kind import check_is_no_url, dledger_logs, has_queues, is_root, path_exists, root_of_member
 from store_core.files.url_path import UrlPath
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from store_core.files.file_system import FileSystem
-    from store_core.files.storage import StorageSettings
-
 
 _OPTION: Final = "option storePathCommitLog (--store-path-commit-log)"
 _SIGNS: Final = frozenset({CHECKPOINT_FILE, CONSUME_QUEUE})

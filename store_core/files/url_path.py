@@ -14,20 +14,17 @@ import os
 import stat
 import sys
 from pathlib import Path, PosixPath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
 from store_core.errors import SegmentLayoutError, UnsupportedStoreError
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.remote_bytes import RemoteFile, RemoteReader
-from store_core.files.storage import Attempts
+from store_core.files.storage import Attempts, RemotePath, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
-    from typing import Self
 
     from pyarrow.fs import FileInfo, FileSelector, FileSystem
-
-    from store_core.files.storage import RemotePath, Storage
 
 
 _MOST_FILES: Final = 1 << 20

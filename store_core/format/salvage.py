@@ -24,17 +24,21 @@ from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.lockstep import chain, scan
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
-from store_core.format.record.record_head import head_reader, head_shape, read_frame, read_sys_flag, store_timestamp
+from store_core.format.record.record_head import (
+    HeadShape,
+    head_reader,
+    head_shape,
+    read_frame,
+    read_sys_flag,
+    store_timestamp,
+)
 from store_core.format.record.scan import RecordCheck, Scan, StopReason, check_frame, follow_frames, frame_size
-from store_core.format.segment_view import HEAD, AllThere
+from store_core.format.segment_view import HEAD, AllThere, SegmentView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
-
-    from store_core.format.record.record_head import HeadShape
-    from store_core.format.segment_view import SegmentView
 
 
 _FIRST_CHUNK: Final = 64 << 10

@@ -13,13 +13,14 @@ import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_sync import FileSync
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_all
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index_format import (
     INDEX_DTYPE,
     INDEX_HEADER_SIZE,
     INDEX_STRUCT,
     SLOT_SIZE,
+    IndexEntries,
     IndexHeader,
     IndexSlots,
     build_entries,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
 

@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.format.layout import INDEX_HEADER, INDEX_UNIT, unit_dtype
+from store_core.format.layout import INDEX_HEADER, INDEX_UNIT, Unit, unit_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.format.layout import Unit
     from store_core.queue.queue_path import QueueRules
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
@@ -14,17 +14,15 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.segment_file import offset_of
 from store_core.format.times import iso_time
 from store_core.queue.index_file import IndexFile
-from store_core.queue.index_format import MessageKeys, index_file_size
+from store_core.queue.index_format import IndexEntries, MessageKeys, index_file_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import tzinfo
     from pathlib import Path
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
 
 

@@ -26,14 +26,11 @@ import numpy as np
 from store_core.format.java import LONG_BITS, parse_java_int
 from store_core.format.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, units_per_file
-from store_core.queue.dispatch.dispatch_batch import QueueNumbering
-from store_core.queue.queue_path import has_lists, is_light, refusal_of, split_names
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering
+from store_core.queue.queue_path import QueueRules, has_lists, is_light, refusal_of, split_names
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.queue.queue_path import QueueRules
 
 
 _LAST_OFFSET: Final = 2**63 - 1

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 
 from store_core.errors import CorruptDatabaseError
-from store_core.files.file_system import names_in
-from store_core.files.rocksdb_reader import RocksdbReader
+from store_core.files.file_system import FileSystem, names_in
+from store_core.files.rocksdb_reader import Entries, RocksdbReader
 from store_core.files.store_kind import queue_databases
 from store_core.format.layout import (
     ROCKSDB_QUEUE_BOUND,
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import numpy.typing as npt
-
-    from store_core.files.file_system import FileSystem
-    from store_core.files.rocksdb_reader import Entries
 
 
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.queue.consume_queue_unit import batch_units
-from store_core.queue.dispatch.dispatch_batch import QueueNumbering
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, QueueNumbering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.queue.consume_queue_unit import BatchUnitArray
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_assignment import BatchAssignment
 
 

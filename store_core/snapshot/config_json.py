@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -15,8 +15,6 @@ from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.words import without_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from store_core.format.release_rules import ReleaseRules
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from store_core.snapshot.units import QueueBounds, QueueKind, UnitRange, Units, leading
+from store_core.snapshot.units import QueueBounds, QueueKind, QueueName, UnitRange, Units, leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
-    from store_core.snapshot.units import QueueName
 
 
 QUEUED_COLUMNS: Final = (

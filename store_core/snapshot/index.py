@@ -11,7 +11,7 @@ import numpy as np
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
-from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, names_in
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.segment_file import offset_of
 from store_core.files.url_path import UrlFile, UrlPath
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from store_core.files.file_system import FileSystem, OpenFile
 
 
 _LARGEST: Final = 2**31 - 1

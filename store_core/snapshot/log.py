@@ -21,8 +21,8 @@ from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, twin_note
-from store_core.files.segment_source import load_record, open_pages
-from store_core.files.storage import NO_SETTINGS
+from store_core.files.segment_source import PagedBytes, Segment, load_record, open_pages
+from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import (
     MEMBER_DATA,
     MEMBER_PREFIX,
@@ -36,7 +36,7 @@ from store_core.files.store_kind import (
     entry_log_of,
     several_members_error,
 )
-from store_core.files.store_path import ConfiguredRoot, located, log_directories, nothing_at, places_of
+from store_core.files.store_path import ConfiguredRoot, StorePaths, located, log_directories, nothing_at, places_of
 from store_core.format.columnar.spans import EntryLog
 from store_core.format.properties import decode_text
 from store_core.format.record.record_head import store_timestamp
@@ -45,10 +45,6 @@ from store_core.format.salvage import store_timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from store_core.files.segment_source import PagedBytes, Segment
-    from store_core.files.storage import StorageSettings
-    from store_core.files.store_path import StorePaths
 
 
 _Compressed: TypeAlias = Literal["left out", "read", "refused"]

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import open_ahead, open_pages
+from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes, open_ahead, open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
@@ -34,11 +34,9 @@ from store_core.snapshot.queues import Queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Self
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes
     from store_core.format.segment_view import SegmentView
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.units import QueueName

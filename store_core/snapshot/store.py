@@ -17,7 +17,15 @@ from store_core.files.local_listing import single_file
 from store_core.files.storage import StorageSettings
 from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, dledger_logs, is_root, queue_database
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import located, located_now, log_directories, places_of, root_at, store_roots
+from store_core.files.store_path import (
+    StorePaths,
+    located,
+    located_now,
+    log_directories,
+    places_of,
+    root_at,
+    store_roots,
+)
 from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config, read_checkpoint
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
@@ -32,7 +40,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.stores import StoreNames
     from store_core.snapshot.told_release import ToldRelease
     from store_core.store.message_store_config import MessageStoreConfig

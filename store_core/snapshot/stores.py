@@ -41,9 +41,17 @@ from store_core.files.archive_listing import is_archive
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
 from store_core.files.store_kind import QUEUE_DIRECTORIES, dledger_logs, has_queues, is_root
-from store_core.files.store_path import ConfiguredRoot, given_paths, path_of, places_of, root_at, without_scheme
+from store_core.files.store_path import (
+    ConfiguredRoot,
+    StorePaths,
+    given_paths,
+    path_of,
+    places_of,
+    root_at,
+    without_scheme,
+)
 from store_core.files.url_path import UrlPath
-from store_core.snapshot.config import TOPICS, Config, Permission
+from store_core.snapshot.config import TOPICS, Config, Permission, TopicConfig
 from store_core.snapshot.log import segments_at, without_twins
 
 if TYPE_CHECKING:
@@ -51,8 +59,6 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.storage import StorageSettings
-    from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config import TopicConfig
 
 
 _log: Final = logging.getLogger("store_core")

@@ -11,7 +11,7 @@ import numpy as np
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import Segment, open_pages
 from store_core.format.layout import BLANK_RECORD, TIMER_LOG_UNIT, MagicCode, unit_dtype
 from store_core.snapshot.config import Config
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from store_core.files.segment_source import Segment
 
 
 TIMER_LOG: Final = "timerlog"

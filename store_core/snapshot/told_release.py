@@ -26,7 +26,7 @@ from store_core.files.store_lock import ABORT_FILE
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, TAGS, decode_text, parse_properties
-from store_core.format.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES
+from store_core.format.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES, Release
 from store_core.queue.dispatch.dispatch_batch import INDEX_TAG_PREFIX
 from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot.config import read_checkpoint
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.files.segment_source import Segment
-    from store_core.format.release import Release
 
 
 _USUAL: Final = (5_000_000, 20_000_000)

@@ -6,17 +6,16 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from store_core.errors import InvalidOptionError
 from store_core.files.service_thread import ServiceThread
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.store.store_state import RunningFlag
+from store_core.store.store_state import RunningFlag, RunningFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
-    from datetime import tzinfo
     from pathlib import Path
 
     from store_core.files.clock import Clock
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from store_core.format.release_rules import ReleaseRules
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.commit_log import CommitLog
-    from store_core.store.store_state import RunningFlags
 
 
 _MS: Final = 1000.0

@@ -17,14 +17,13 @@ from store_core.format.record.decode import decode_message
 from store_core.format.record.record_head import read_frame, store_timestamp
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
-    from store_core.queue.consume_queue.consume_queue_ext import CqExtUnit
     from store_core.queue.consume_queue_unit import BatchUnitArray, UnitArray
 
     AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreError
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, write_all
 from store_core.files.segment_file import file_name_of
 from store_core.format.segment_room import blank_head, has_room
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.dispatch.precomputed_batch import KnownColumns
     from store_core.store.put.commit_log import CommitLog

@@ -8,21 +8,17 @@ from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from store_core.files.segment_source import load_record, open_pages
+from store_core.files.segment_source import Segment, load_record, open_pages
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import store_roots
+from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.chain import Chain, Run
 from store_core.format.record.record_head import store_timestamp
 from store_core.format.salvage import Salvage
 from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import segment_ends
+from store_core.snapshot.log_end import SegmentEnd, segment_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
-    from store_core.snapshot.log_end import SegmentEnd
 
 
 class DiffBy(Enum):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import StoreError
 from store_core.files.access import explained_access
-from store_core.files.clock import SystemClock, WaitlessClock
-from store_core.files.file_system import OsFileSystem
+from store_core.files.clock import Clock, SystemClock, WaitlessClock
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_lock import AbortFile, is_lock_held
@@ -24,7 +24,7 @@ from store_core.store.broker_config import BrokerConfig
 from store_core.store.log_adoption import LogAdoption
 from store_core.store.memory import keep_freed_memory
 from store_core.store.message_store_config import MessageStoreConfig
-from store_core.store.put.put_result import as_future
+from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService, as_future
 from store_core.store.put.put_service import PutService, default_hooks
 from store_core.store.recovery.recovery_report import RecoveryReport
 from store_core.store.store_layout import check_is_store, check_is_there, checked_config, lock_of, log_place
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.message import Message
-    from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService
     from store_core.store.reput import FilterBitMap
 
 

@@ -17,7 +17,7 @@ from store_core.files.access import kind_of_file
 from store_core.files.file_sync import sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.names import COMMIT_LOG
-from store_core.files.store_path import log_directories, stores_near
+from store_core.files.store_path import StorePaths, log_directories, stores_near
 from store_core.store.store_layout import check_outside
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
-
-    from store_core.files.store_path import StorePaths
 
 
 _PIECE: Final = 8 << 20

@@ -9,22 +9,19 @@ import signal
 import threading
 import traceback
 from collections import deque
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, resource_tracker
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from store_core.errors import LostWorkerError
-from store_core.store.parts import LocalEngine, check_least
+from store_core.store.parts import LocalEngine, ProgressSink, check_least
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
-
-    from store_core.store.parts import ProgressSink
 
 
 Part = TypeVar("Part")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from threading import RLock
@@ -13,15 +13,14 @@ import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.service_thread import ServiceThread, WorkerThread
-from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.dispatch.precomputed_batch import KnownBatch
+from store_core.queue.dispatch.precomputed_batch import KnownBatch, KnownColumns
 from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
-from store_core.queue.queue_assignment import UnfitListsError, lmq_units
+from store_core.queue.queue_assignment import LmqUnit, UnfitListsError, lmq_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from concurrent.futures import Future
 
     import numpy.typing as npt
 
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, MessageCheck
-    from store_core.queue.dispatch.precomputed_batch import KnownColumns
     from store_core.queue.index_service import IndexService
-    from store_core.queue.queue_assignment import LmqUnit
     from store_core.queue.queue_path import QueueRules
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.store_state import StoreCheckpoint

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,18 +26,16 @@ from store_core.format.segment_room import blank_head, fill_segments
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
 from store_core.store.salvage_tiles import PropertyCrc, SalvageFormat
-from store_core.store.segment_salvage import SALVAGED_COLUMNS, property_crcs
+from store_core.store.segment_salvage import SALVAGED_COLUMNS, Salvaged, property_crcs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from io import BufferedWriter
     from pathlib import Path
-    from typing import Self
 
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
-    from store_core.store.segment_salvage import Salvaged
 
 
 _ROWS: Final = 1 << 14

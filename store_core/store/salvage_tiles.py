@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 from store_core.errors import InvalidOptionError
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class SalvageFormat(Enum):

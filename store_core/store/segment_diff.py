@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from store_core.files.segment_source import open_ahead
+from store_core.files.segment_source import PagedBytes, Segment, open_ahead
 from store_core.format.columnar.chain import Run
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.records import Records
@@ -25,16 +25,14 @@ from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import Salvage
-from store_core.store.log_side import LogSide
+from store_core.store.log_side import LogSide, SideName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.log_side import SideName
 
     _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.segment_source import load_record, open_ahead
+from store_core.files.segment_source import PagedBytes, Segment, load_record, open_ahead
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import store_roots
+from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import Decoding, decode_records
 from store_core.format.columnar.records import Records
@@ -22,7 +22,7 @@ from store_core.format.record.record_head import read_frame
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import CandidateFinder, Damage, Salvage
 from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import segment_ends
+from store_core.snapshot.log_end import SegmentEnd, segment_ends
 from store_core.store.log_side import without_overlap
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -34,11 +34,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.segment_source import PagedBytes, Segment
-    from store_core.files.store_path import StorePaths
     from store_core.format.columnar.chain import Run
     from store_core.format.segment_view import SegmentView
-    from store_core.snapshot.log_end import SegmentEnd
     from store_core.store.read.ranges import ReadRange
 
 

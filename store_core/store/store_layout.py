@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
-from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, start_offset_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import (
@@ -33,6 +33,7 @@ from store_core.files.store_path import (
     ChosenPaths,
     ConfiguredRoot,
     LogPlace,
+    StorePaths,
     lock_places,
     log_directories,
     nothing_at,
@@ -42,7 +43,7 @@ from store_core.files.store_path import (
     without_scheme,
 )
 from store_core.files.url_path import UrlPath
-from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE, Release
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.index import Index
@@ -50,10 +51,6 @@ from store_core.store.message_store_config import SMALLEST_SEGMENT, DefaultSize,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from store_core.files.file_system import FileSystem
-    from store_core.files.store_path import StorePaths
-    from store_core.format.release import Release
 
 
 _OF_DISK: Final = "lost+found"

@@ -7,8 +7,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
+from store_core.files.clock import Clock, SystemClock
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
@@ -21,6 +21,7 @@ from store_core.store.put.commit_log import CommitLog, uses_pool
 from store_core.store.recovery.store_recovery import StoreRecovery, complete_index
 from store_core.store.reput import (
     Dispatcher,
+    FilterBitMap,
     FlushCheckpointService,
     FlushConsumeQueueService,
     ReputMessageService,
@@ -31,13 +32,10 @@ from store_core.store.store_state import RunningFlag, StoreCheckpoint
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import QueueRules
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import ReplicaService
     from store_core.store.recovery.recovery_report import RecoveryReport
-    from store_core.store.reput import FilterBitMap
 
 
 _LOG: Final = logging.getLogger("store_core")

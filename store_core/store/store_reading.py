@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.filter.message_selector import MessageSelector
+from store_core.format.filter.message_selector import MessageFilter, MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.queue.consume_queue.queue_search import BoundaryType
@@ -25,7 +25,6 @@ from store_core.store.get_message import (
 from store_core.store.memory import physical_memory
 
 if TYPE_CHECKING:
-    from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import MessageExt
     from store_core.store.get_message import AnyQueue, GetMessageResult, QueueUnit
     from store_core.store.put.commit_log import CommitLog

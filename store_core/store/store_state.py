@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_all
 from store_core.files.names import CHECKPOINT_FILE
 from store_core.format.layout import CHECKPOINT, unit_dtype
 from store_core.format.release import DEFAULT_RELEASE
@@ -20,8 +20,6 @@ from store_core.snapshot.config import checkpoint_fields, covered_until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from store_core.files.file_system import FileSystem, OpenFile
 
 
 CHECKPOINT_SIZE: Final = 4096

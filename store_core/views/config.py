@@ -13,32 +13,30 @@ import pyarrow.compute as pc
 
 from store_core.errors import CorruptDatabaseError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
-from store_core.files.rocksdb_reader import RocksdbReader
+from store_core.files.rocksdb_reader import Entries, RocksdbReader
 from store_core.files.store_kind import StoreUse
-from store_core.queue.store_entry import FAMILIES, STORE_DATABASE, is_place
+from store_core.queue.store_entry import FAMILIES, STORE_DATABASE, StoreEntry, is_place
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     LIGHT_OFFSETS,
     SUBSCRIPTION_GROUPS,
+    Committed,
+    ConfigFile,
+    SubscriptionGroupConfig,
     read_checkpoint,
 )
-from store_core.snapshot.units import compare
+from store_core.snapshot.units import QueueBounds, QueueName, compare
 from store_core.views.queues import topic_filter
-from store_core.views.view import make_batch, read_table, row_batches, timestamps, without_file
+from store_core.views.view import ViewOptions, make_batch, read_table, row_batches, timestamps, without_file
 from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from store_core.files.rocksdb_reader import Entries
-    from store_core.queue.store_entry import StoreEntry
-    from store_core.snapshot.config import Committed, ConfigFile, SubscriptionGroupConfig
     from store_core.snapshot.queues import Queues
     from store_core.snapshot.store import Store
-    from store_core.snapshot.units import QueueBounds, QueueName
-    from store_core.views.view import ViewOptions
 
 
 _log: Final = logging.getLogger("store_core")

@@ -14,8 +14,8 @@ from store_core.files.access import explained_access
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index_format import INDEX_DTYPE
-from store_core.snapshot.index import Index
-from store_core.views.view import make_batch, timestamps, without_file
+from store_core.snapshot.index import Index, KeyFile
+from store_core.views.view import ViewOptions, make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.snapshot.index import KeyFile
     from store_core.snapshot.store import Store
     from store_core.store.read.read_options import ReadOptions
-    from store_core.views.view import ViewOptions
 
 
 _log: Final = logging.getLogger("store_core")

@@ -20,12 +20,21 @@ from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import table_time
-from store_core.snapshot.config import TOPICS
+from store_core.snapshot.config import TOPICS, TopicConfig
 from store_core.snapshot.log import Log
-from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, OpenUnits, QueueKind, Queues, TopicFilter
+from store_core.snapshot.queues import (
+    DIRECTORIES,
+    FileQueue,
+    NamedQueue,
+    OpenUnits,
+    QueueKind,
+    Queues,
+    TopicFilter,
+    UnitFile,
+)
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.views.view import config_of, make_batch, name_text, row_batches, timestamps, without_file
+from store_core.views.view import ViewOptions, config_of, make_batch, name_text, row_batches, timestamps, without_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,12 +43,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.snapshot.config import TopicConfig
-    from store_core.snapshot.queues import UnitFile
     from store_core.snapshot.store import Store
     from store_core.snapshot.units import Queue, QueueBounds, QueueName, Units
     from store_core.store.read.read_options import ReadOptions
-    from store_core.views.view import ViewOptions
 
 
 _log: Final = logging.getLogger("store_core")

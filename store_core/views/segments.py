@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import SegmentVanishedError
-from store_core.files.segment_source import open_ahead, open_pages
+from store_core.files.segment_source import PagedBytes, Segment, open_ahead, open_pages
 from store_core.format.columnar.chain import Chain
 from store_core.format.record.scan import StopReason, check_frame
 from store_core.format.salvage import store_timestamps
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_end
-from store_core.views.view import name_text, row_batches, timestamps
+from store_core.views.view import ViewOptions, name_text, row_batches, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.format.segment_view import SegmentView
     from store_core.snapshot.store import Store
     from store_core.store.read.read_options import ReadOptions
-    from store_core.views.view import ViewOptions
 
 
 _log: Final = logging.getLogger("store_core")

@@ -17,8 +17,17 @@ from store_core.format.layout import TIMER_SLOT, unit_dtype
 from store_core.format.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, UNIQ_KEY, PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.format.release import rules_of
-from store_core.snapshot.timers import CANCELS, ROLLS, TIMER_DTYPE, TIMER_LOG, Timers, due_times, followed_slots
-from store_core.views.view import make_batch, timestamps, without_file
+from store_core.snapshot.timers import (
+    CANCELS,
+    ROLLS,
+    TIMER_DTYPE,
+    TIMER_LOG,
+    SlotChains,
+    Timers,
+    due_times,
+    followed_slots,
+)
+from store_core.views.view import ViewOptions, make_batch, timestamps, without_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,8 +38,6 @@ if TYPE_CHECKING:
     from store_core.format.release_rules import ReleaseRules
     from store_core.snapshot.log import Log
     from store_core.snapshot.store import Store
-    from store_core.snapshot.timers import SlotChains
-    from store_core.views.view import ViewOptions
 
 
 _log: Final = logging.getLogger("store_core")

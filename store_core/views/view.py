@@ -7,18 +7,18 @@ import logging
 from dataclasses import dataclass, replace
 from itertools import chain
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.names import CONFIG_DIRECTORY
-from store_core.files.store_path import given_paths
+from store_core.files.store_path import StorePaths, given_paths
 from store_core.format.columnar.arrow_slices import repeat_text
 from store_core.format.columns import STORE, column_named, resolve_columns
 from store_core.format.release import named_rules
 from store_core.format.times import table_times
-from store_core.snapshot.config import Config, backup_of
+from store_core.snapshot.config import Config, ConfigFile, ConfigKind, backup_of
 from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
@@ -32,13 +32,9 @@ from store_core.views.view_names import VIEW_PLANS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import Any
 
     import numpy as np
     import numpy.typing as npt
-
-    from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config import ConfigFile, ConfigKind
 
 
 _NAMES: Final = {option.field: option.name for option in READ_OPTIONS}

@@ -20,14 +20,12 @@ import pyarrow as pa
 from store_core import DefaultMessageStore, MessageStoreConfig
 from tests.interop.judge import Judge
 from tests.interop.ours import ScriptedClock
-from tests.interop.rocketmq import RocketMq
+from tests.interop.rocketmq import Answer, RocketMq
 from tests.interop.toolchain import RELEASES, harness_command, missing_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from tests.interop.rocketmq import Answer
 
 
 _RELEASE: Final = "5.3"

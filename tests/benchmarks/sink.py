@@ -18,17 +18,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.interop.judge import Judge
 from tests.interop.puts import Put
 from tests.interop.rocketmq import RocketMq
 from tests.interop.toolchain import RELEASES, harness_command
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _TOPICS: Final = ("orders-eu", "orders-us", "payments", "clicks", "billing", "stock", "mail", "audit-log")
 _QUEUES: Final = 8

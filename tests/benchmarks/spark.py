@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from store_core.format.columns import DEFAULT_COLUMNS
 from tests.benchmarks.measure import family_seconds, measure, report
@@ -18,8 +18,6 @@ from tests.benchmarks.ready_batches import register_ready_batches
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    from pyspark.sql import DataFrame
 
 
 _ALL_TARGET: Final = 1.3

@@ -39,7 +39,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.columnar.encode_batch import encode_batch
+from store_core.format.columnar.encode_batch import EncodedBatch, encode_batch
 from store_core.store.put.commit_log import CommitLog
 from tests.interop.judge import Judge
 from tests.interop.puts import Put
@@ -49,7 +49,6 @@ from tests.interop.toolchain import RELEASES, harness_command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from store_core.format.columnar.encode_batch import EncodedBatch
 
 _TOPICS: Final = ("orders-eu", "orders-us", "payments", "clicks", "%RETRY%billing", "stock", "mail", "audit-log")
 _QUEUES: Final = 8

@@ -17,15 +17,13 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.queue.queue_path import QueueRules
-from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.job import Finding, RebuildJob, Run, RunKey
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
 from tests.connector.submitting import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from store_core.store.rebuild.job import Finding, Run, RunKey
 
 
 RULES = RebuildRules(QueueRules(consume_queue_file_size=800, max_hash_slot_num=100, max_index_num=400), has_index=True)

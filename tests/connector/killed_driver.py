@@ -7,15 +7,11 @@ Usage: killed_driver.py batch|stream|copy STORE SOURCE CHECKPOINT. Prints ``begi
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.connector.written import SMALL
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 COPIED: Final = 50
 """Messages in a batch of a copy."""

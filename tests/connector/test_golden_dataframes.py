@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.format.columns import COLUMNS, STORE
-from tests.golden_stores import table_rows
+from tests.golden_stores import UnpackedStore, table_rows
 
 if TYPE_CHECKING:
     from tests.connector.stores import Reader
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.golden]
 

@@ -10,13 +10,12 @@ import pytest
 
 from store_core import read_messages
 from store_core.format.columns import COLUMNS, STORE
-from tests.golden_stores import stores_of_kind, table_rows, unpack
+from tests.golden_stores import GoldenStore, stores_of_kind, table_rows, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.connector.stores import Reader
-    from tests.golden_stores import GoldenStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.golden]
 

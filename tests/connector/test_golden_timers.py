@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import read_view
-from tests.golden_stores import stores_of_kind, unpack
+from tests.golden_stores import GoldenStore, stores_of_kind, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.connector.stores import Reader
-    from tests.golden_stores import GoldenStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.golden]
 

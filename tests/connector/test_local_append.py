@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_commitlog.append import AppendSource, LocalRows
+from pyspark_commitlog.append import AppendSource, LocalRows, SourceFormat
 from pyspark_commitlog.write.writer import CommitLogWriter
 from store_core import DefaultMessageStore, InvalidOptionError
 from store_core.command.exit_code import INTERRUPTED
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyspark_commitlog.append import SourceFormat
     from tests.golden_stores import UnpackedStore
 
 OPTIONS = [f"--write-option={name}={value}" for name, value in {**SMALL, "mappedFileSizeCommitLog": "1m"}.items()]

@@ -15,10 +15,10 @@ from store_core.snapshot.log_end import LiveMoment
 from store_core.store.read.ranges import Check
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
-from store_core.store.rebuild.report import as_json, as_text
+from store_core.store.rebuild.report import RebuildReport, as_json, as_text
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import rebuild_here
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import golden_rules
 from tests.store_core.store.damaged_stores import RELEASES, config_of, read_conf
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.store.rebuild.report import RebuildReport
     from store_core.store.recovery.recovery_report import RecoveryReport
-    from tests.golden_stores import UnpackedStore
 
 SIZE: Final = 4096
 CRASHED: Final = [store.name for store in golden_stores() if store.is_torn or store.scenario == "crash"]

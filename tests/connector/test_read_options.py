@@ -14,7 +14,7 @@ from chispa import assert_df_equality
 
 from store_core.store.read.store_time import store_time
 from tests.builders import BODY_AT, LogBuilder, Record
-from tests.connector.stores import WrittenStore
+from tests.connector.stores import Reader, WrittenStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.connector.stores import Reader
 
 pytestmark = pytest.mark.spark
 

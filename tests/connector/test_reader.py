@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, InputPartition
 
 from pyspark_commitlog import CommitLogDataSource, reader
 from pyspark_commitlog.reader import CommitLogReader
@@ -23,8 +23,6 @@ from tests.store_core.store.read.lookup_stores import ALWAYS, lie_in_queues, sma
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql.datasource import DataSourceReader
 
     from tests.connector.stores import WrittenStore
 

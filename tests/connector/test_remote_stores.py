@@ -18,7 +18,7 @@ from pyspark_commitlog.command import main
 from store_core import read_messages
 from tests.connector.called import append
 from tests.connector.submitting import SECONDS, environment
-from tests.object_store import SECRET, Faults
+from tests.object_store import SECRET, Faults, ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.golden_stores import UnpackedStore
-    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.spark
 

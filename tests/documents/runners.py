@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from store_core import MessageStoreConfig, sql
 from store_core.views.view_names import VIEW_PLANS
 from tests.documents.commands import commands_of, run_command
-from tests.documents.world import matches
+from tests.documents.world import World, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tests.documents.blocks import Block
-    from tests.documents.world import World
 
 
 def run_block(block: Block, world: World) -> None:

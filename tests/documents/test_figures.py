@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.documents.blocks import ROOT
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 GOLDEN = ROOT / "tests" / "golden"
 BESIDE = ROOT.parent / "shared" / "golden"

@@ -13,13 +13,11 @@ from store_core import read_messages
 from store_core.errors import StoreError
 from tests.builders import LogBuilder
 from tests.fuzz.mutation import mutate_bytes
-from tests.fuzz.target import Finding, Target, refused
+from tests.fuzz.target import Case, Finding, Target, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
-
-    from tests.fuzz.target import Case
 
 
 _BLOCK: Final = 512

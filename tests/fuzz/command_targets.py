@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Final
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.command.exit_code import ExitCode
 from tests.fuzz.mutation import mutate_text
-from tests.fuzz.target import Finding, Target
+from tests.fuzz.target import Case, Finding, Target
 from tests.store_core.command.calls import call
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
-
-    from tests.fuzz.target import Case
 
 
 _LINES: Final = (

@@ -9,14 +9,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tests.fuzz.limits import MEMORY
-from tests.fuzz.target import Finding, Target
+from tests.fuzz.target import Case, Finding, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from random import Random
-
-    from tests.fuzz.target import Case
 
 
 def _second(fault: Callable[[], object]) -> Callable[[Path], Case]:

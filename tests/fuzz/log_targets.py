@@ -14,18 +14,15 @@ import zstandard
 
 from store_core import read_messages
 from store_core.errors import CorruptRecordError, StoreError
-from tests.builders import blank_record
+from tests.builders import Record, blank_record
 from tests.dledger_logs import DLedgerLog
 from tests.fuzz.mutation import mutate_bytes
 from tests.fuzz.seeds import small_log
-from tests.fuzz.target import Finding, Target, refused
+from tests.fuzz.target import Case, Finding, Target, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
-
-    from tests.builders import Record
-    from tests.fuzz.target import Case
 
 
 _SEGMENT: Final = 4096

@@ -21,22 +21,19 @@ from store_core.format.java import hash_code, parse_java_int
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import decode_message, unwrap_inner_batch
 from store_core.format.record.record_head import format_host, is_message_id, position_of_message_id
-from store_core.format.record.scan import Framing, follow_frames
+from store_core.format.record.scan import Framing, Scan, follow_frames
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.rocksdb_queues import parse_bound_key, unit_key
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from tests.dledger_logs import DLedgerLog
 from tests.fuzz.mutation import mutate_bytes, mutate_text, telling_number
 from tests.fuzz.seeds import small_log
-from tests.fuzz.target import Finding, Target, expect, refused
+from tests.fuzz.target import Case, Finding, Target, expect, refused
 from tests.golden_stores import message_rows, table_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
-
-    from store_core.format.record.scan import Scan
-    from tests.fuzz.target import Case
 
 
 _COLUMNS: Final = [column.name for column in COLUMNS if column.name != STORE]

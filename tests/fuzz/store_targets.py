@@ -9,7 +9,7 @@ from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_me
 from store_core.answers import check
 from store_core.errors import StoreError
 from tests.fuzz.mutation import mutate_bytes
-from tests.fuzz.target import Finding, Target, expect, refused
+from tests.fuzz.target import Case, Finding, Target, expect, refused
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.fakes import FakeClock
 from tests.viewed_store import make_viewed_store
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from random import Random
 
     import pyarrow as pa
-
-    from tests.fuzz.target import Case
 
 
 _CONFIG: Final = MessageStoreConfig(

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.changing_files import ANSWERS, KINDS, bad_ends, made_log
+from tests.fuzz.changing_files import ANSWERS, KINDS, Changed, ReadLog, Work, bad_ends, made_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.fuzz.changing_files import Changed, ReadLog, Work
 
 _SEED = 23
 _READS: list[tuple[Work, Changed]] = [

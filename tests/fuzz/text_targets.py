@@ -25,7 +25,7 @@ from store_core.files.storage import StorageSettings, parse_url
 from store_core.files.store_path import places_of
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
-from store_core.format.release import RELEASES
+from store_core.format.release import RELEASES, Release
 from store_core.snapshot.config_json import parse_config
 from store_core.store.broker_config import BrokerConfig, parse_properties_file
 from store_core.store.export.export_ledger import ExportEntry
@@ -34,15 +34,12 @@ from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit_ledger import CommitLedger
 from tests.fuzz.mutation import mutate_bytes, mutate_text
-from tests.fuzz.target import Finding, Target, expect, refused
+from tests.fuzz.target import Case, Finding, Target, expect, refused
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
-
-    from store_core.format.release import Release
-    from tests.fuzz.target import Case
 
 
 _DEEP: Final = "[" * 3000

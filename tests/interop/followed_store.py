@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS: Final = "physical_offset,store_size,topic,tags,keys,body_crc,properties"
 LIMIT: Final = 4000

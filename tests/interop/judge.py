@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from store_core.store.message_store_config import MessageStoreConfig
-from tests.interop.puts import put_job
+from store_core.store.message_store_config import MessageStoreConfig, Release
+from tests.interop.puts import Put, put_job
 from tests.interop.scenarios import SEGMENT_SIZE
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from store_core.store.message_store_config import Release
-    from tests.interop.puts import Put
     from tests.interop.rocketmq import Answer, RocketMq
 
 

@@ -14,14 +14,13 @@ from store_core.format.message import Message
 from store_core.format.record.decode import client_batch
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import MessageStoreConfig, Release
 from tests.interop.judge import store_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from store_core.store.message_store_config import Release
     from store_core.store.put.put_result import PutMessageResult
     from tests.interop.puts import Item, Properties, Put
     from tests.interop.rocketmq import Answer

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.broker.pull_checks import PullMessageRequest
+from store_core.broker.pull_checks import PullMessageRequest, PullMessageResponse
 from store_core.store.broker_config import snake_case
 from tests.store_core.broker.pull_broker import PullBroker
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import DefaultMessageStore
-    from store_core.broker.pull_checks import PullMessageResponse
     from tests.interop.rocketmq import Answer
 
 

@@ -10,12 +10,10 @@ from store_core.format.columns import COLUMNS, CORRUPT_RECORD
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.format.record.scan import follow_chain
-from tests.golden_stores import message_rows, table_rows
+from tests.golden_stores import Row, message_rows, table_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.golden_stores import Row
 
 
 _ALL_COLUMNS: Final = [column.name for column in COLUMNS if column.name != CORRUPT_RECORD]

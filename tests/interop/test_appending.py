@@ -10,9 +10,9 @@ import pytest
 
 from store_core import DefaultMessageStore
 from store_core.files.file_system import OsFileSystem
-from store_core.store.sink.staged_append import append_staged
+from store_core.store.sink.staged_append import Appended, append_staged
 from tests.interop.answers import answer_rows
-from tests.interop.judge import our_small_config, store_settings
+from tests.interop.judge import Judge, our_small_config, store_settings
 from tests.interop.queues import answer_queues, queues_of
 from tests.interop.reading import read_rows
 from tests.interop.scenarios import SEGMENT_SIZE
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from store_core.store.sink.staged_append import Appended
-    from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
 pytestmark = pytest.mark.interop

@@ -11,13 +11,12 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import dead_letters, lag, trace
-from tests.interop.live_broker import LiveBroker
+from tests.interop.live_broker import Events, LiveBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.interop.live_broker import Events
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 

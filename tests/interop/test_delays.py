@@ -14,13 +14,12 @@ import pytest
 
 from store_core import read_messages, read_view
 from store_core.answers import delays
-from tests.interop.live_broker import LiveBroker
+from tests.interop.live_broker import Events, LiveBroker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers import DelaysReport
-    from tests.interop.live_broker import Events
 
 pytestmark = pytest.mark.interop
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Any
 
 pytestmark = pytest.mark.interop
 

@@ -9,14 +9,13 @@ import pytest
 
 from store_core import DefaultMessageStore, StoreLockedError
 from store_core.format.message import Message
-from tests.interop.judge import our_small_config
+from tests.interop.judge import Judge, our_small_config
 from tests.interop.puts import Put
 from tests.interop.rocketmq import JobFailedError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.interop.judge import Judge
 
 pytestmark = pytest.mark.interop
 

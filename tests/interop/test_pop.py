@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core.answers import lag
-from tests.interop.live_broker import LiveBroker
+from tests.interop.live_broker import Events, LiveBroker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.interop.live_broker import Events
 
 pytestmark = pytest.mark.interop
 

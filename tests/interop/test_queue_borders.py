@@ -12,9 +12,9 @@ from store_core import DefaultMessageStore
 from store_core.queue.queue_assignment import index_limit, index_refusal
 from tests.builders import LogBuilder
 from tests.interop.handed import derived_files, role
-from tests.interop.judge import our_small_config
+from tests.interop.judge import Judge, our_small_config
 from tests.interop.questions import our_answer
-from tests.interop.rocketmq import JobFailedError
+from tests.interop.rocketmq import Answer, JobFailedError
 from tests.interop.scenarios import SEGMENT_SIZE
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from store_core import MessageStoreConfig
     from store_core.queue.queue_path import QueueRules
-    from tests.interop.judge import Judge
-    from tests.interop.rocketmq import Answer
 
 _EVER: Final = 2**63 - 1
 _LAST_UNIT: Final = _EVER // 20

@@ -12,7 +12,7 @@ import pytest
 from store_core import DefaultMessageStore
 from store_core.command.exit_code import ExitCode
 from tests.connector.called import rebuild_consume_queue
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, unpack
 from tests.interop.handed import DERIVED, close_ours, derived_files, golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import SCENARIOS, Scenario, each_release, known_to, random_scenario
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import MessageStoreConfig
-    from tests.golden_stores import GoldenStore, UnpackedStore
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 

@@ -12,7 +12,7 @@ from store_core import DefaultMessageStore
 from tests.builders import MAGIC_AT, LogBuilder
 from tests.connector.called import rebuild_consume_queue
 from tests.interop.handed import hand_over, role
-from tests.interop.judge import our_small_config
+from tests.interop.judge import Judge, our_small_config
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import each_release
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
 _SEGMENT: Final = 8192

@@ -11,12 +11,11 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import Transactions, transactions
-from tests.interop.live_broker import LiveBroker
+from tests.interop.live_broker import Events, LiveBroker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.interop.live_broker import Events
 
 pytestmark = pytest.mark.interop
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import read_messages
-from tests.storages.emulators import MissingEmulatorError, azure, gcs, hdfs
+from tests.storages.emulators import Emulated, MissingEmulatorError, azure, gcs, hdfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from tests.golden_stores import UnpackedStore
-    from tests.storages.emulators import Emulated
 
 pytestmark = [pytest.mark.golden, pytest.mark.spark, pytest.mark.soak]
 

@@ -13,7 +13,7 @@ from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.input_columns import parse_host
 from store_core.format.record.encode import pack_host
-from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint, rules_of, shown_releases
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of, shown_releases
 from store_core.format.words import hint_of
 from store_core.store.read.option_table import Option, unknown_option
 from store_core.store.store_layout import config_of
@@ -21,7 +21,6 @@ from store_core.store.store_layout import config_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.sink.commit import Rebuild
 

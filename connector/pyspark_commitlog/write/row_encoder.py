@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.columnar.arrow_slices import true_mask
-from store_core.format.columnar.encode_batch import encode_batch
+from store_core.format.columnar.encode_batch import EncodedBatch, encode_batch
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import have_name, used_names, used_values, without_names
@@ -29,7 +29,7 @@ from store_core.format.properties import (
     delete_property,
 )
 from store_core.format.record.delayed import OF_WAITING
-from store_core.format.release import rules_of
+from store_core.format.release import Release, rules_of
 from store_core.format.sys_flag import TRANSACTION_MASK
 from store_core.queue.queue_path import refusal_of
 from store_core.store.put.log_appender import fits
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from pyspark_commitlog.write.options import WriteOptions
-    from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
 
 

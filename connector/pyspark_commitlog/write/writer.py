@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.write.row_encoder import RowEncoder
+from pyspark_commitlog.write.row_encoder import RefusedRow, RowEncoder
 from pyspark_commitlog.write.schema import check_columns
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.access import check_writable, explained_access, naming
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_commitlog.write.options import WriteOptions
-    from pyspark_commitlog.write.row_encoder import RefusedRow
     from store_core.queue.queue_path import QueueRules
 
 

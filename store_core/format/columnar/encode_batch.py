@@ -22,6 +22,7 @@ from store_core.format.columnar.encode_columns import (
     Delays,
     HeadValue,
     HostColumn,
+    Part,
     group_properties,
     head_items,
     in_row_order,
@@ -39,6 +40,7 @@ from store_core.format.properties import (
     INNER_NUM,
     MAX_PROPERTIES_SIZE,
     PROPERTY_CRC,
+    PropertyMap,
 )
 from store_core.format.record.delayed import (
     SCHEDULE_TOPIC,
@@ -65,9 +67,7 @@ from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag, Transac
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from store_core.format.columnar.encode_columns import Part
     from store_core.format.message import Message
-    from store_core.format.properties import PropertyMap
 
 
 _OFFSET_PAIR: Final = np.dtype([("queue_offset", ">i8"), ("physical_offset", ">i8")])

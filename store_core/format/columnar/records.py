@@ -20,7 +20,7 @@ from store_core.format.columnar.arrow_slices import (
 )
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
-from store_core.format.columnar.spans import Heads, Spans, entry_column, measure
+from store_core.format.columnar.spans import EntryLog, Heads, Spans, entry_column, measure
 from store_core.format.columns import HEAD_FIELDS, property_of
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.record.record_head import format_host
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.errors import CorruptRecordError
-    from store_core.format.columnar.spans import EntryLog
 
 
 _PORT_SIZE: Final = 4

@@ -25,7 +25,7 @@ from store_core.errors import FilterError
 from store_core.format.columnar.arrow_slices import binary_parts, take_rows, true_mask
 from store_core.format.columns import MAP_TYPE
 from store_core.format.filter import sql92_values as values
-from store_core.format.filter.sql92_parser import NEVER, Apply, Copy, DropBelow, Join, Load, Push, StopIf
+from store_core.format.filter.sql92_parser import NEVER, Apply, Copy, DropBelow, Join, Load, Push, Step, StopIf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.filter.sql92_expression import Sql92Expression
-    from store_core.format.filter.sql92_parser import Step
     from store_core.format.filter.sql92_values import Value
 
     _Mask = npt.NDArray[np.bool_]

@@ -10,15 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from store_core.errors import FilterError
-from store_core.format.filter.sql92_parser import Apply, Copy, DropBelow, Join, Load, Push, parse, run
-from store_core.format.filter.sql92_values import reads_as_double
+from store_core.format.filter.sql92_parser import Apply, Copy, DropBelow, Join, Load, Program, Push, Step, parse, run
+from store_core.format.filter.sql92_values import Value, reads_as_double
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from store_core.format.filter.sql92_parser import Program, Step
-    from store_core.format.filter.sql92_values import Value
 
 
 def failure_of(expression: Sql92Expression, properties: Mapping[str, str]) -> str:

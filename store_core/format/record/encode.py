@@ -28,7 +28,14 @@ from store_core.format.layout import (
     head_dtype,
     head_size,
 )
-from store_core.format.message import CRC_MASK, AppendMessageResult, AppendMessageStatus, PutMessageStatus, body_crc
+from store_core.format.message import (
+    CRC_MASK,
+    AppendMessageResult,
+    AppendMessageStatus,
+    Message,
+    PutMessageStatus,
+    body_crc,
+)
 from store_core.format.properties import (
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,
@@ -50,7 +57,6 @@ from store_core.format.sys_flag import MessageSysFlag
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from store_core.format.message import Message
     from store_core.format.release_rules import ReleaseRules
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 import struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from store_core.format.layout import field_position, head_dtype, head_size
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     Buffer: TypeAlias = bytes | bytearray | memoryview
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.queue.consume_queue.consume_queue import delete_expired_files
+from store_core.queue.consume_queue.consume_queue import QueueServices, delete_expired_files
 from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_SIZE,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.queue.consume_queue.consume_queue import QueueServices
     from store_core.queue.consume_queue_unit import BatchUnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 

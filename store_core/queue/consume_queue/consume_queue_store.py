@@ -12,8 +12,8 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
-from store_core.queue.dispatch.dispatch_batch import QueueNumbering
-from store_core.queue.queue_assignment import RefusedUnit, assign, assign_batch
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering
+from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment, RefusedUnit, assign, assign_batch
 from store_core.queue.queue_path import is_light
 from store_core.queue.unit_rows import UnitBuffer, UnitRows
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment
 
 
 _LOG: Final = logging.getLogger("store_core")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
-from store_core.queue.consume_queue.queue_search import SearchedUnits, search_bounded
+from store_core.queue.consume_queue.queue_search import BoundaryType, SearchedUnits, search_bounded
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.mapped_file import MappedFile
-    from store_core.queue.consume_queue.queue_search import BoundaryType
     from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
 

@@ -13,7 +13,7 @@ from store_core.format.layout import MagicCode
 from store_core.format.record.record_head import read_frame
 from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.queue.dispatch.dispatch_batch import DispatchBatch, MessageCheck, RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.dispatch.stored_batch import QueueNumbers, StoredBatch, StoredFile
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
 
 

@@ -11,14 +11,13 @@ from store_core.format.columnar.arrow_slices import binary_parts, take_slices
 from store_core.format.java import hash_code
 from store_core.format.properties import DELAY, INNER_MULTI_DISPATCH, INNER_NUM
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
-from store_core.queue.dispatch.stored_batch import StoredBatch, StoredProperties, property_finder
+from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile, StoredProperties, property_finder
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.format.release import Release
-    from store_core.queue.dispatch.stored_batch import StoredFile
     from store_core.queue.queue_path import QueueRules
 
 

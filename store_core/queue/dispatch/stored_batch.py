@@ -39,7 +39,13 @@ from store_core.format.properties import (
 )
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
-from store_core.queue.dispatch.dispatch_batch import INDEX_TAG_PREFIX, DispatchBatch, IndexHashes, QueueNumbering
+from store_core.queue.dispatch.dispatch_batch import (
+    INDEX_TAG_PREFIX,
+    DispatchBatch,
+    DispatchRequest,
+    IndexHashes,
+    QueueNumbering,
+)
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size, delay_of_level
 
 if TYPE_CHECKING:
@@ -48,7 +54,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.format.release import Release
-    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import CorruptRecordError, StoreError
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, write_all
 from store_core.store.export.lake_files import LakeFile
 from store_core.store.export.lake_table import LakeTable, TableCommit, TableRows
 from store_core.store.export.segment_totals import SegmentTotals
@@ -34,8 +34,6 @@ from store_core.store.read.follow.log_position import LogPosition
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    from store_core.files.file_system import FileSystem
 
 
 LEDGER: Final = "_ledger"

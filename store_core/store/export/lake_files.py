@@ -7,21 +7,18 @@ import hashlib
 import io
 import re
 import uuid
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_all
 from store_core.format.columns import DEFAULT_COLUMNS, TIMESTAMP_TYPE, arrow_schema
 from store_core.format.times import iso_day, utc_days
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Self
-
-    from store_core.files.file_system import FileSystem, OpenFile
 
 
 LAKE_SCHEMA: Final = arrow_schema([name for name in DEFAULT_COLUMNS if name != "topic"])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +16,10 @@ from store_core.files.flush import (
     GroupCommitService,
     Pace,
 )
-from store_core.files.mapped_file_queue import MappedFileQueue
+from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_file import MAX_OPEN_SEGMENTS
-from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.message import PutMessageStatus
+from store_core.format.columnar.encode_batch import EncodedBatch, encode_batch
+from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.encode import Refusal
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.put.log_appender import LogAppender, fits
@@ -28,27 +28,22 @@ from store_core.store.put.put_result import (
     AppendBatchResult,
     NoReplicas,
     PutMessageResult,
+    ReplicaService,
     Replication,
     settle,
     wait_for,
 )
-from store_core.store.store_state import RunningFlag, RunningFlags, StoreStats
+from store_core.store.store_state import RunningFlag, RunningFlags, StoreCheckpoint, StoreStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Future
 
     import pyarrow as pa
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.mapped_file_queue import AllocateMappedFileService
     from store_core.files.segment_paths import SegmentPaths
-    from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.format.message import Message
     from store_core.store.message_store_config import MessageStoreConfig
-    from store_core.store.put.put_result import ReplicaService
-    from store_core.store.store_state import StoreCheckpoint
 
 
 _MS: Final = 1000.0

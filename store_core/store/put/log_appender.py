@@ -12,9 +12,9 @@ import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.mapped_file import RECORD_SEAL
-from store_core.format.columnar.encode_batch import complete_batch
+from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
-from store_core.format.record.encode import do_append, write_blank
+from store_core.format.record.encode import EncodedRecords, do_append, write_blank
 from store_core.format.segment_room import fill_segments, has_room
 from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, join_results
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.mapped_file import AppendCallback, MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.format.record.encode import EncodedRecords
     from store_core.store.put.put_preparation import LmqQueues, Pending, PutPreparation, QueueOffsets
     from store_core.store.store_state import StoreStats
 

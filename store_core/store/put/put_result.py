@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 
-from store_core.format.message import PutMessageStatus
+from store_core.format.message import AppendMessageResult, PutMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from store_core.format.message import AppendMessageResult
     from store_core.store.broker_config import BrokerConfig
     from store_core.store.message_store_config import MessageStoreConfig
 

@@ -44,7 +44,7 @@ from store_core.format.record.delayed import (
     without_timers,
 )
 from store_core.format.record.encode import stored_properties, utf16_length
-from store_core.format.release import rules_of
+from store_core.format.release import Release, rules_of
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
 
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.format.columnar.encode_batch import EncodedBatch
-    from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.commit_log import CommitLog
 

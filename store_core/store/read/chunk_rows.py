@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.errors import LEFT_OUT
+from store_core.errors import LEFT_OUT, CorruptRecordError
 from store_core.format.columnar.arrow_slices import fixed_array, numbers, texts, true_mask
-from store_core.format.columnar.decode_batch import Decoding, decode_records, is_covered
+from store_core.format.columnar.decode_batch import DecodedBatch, Decoding, Fault, decode_records, is_covered
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD, STORE
 from store_core.format.filter.sql92_columns import evaluate_maps
-from store_core.format.filter.sql92_expression import failure_of
+from store_core.format.filter.sql92_expression import Sql92Expression, failure_of
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.format.words import agreeing, counted
 from store_core.store.read.option_values import checked_text
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.errors import CorruptRecordError
     from store_core.files.segment_source import Segment
-    from store_core.format.columnar.decode_batch import DecodedBatch, Fault
     from store_core.format.filter.message_selector import MessageSelector
-    from store_core.format.filter.sql92_expression import Sql92Expression
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
 from store_core.files.remote_bytes import RemoteBytes
-from store_core.files.segment_source import open_pages
-from store_core.format.columnar.chain import Chain, Place, Run
+from store_core.files.segment_source import PagedBytes, Segment, open_pages
+from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.record.decode import corrupt_record_error
 from store_core.format.record.scan import StopReason, check_frame
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.segment_source import PagedBytes, Segment
-    from store_core.format.columnar.chain import Window
     from store_core.format.columnar.records import Records
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, SupportsIndex, TypeAlias
+from typing import Final, SupportsIndex, TypeAlias
 
 from store_core.errors import InvalidOptionError
 from store_core.files.storage import StorageSettings
@@ -19,10 +19,6 @@ from store_core.format.release import RELEASES, release_hint
 from store_core.format.words import hint_of
 from store_core.store.read.option_table import listed, parse_integer, refuse_list, refuse_value, shown_option
 from store_core.store.read.store_time import parse_zone, store_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 OptionParser: TypeAlias = "Callable[[str, object], object]"
 """Takes an option's name and raw value; returns the parsed value, or raises InvalidOptionError."""

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow.compute as pc
 
 from store_core.errors import CorruptRecordError
-from store_core.files.segment_source import open_file, open_pages
+from store_core.files.segment_source import PagedBytes, Segment, open_file, open_pages
 from store_core.format.columnar.arrow_slices import packed_items, take_rows, true_mask
 from store_core.format.columnar.records import Records
 from store_core.format.columnar.spans import Heads, sound_leads
@@ -19,11 +19,8 @@ from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
-    from typing import Self
 
     import numpy.typing as npt
-
-    from store_core.files.segment_source import PagedBytes, Segment
 
 
 NO_QUEUE: Final = -1

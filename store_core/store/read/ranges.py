@@ -8,14 +8,13 @@ import logging
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.record.scan import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Self
 
     from store_core.files.segment_source import Segment
     from store_core.snapshot.log_end import SegmentEnd

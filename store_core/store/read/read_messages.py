@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, SupportsIndex, TypeAlias
 
 import pyarrow as pa
 
-from store_core.files.store_path import given_paths, store_roots
+from store_core.files.store_path import StorePaths, given_paths, store_roots
 from store_core.files.url_path import UrlPath
 from store_core.format.columns import arrow_schema
 from store_core.store.read.message_reader import read_range
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, tzinfo
-    from typing import Never, SupportsIndex
 
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.read.lookup.looked_up import ReadExplanation
     from store_core.store.read.option_values import ReadMode

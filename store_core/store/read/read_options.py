@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
 from store_core.errors import FilterError, InvalidOptionError
 from store_core.files.storage import NO_SETTINGS, StorageSettings
@@ -25,7 +25,6 @@ from store_core.store.read.store_time import parse_zone, store_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import tzinfo
-    from typing import Self
 
     from store_core.files.store_path import StorePaths
 

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import LEFT_OUT, SegmentVanishedError
-from store_core.files.segment_source import size_on_disk
-from store_core.files.storage import NO_SETTINGS
+from store_core.files.segment_source import Segment, size_on_disk
+from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import root_of_member
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
-from store_core.files.store_path import ConfiguredRoot, located
-from store_core.format.columnar.chain import Place
+from store_core.files.store_path import ConfiguredRoot, StorePaths, located
+from store_core.format.columnar.chain import Chain, Place
 from store_core.format.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
-from store_core.snapshot.log_end import FoundEnd, covered_note, end_by_tail, uncommitted_note
+from store_core.snapshot.log_end import FoundEnd, SegmentEnd, covered_note, end_by_tail, uncommitted_note
 from store_core.store.read.lookup.look_up import LookUp
-from store_core.store.read.lookup.looked_up import DEFAULT_COSTS, SCAN, ReadExplanation, TrafficOf
+from store_core.store.read.lookup.looked_up import DEFAULT_COSTS, SCAN, LookUpCosts, ReadExplanation, TrafficOf
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.ranges import Check, Coverage, ReadRange, with_picks
@@ -36,13 +36,6 @@ from store_core.store.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from store_core.files.segment_source import Segment
-    from store_core.files.storage import StorageSettings
-    from store_core.files.store_path import StorePaths
-    from store_core.format.columnar.chain import Chain
-    from store_core.snapshot.log_end import SegmentEnd
-    from store_core.store.read.lookup.looked_up import LookUpCosts
 
 
 _log: Final = logging.getLogger("store_core")

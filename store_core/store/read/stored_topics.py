@@ -12,19 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import StoreError
-from store_core.files.store_path import located, store_roots
+from store_core.files.store_path import StorePaths, located, store_roots
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import texts
 from store_core.format.words import did_you_mean, known_names
-from store_core.snapshot.config import Config
+from store_core.snapshot.config import Config, TopicConfig
 from store_core.snapshot.queues import Queues, TopicFilter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.files.store_path import StorePaths
-    from store_core.snapshot.config import TopicConfig
     from store_core.store.read.read_options import AskedQueue, ReadOptions
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.queue.index_file import IndexFile
-from store_core.queue.index_format import MessageKeys
+from store_core.queue.index_format import IndexEntries, MessageKeys
 from store_core.queue.index_service import IndexService, index_file_name, next_index_file_name
-from store_core.snapshot.index import Index
+from store_core.snapshot.index import Index, KeyFile
 from store_core.store.memory import keep_freed_memory
-from store_core.store.rebuild.spill import RunReader, unpacked
+from store_core.store.rebuild.spill import RunReader, SpilledRun, unpacked
 from store_core.store.rebuild.swap import RebuildAttempt
 
 if TYPE_CHECKING:
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.queue.index_format import IndexEntries
     from store_core.queue.queue_path import QueueRules
-    from store_core.snapshot.index import KeyFile
     from store_core.store.rebuild.options import RebuildRules
-    from store_core.store.rebuild.spill import SpilledRun
 
 
 @dataclass(frozen=True, slots=True)

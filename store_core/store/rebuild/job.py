@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.index_format import MessageKeys
@@ -25,10 +25,10 @@ from store_core.store.memory import keep_freed_memory
 from store_core.store.rebuild.index_compare import IndexComparison
 from store_core.store.rebuild.index_files import IndexReport, IndexSlice, IndexWriter, slice_entries
 from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes
-from store_core.store.rebuild.queue_compare import QueueJudgement, StoredQueues, judge_queue
+from store_core.store.rebuild.queue_compare import LogBounds, QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.report import RebuildReport
-from store_core.store.rebuild.segment_part import SegmentOutcome, merge_outcomes
+from store_core.store.rebuild.segment_part import SegmentOutcome, SegmentPart, merge_outcomes
 from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed, unpacked
 from store_core.store.rebuild.swap import RebuildAttempt
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from store_core.files.clock import Clock
     from store_core.store.rebuild.options import RebuildRules
-    from store_core.store.rebuild.queue_compare import LogBounds
-    from store_core.store.rebuild.segment_part import SegmentPart
 
 
 _FIRST_BUCKET = 0

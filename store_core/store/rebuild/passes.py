@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.clock import SystemClock
+from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import sync_directories
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.snapshot.log import Log
@@ -25,6 +25,7 @@ from store_core.store.rebuild.index_files import IndexFilesJob
 from store_core.store.rebuild.job import RebuildJob, RunKind
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.rebuild.segment_part import (
+    SegmentOutcome,
     SegmentPart,
     find_rebuilt_end,
     rebuild_coverage,
@@ -36,12 +37,10 @@ from store_core.store.rebuild.swap import ATTEMPTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from store_core.files.clock import Clock
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.rebuild.segment_part import SegmentOutcome
 
 
 _PARTS_A_SLOT: Final = 4

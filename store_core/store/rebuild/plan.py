@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
@@ -20,17 +20,15 @@ from store_core.snapshot.log import Log
 from store_core.snapshot.store import store_at
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.index_files import KeptIndex
-from store_core.store.rebuild.options import OUTPUT, RebuildRules
+from store_core.store.rebuild.options import OUTPUT, RebuildOptions, RebuildRules
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.store_layout import DerivedSizes, check_log_is_certain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeAlias
 
     from store_core.format.release import Release
     from store_core.queue.queue_path import QueueRules
-    from store_core.store.rebuild.options import RebuildOptions
 
     ConfiguredTopics: TypeAlias = Callable[[Path, Release], frozenset[str]]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
-from store_core.queue.queue_path import CONSUME_QUEUE_EXT, is_light, queue_path
+from store_core.queue.queue_path import CONSUME_QUEUE_EXT, QueueRules, is_light, queue_path
 from store_core.snapshot.queues import FileQueue, QueueKind, Queues, Units
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.log_end import LiveMoment
     from store_core.store.rebuild.lost_ranges import LostBytes
 

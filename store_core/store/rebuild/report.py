@@ -16,7 +16,7 @@ from store_core.snapshot.queues import Queues
 from store_core.store.read.ranges import Check, Coverage
 from store_core.store.read.stored_topics import hint_of, stored_topics
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
-from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, read_end
+from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome, read_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.plan import RebuildPlan
     from store_core.store.rebuild.queue_compare import QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport
-    from store_core.store.rebuild.segment_part import SegmentOutcome
 
 
 _SHOWN: Final = 10

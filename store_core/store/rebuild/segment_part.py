@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import Segment, open_pages
 from store_core.format.columnar.chain import Place
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from store_core.format.salvage import CandidateFinder
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.queue.queue_assignment import UnfitListsError, lmq_units
+from store_core.queue.queue_assignment import RefusedUnit, UnfitListsError, lmq_units
 from store_core.queue.queue_path import has_lists
-from store_core.snapshot.log_end import FoundEnd, end_by_tail, find_end, segment_end
+from store_core.snapshot.log_end import FoundEnd, TornTail, end_by_tail, find_end, segment_end
 from store_core.store.read.ranges import Check, Coverage
 from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.files.segment_source import Segment
     from store_core.format.segment_view import SegmentView
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.queue.queue_assignment import RefusedUnit
-    from store_core.snapshot.log_end import TornTail
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.options import RebuildRules
 

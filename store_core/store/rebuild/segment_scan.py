@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import PagedBytes, open_pages
 from store_core.format.columnar.chain import Place, Run
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
@@ -22,29 +22,24 @@ from store_core.format.columnar.records import Records
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, Salvage, store_timestamps
 from store_core.format.sys_flag import MessageSysFlag
-from store_core.queue.dispatch.dispatch_batch import QueueNumbering, RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.dispatch.stored_batch import StoredBatch
 from store_core.queue.index_format import MessageKeys
-from store_core.queue.queue_assignment import assign_batch
+from store_core.queue.queue_assignment import BatchAssignment, RefusedUnit, assign_batch
 from store_core.queue.unit_rows import QueueUnits, UnitBuffer, UnitRows
-from store_core.store.rebuild.index_compare import NO_DIFFERENCES
+from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexComparison
 from store_core.store.rebuild.lost_ranges import LostRanges
-from store_core.store.rebuild.segment_part import SegmentOutcome, ToldKinds
+from store_core.store.rebuild.segment_part import SegmentOutcome, SegmentPart, ToldKinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import PagedBytes
     from store_core.format.segment_view import SegmentView
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.queue.queue_assignment import BatchAssignment, RefusedUnit
     from store_core.queue.queue_path import QueueRules
-    from store_core.store.rebuild.index_compare import IndexComparison
     from store_core.store.rebuild.options import RebuildRules
-    from store_core.store.rebuild.segment_part import SegmentPart
 
 
 _RETRIES: Final = 16

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import StoreError, UnsupportedStoreError
 from store_core.files.file_sync import WholeSync, sync_files
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, write_all
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.store_lock import StoreLock
 from store_core.snapshot.config import LOG_OFFSETS
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from store_core.files.file_system import FileSystem
     from store_core.format.release import Release
 
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.errors import SegmentLayoutError, UnsupportedStoreError
+from store_core.errors import SegmentLayoutError, StoreError, UnsupportedStoreError
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
@@ -49,12 +49,11 @@ from store_core.store.recovery.log_recovery import (
     follow_log_for_recovery,
 )
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
-from store_core.store.reput import select_rows
+from store_core.store.reput import Dispatcher, ReputMessageService, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from store_core.errors import StoreError
     from store_core.files.mapped_file import MappedFile
     from store_core.format.columnar.chain import Chain
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.log_end import FoundEnd
     from store_core.store.put.commit_log import CommitLog
-    from store_core.store.reput import Dispatcher, ReputMessageService
     from store_core.store.store_state import StoreCheckpoint
 
 

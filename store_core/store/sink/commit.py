@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreLockedError
-from store_core.files.file_system import names_in
+from store_core.files.file_system import FileSystem, names_in
 from store_core.files.names import COMMIT_LOG, INDEX_DIRECTORY, compressed_error, is_compressed_segment
 from store_core.files.store_lock import ABORT_FILE, StoreLock
 from store_core.queue.index_format import index_file_size
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Unindexed
+from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction, Unindexed
 from store_core.store.sink.directory import (
     SinkDirectory,
     heal,
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
     from store_core.store.message_store_config import MessageStoreConfig
-    from store_core.store.sink.commit_ledger import Transaction
     from store_core.store.sink.staged_batch import StagedFile
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import AppendConflictError, CorruptRecordError, UnsupportedStoreError
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, write_all
 from store_core.format.crc32 import crc32
 from store_core.format.words import counted
 from store_core.store.sink.staged_append import Appended
@@ -18,7 +18,6 @@ from store_core.store.sink.staged_append import Appended
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.files.file_system import FileSystem
     from store_core.store.message_store import DefaultMessageStore
 
 

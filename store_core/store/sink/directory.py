@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreNotFoundError
 from store_core.files.access import naming
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, write_all
 from store_core.files.store_lock import ProcessStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from store_core.files.clock import Clock
-    from store_core.files.file_system import FileSystem
 
 
 _LOG: Final = logging.getLogger("store_core")

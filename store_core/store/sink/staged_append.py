@@ -28,35 +28,31 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_all
 from store_core.files.segment_file import file_name_of
 from store_core.files.service_thread import WorkerThread
-from store_core.format.columnar.encode_batch import complete_batch
+from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.crc32 import crc32
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.segment_room import blank_head, fill_segments, has_room
 from store_core.queue.dispatch.precomputed_batch import KnownColumns
-from store_core.store.sink.staged_batch import read_staged
+from store_core.store.sink.staged_batch import StagedBatch, StagedFile, read_staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
     from pathlib import Path
 
     import numpy.typing as npt
 
-    from store_core.files.file_system import FileSystem, OpenFile
-    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.store.log_adoption import LogAdoption, LogPlace
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put.put_preparation import QueueOffsets
-    from store_core.store.sink.staged_batch import StagedBatch, StagedFile
 
 
 HEAD_SIZE: Final = BLANK_SIZE

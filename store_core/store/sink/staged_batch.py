@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, StoreNotFoundError
-from store_core.files.file_system import write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_all
 from store_core.format.columnar.arrow_slices import fixed_array
 from store_core.format.columnar.encode_batch import EncodedBatch
 from store_core.format.columnar.spans import gather
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.file_system import FileSystem, OpenFile
     from store_core.queue.queue_path import QueueRules
 
 

@@ -54,7 +54,7 @@ from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.store_state import StoreCheckpoint
-from tests.fuzz.guided.decoder import Decoder
+from tests.fuzz.guided.decoder import Decoder, Judge
 from tests.fuzz.guided.seeds import golden_pieces, golden_records, index_files
 from tests.fuzz.scalar_targets import expect_same_rows, expect_same_scan
 from tests.fuzz.target import Finding, expect, refused
@@ -65,8 +65,6 @@ from tests.strategies import Log
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.fuzz.guided.decoder import Judge
 
 
 _COUNTED: Final = (CompressionType.ZLIB, CompressionType.LZ4, CompressionType.ZSTD)

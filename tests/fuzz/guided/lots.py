@@ -6,14 +6,13 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.fuzz.guided.decoder import Decoder
+from tests.fuzz.guided.decoder import Decoder, Judge
 from tests.fuzz.scalar_targets import SCALAR_TARGETS
 from tests.fuzz.text_targets import TEXT_TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fuzz.guided.decoder import Judge
     from tests.fuzz.target import Target
 
 

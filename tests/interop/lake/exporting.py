@@ -15,15 +15,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import answers
 from tests.store_core.answers.killed_process import Fate
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 TABLE: Final = "judged.db.messages"
 

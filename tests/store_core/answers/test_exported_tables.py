@@ -13,8 +13,8 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import export
-from store_core.answers.export_job import export_by
-from store_core.answers.export_proof import prove_by
+from store_core.answers.export_job import ExportReport, export_by
+from store_core.answers.export_proof import ProofReport, prove_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.store.export.export_ledger import ExportLedger
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from store_core.answers.export_job import ExportReport
-    from store_core.answers.export_proof import ProofReport
     from store_core.files.file_system import FileSystem
     from store_core.store.export.lake_table import TableCommit
 

@@ -18,12 +18,12 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.index_service import IndexService
 from store_core.snapshot import log_end
-from store_core.snapshot.log_end import LiveMoment
+from store_core.snapshot.log_end import FoundEnd, LiveMoment
 from store_core.store.parts import InProcess
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
-from tests.golden_stores import golden_stores
-from tests.store_core.answers.planting import FAULTS, StoreCopy, counts_of
+from tests.golden_stores import UnpackedStore, golden_stores
+from tests.store_core.answers.planting import FAULTS, Fault, StoreCopy, counts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.release import Release
     from store_core.queue.queue_path import QueueRules
-    from store_core.snapshot.log_end import FoundEnd
-    from tests.golden_stores import UnpackedStore
-    from tests.store_core.answers.planting import Fault
 
 CONFIG: Final = MessageStoreConfig(
     mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400, max_hash_slot_num=20, max_index_num=200

@@ -17,7 +17,7 @@ from store_core.errors import StoreNotFoundError
 from store_core.store.read.option_table import NamedBy
 from store_core.store.read.option_values import ReadMode
 from tests.builders import MAGIC_AT, in_batch
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.life_logs import BEGIN, LifeLog, message_id, write_config
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.process_pool import ProcessPool
-    from tests.golden_stores import UnpackedStore
 
 
 def steps(report: TraceReport) -> list[str]:

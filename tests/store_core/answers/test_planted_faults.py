@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core.answers import check
-from tests.golden_stores import golden_stores
-from tests.store_core.answers.planting import FAULTS, StoreCopy, counts_of, fault_named
+from tests.golden_stores import UnpackedStore, golden_stores
+from tests.store_core.answers.planting import FAULTS, Expected, Fault, StoreCopy, counts_of, fault_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from store_core.answers import CheckReport
-    from tests.golden_stores import UnpackedStore
-    from tests.store_core.answers.planting import Expected, Fault
 
     Golden = Callable[[str], UnpackedStore]
 

@@ -11,7 +11,7 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig, RebuildOptions, rebuild_consume_queue
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files import rocksdb_reader
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import UnpackedStore, newer_store, unpack
 from tests.store_core.answers.test_check_rocksdb import change
 from tests.store_core.files.rocksdbs import bound, bound_key
 from tests.store_core.queue.test_rocksdb_queues import queues_of
@@ -19,7 +19,6 @@ from tests.store_core.queue.test_rocksdb_queues import queues_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden
 

@@ -35,7 +35,7 @@ from store_core.answers.store_replay import replay
 from store_core.command.program import program
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.store.rebuild.options import RebuildOptions
-from tests.object_store import SECRET, Faults
+from tests.object_store import SECRET, Faults, ObjectStore
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
-    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

@@ -17,7 +17,7 @@ from store_core.files import storage
 from store_core.files.storage import StorageSettings, parse_url
 from store_core.store.read.read_plan import plan_ranges
 from store_core.views.view import ViewOptions, plan_view
-from tests.object_store import SECRET, Faults
+from tests.object_store import SECRET, Faults, ObjectStore
 from tests.store_core.answers.test_remote_stores import ANSWERS
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
-    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

@@ -13,7 +13,7 @@ import pytest
 from store_core.answers import Delays, DelaysReport, delays
 from store_core.answers.verdict import Verdict
 from tests.builders import BODY_AT
-from tests.golden_stores import find_golden_store, golden_stores, stores_of_kind, unpack
+from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores, stores_of_kind, unpack
 from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.process_pool import ProcessPool
-    from tests.golden_stores import UnpackedStore
 
 DELAY_STORES: Final = [store.name for store in golden_stores() if store.scenario == "delay"]
 TIMER_STORES: Final = {store.name: store for store in stores_of_kind("timer")}

@@ -16,7 +16,7 @@ from store_core.answers import Lag, LagReport, lag
 from store_core.answers.lag_queues import GroupKind
 from store_core.answers.verdict import Verdict
 from store_core.files import segment_source
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
 from tests.golden_stores import find_golden_store, newer_store, unpack
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from store_core.files.file_system import OpenFile
     from store_core.files.local_bytes import LocalFile
     from store_core.files.segment_source import Segment
     from store_core.store.process_pool import ProcessPool

@@ -25,13 +25,12 @@ from store_core import (
 from store_core.answers import RecoverReport, recover
 from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
-from store_core.format.release import RELEASES
+from store_core.format.release import RELEASES, Release
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store_core.format.release import Release
     from tests.golden_stores import UnpackedStore
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"

@@ -19,7 +19,7 @@ from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.store_state import StoreCheckpoint
-from tests.store_core.answers.planting import StoreCopy, fault_named, largest_queue, plant
+from tests.store_core.answers.planting import Expected, Fault, StoreCopy, fault_named, largest_queue, plant
 from tests.store_core.answers.planting.index_faults import INDEX_FAULTS
 from tests.store_core.answers.planting.queue_faults import QUEUE_FAULTS
 from tests.store_core.answers.planting.store_copy import IndexCopy, patch
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
-    from tests.store_core.answers.planting import Expected, Fault
 
 REPAIRABLE = [
     fault

@@ -13,18 +13,16 @@ from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import Transactions, TransactionsReport, transactions
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
-from store_core.store.parts import InProcess
+from store_core.store.parts import InProcess, Job
 from tests.builders import SIZE_AT
-from tests.golden_stores import golden_stores, newer_store, unpack
+from tests.golden_stores import UnpackedStore, golden_stores, newer_store, unpack
 from tests.life_logs import BEGIN, LifeLog, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.parts import Job
     from store_core.store.process_pool import ProcessPool
-    from tests.golden_stores import UnpackedStore
 
 TX_STORES: Final = [store.name for store in golden_stores() if store.scenario in ("tx", "live")]
 BROKER: Final = "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from store_core.broker.consumer_filter import ConsumerFilterData, SubscriptionData
 from store_core.broker.consumer_offset import ConsumerOffsetManager
-from store_core.broker.pull_checks import PullChecks, PullMessageRequest, PullSysFlag
+from store_core.broker.pull_checks import PullChecks, PullMessageRequest, PullMessageResponse, PullSysFlag
 from store_core.broker.pull_message_processor import PullMessageProcessor, PullRequestHoldService
 from store_core.broker.subscription_group import (
     ConsumerGroupInfo,
@@ -17,7 +17,7 @@ from store_core.broker.subscription_group import (
     TopicConfigManager,
 )
 from store_core.files.file_system import OsFileSystem
-from store_core.format.message import PutMessageStatus
+from store_core.format.message import Message, PutMessageStatus
 from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.broker.consumer_loop import ServedStore
-    from store_core.broker.pull_checks import PullMessageResponse
     from store_core.format.filter.message_selector import MessageFilter
-    from store_core.format.message import Message
     from store_core.queue.queue_path import Release
 
 

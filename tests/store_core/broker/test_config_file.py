@@ -11,13 +11,11 @@ import pytest
 
 from store_core.broker.config_file import ConfigManager
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.snapshot.config_json import ConfigFields
+from store_core.snapshot.config_json import ConfigFields, JsonObject
 from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from store_core.snapshot.config_json import JsonObject
 
 
 class Counter(ConfigManager):

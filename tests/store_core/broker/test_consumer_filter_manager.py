@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.broker.config_file import write_config
-from store_core.broker.consumer_filter import BloomFilter, SubscriptionData, calculate_bit_map
+from store_core.broker.consumer_filter import BloomFilter, ConsumerFilterData, SubscriptionData, calculate_bit_map
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
 from store_core.broker.subscription_group import RegisteredSubscription
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.store.broker_config import BrokerConfig
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.broker.consumer_filter import ConsumerFilterData
-    from tests.golden_stores import UnpackedStore
 
 KEPT = [store.name for store in golden_stores() if store.name in ("5.3.3/live", "5.3.3/tx")]
 DAY = 24 * 3600

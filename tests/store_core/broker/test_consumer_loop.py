@@ -14,11 +14,11 @@ from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.files.file_system import OsFileSystem
 from store_core.format.compression import expand_body
 from store_core.format.filter.message_selector import MessageSelector
-from store_core.format.message import Message
+from store_core.format.message import Message, MessageExt
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import MessageStoreConfig
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.broker.pull_broker import FakeStore
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.format.message import MessageExt
-    from tests.golden_stores import UnpackedStore
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 4096,

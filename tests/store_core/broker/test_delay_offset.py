@@ -12,7 +12,7 @@ from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.release import RELEASES
 from store_core.snapshot.config import DataVersion
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.queue_path import Release
-    from tests.golden_stores import UnpackedStore
 
 KEPT = [
     store.name

@@ -14,15 +14,13 @@ from store_core.broker.consumer_filter_manager import ConsumerFilterManager
 from store_core.broker.consumer_offset import ConsumerOffsetManager, DelayOffsetTable
 from store_core.broker.subscription_group import SubscriptionGroupManager, TopicConfigManager
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.release import RELEASES, rules_of
+from store_core.format.release import RELEASES, Release, rules_of
 from store_core.snapshot.config import LIGHT_OFFSETS, REQUEST_MODES
-from store_core.snapshot.config_json import ConfigFields, parse_config
+from store_core.snapshot.config_json import ConfigFields, JsonObject, parse_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store_core.format.release import Release
-    from store_core.snapshot.config_json import JsonObject
 
 _CASES: Final = Path(__file__).parents[2] / "golden" / "answers" / "config_files.jsonl.xz"
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.broker.pull_checks import PullMessageRequest
+from store_core.broker.pull_checks import PullMessageRequest, PullMessageResponse
 from store_core.snapshot.config import Permission
 from store_core.store.broker_config import BrokerConfig, snake_case
 from store_core.store.message_store import DefaultMessageStore
@@ -35,7 +35,6 @@ from tests.store_core.fakes import FaultyFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.broker.pull_checks import PullMessageResponse
     from tests.golden_stores import UnpackedStore
 
 ANSWERS = Path(__file__).parents[2] / "golden" / "answers" / "pull_requests.jsonl.xz"

@@ -23,7 +23,7 @@ from store_core.store.get_message import queue_units
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.queue_path import Release
-    from tests.golden_stores import UnpackedStore
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 131072,

@@ -14,7 +14,7 @@ from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.release import RELEASES
 from store_core.snapshot.config import Permission, TopicConfig
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.queue_path import Release
-    from tests.golden_stores import UnpackedStore
 
 KEPT = [store.name for store in golden_stores() if store.scenario in ("delay", "live", "tx")]
 

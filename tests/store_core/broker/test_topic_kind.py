@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from store_core.broker.topic_kind import TopicKind, kind_of_topic, send_refusal
-from store_core.format.release import RELEASES
-
-if TYPE_CHECKING:
-    from store_core.format.release import Release
+from store_core.format.release import RELEASES, Release
 
 
 @pytest.mark.parametrize(

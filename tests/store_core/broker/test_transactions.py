@@ -13,14 +13,13 @@ from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TO
 from store_core.broker.transactions import Transaction, TransactionState, TransactionStatus, transaction_state
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import MessageStoreConfig
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.store.logs import Log, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 PENDING, COMMITTED, ROLLED_BACK, ORPHANED = TransactionStatus
 COMMIT, ROLLBACK, PREPARED = 8, 12, 4

@@ -12,15 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.overlay_file_system import FileChange, OverlayFileSystem
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from store_core.files.file_system import FileSystem
 
     Step = Callable[[FileSystem, Path], object]
 

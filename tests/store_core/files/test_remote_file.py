@@ -14,12 +14,10 @@ from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files import remote_bytes
 from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.storage import NO_SETTINGS, Attempts, parse_url
-from tests.object_store import Faults
+from tests.object_store import Faults, ObjectStore
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from tests.object_store import ObjectStore
 
 
 class Pauses:

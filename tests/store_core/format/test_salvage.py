@@ -15,6 +15,7 @@ from store_core.format.columnar.chain import Place, Run
 from store_core.format.record.scan import (
     Framing,
     RecordCheck,
+    Scan,
     StopReason,
     check_frame,
     check_record,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.record.scan import Scan
 
 SIZE = 4096
 START = 8192

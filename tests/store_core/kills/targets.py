@@ -38,14 +38,13 @@ from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
 from store_core.store.sink.commit_ledger import CommitLedger, Transaction
 from store_core.store.sink.directory import SinkDirectory
-from tests.store_core.kills.campaign import run_campaign
+from tests.store_core.kills.campaign import Target, run_campaign
 from tests.store_core.store.sink.staging import stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.format.release import Release
-    from tests.store_core.kills.campaign import Target
 
 
 _SEGMENT: Final = 1 << 14

@@ -15,16 +15,12 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from store_core.files.names import COMMIT_LOG
-from tests.store_core.kills.campaign import REFUSED, in_child, measure_whole, run_watched, scratch_folder
+from tests.store_core.kills.campaign import REFUSED, Target, in_child, measure_whole, run_watched, scratch_folder
 from tests.store_core.kills.targets import TARGETS
 from tests.store_core.kills.trouble import ASIDE, NOTE, SYNC_FAILED, Trouble
-
-if TYPE_CHECKING:
-    from tests.store_core.kills.campaign import Target
-
 
 _WAITS_FOR_NO_DISK: Final = ("put-async", "put-pool", "append-batch-async")
 """Writers that acknowledge messages before they are on disk."""

@@ -5,22 +5,18 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import numpy as np
 from hypothesis import strategies as st
 
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.queue_path import QueueRules, Release
 from tests import strategies
 from tests.builders import Record, blank_record, pack_properties
 from tests.strategies import Log
-
-if TYPE_CHECKING:
-    from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
-
 
 RELEASES: Final[tuple[Release, ...]] = get_args(Release)
 DELAYS: Final = (1000, 5000, 10_000)

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import QueueServices
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.queue.queue_path import QueueRules
+from store_core.queue.queue_path import QueueRules, Release
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
     from store_core.queue.consume_queue.consume_queue_table import Queue
-    from store_core.queue.queue_path import Release
     from tests.golden_stores import UnpackedStore
 
 

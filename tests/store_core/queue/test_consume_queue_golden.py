@@ -23,12 +23,11 @@ from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_path import QueueRules
-from tests.golden_stores import find_golden_store, has_stores_beside
+from tests.golden_stores import UnpackedStore, find_golden_store, has_stores_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from store_core.format.record.delayed import parse_delay_levels
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.queue_path import QueueRules, Release
 from tests.store_core.queue.dispatch_logs import RELEASES, assert_same_columns, read_one_by_one
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
     from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.queue.index_builders import index_service, request, rules
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.index_service import IndexService
 
     Build = Callable[[IndexService], None]

@@ -13,10 +13,10 @@ import pytest
 
 from store_core.files.file_system import OsFileSystem
 from store_core.files.names import INDEX_DIRECTORY
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.store.store_state import StoreCheckpoint
 from tests.golden_replay import golden_puts
-from tests.golden_stores import find_golden_store, golden_stores
+from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores
 from tests.store_core.queue.index_builders import (
     ALWAYS,
     contents,
@@ -29,9 +29,7 @@ from tests.store_core.queue.index_builders import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.index_service import IndexService
-    from tests.golden_stores import UnpackedStore
 
     Golden = Callable[[str], UnpackedStore]
     Build = Callable[[IndexService, list[DispatchRequest]], None]

@@ -17,17 +17,15 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
 from store_core.format.java import hash_code
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.index_format import IndexHeader
-from store_core.queue.index_service import index_file_name, next_index_file_name
+from store_core.queue.index_service import IndexService, index_file_name, next_index_file_name
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.index_builders import ALWAYS, contents, index_service, request, requests, rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-    from store_core.queue.index_service import IndexService
 
 _BEGIN = 1_700_000_000_000
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from store_core.queue.dispatch.dispatch_batch import DispatchRequest, QueueNumbe
 from store_core.queue.queue_assignment import (
     AssignedUnit,
     Assignment,
+    RefusedUnit,
     assign,
     assign_batch,
     batch_refusal,
@@ -25,9 +26,6 @@ from store_core.queue.queue_assignment import (
 from store_core.queue.queue_path import QueueRules, Release
 from store_core.queue.unit_rows import UnitRows
 from tests.store_core.queue.hostile_requests import hostile_requests
-
-if TYPE_CHECKING:
-    from store_core.queue.queue_assignment import RefusedUnit
 
 RULES = QueueRules(
     consume_queue_file_size=100,

@@ -13,8 +13,8 @@ import pytest
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.queue_search import BoundaryType
-from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from tests.golden_stores import SCHEDULE_TOPIC
+from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
+from tests.golden_stores import SCHEDULE_TOPIC, UnpackedStore
 from tests.store_core.queue.golden_queues import (
     FOLDERS,
     answers_of,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-    from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from store_core.errors import CorruptDatabaseError
 from store_core.queue.rocksdb_queues import BoundKey, RocksdbQueues, parse_bound_key, unit_key, unit_key_size
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import UnpackedStore, newer_store, unpack
 from tests.store_core.files.rocksdbs import bound, bound_key, make_rocksdb, unit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 STORES = [
     name

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import QueueServices
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, batch_units
 from store_core.queue.queue_path import QueueRules, is_light
 from store_core.queue.rocksdb_queues import RocksdbQueues
@@ -27,7 +27,6 @@ from tests.store_core.fakes import FakeClock
 from tests.store_core.queue.consume_queues import UNITS, QueueMaker, put_all, records, write_files
 
 if TYPE_CHECKING:
-    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
     from store_core.snapshot.units import QueueName
 
 _SIZE = 100

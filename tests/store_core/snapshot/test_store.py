@@ -14,14 +14,12 @@ import store_core
 from store_core import DefaultMessageStore, Message, Store, StoreKind, StoreNotFoundError, UnsupportedStoreError
 from store_core.errors import InvalidOptionError
 from store_core.format.java import hash_code, positive_hash
-from tests.golden_stores import golden_stores, stores_of_kind, unpack
+from tests.golden_stores import GoldenStore, golden_stores, stores_of_kind, unpack
 from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.golden_stores import GoldenStore
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core import DefaultMessageStore
-from tests.golden_stores import GoldenStore, unpack
+from tests.golden_stores import GoldenStore, UnpackedStore, unpack
 from tests.store_core.store.damaged_stores import batch_topics_of, config_of, read_conf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from store_core import MessageStoreConfig
-    from tests.golden_stores import UnpackedStore
 
 
 _GOLDEN: Final = Path(__file__).parents[2] / "golden"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core import MessageStoreConfig
 from store_core.errors import StoreError
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.store_lock import AbortFile
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.record_head import read_frame
@@ -27,7 +27,6 @@ from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
-    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.store.message_store_config import Release
     from store_core.store.recovery.recovery_report import RecoveryReport

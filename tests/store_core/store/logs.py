@@ -10,11 +10,11 @@ import numpy as np
 
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.columnar.lockstep import scan
-from store_core.format.message import Message
+from store_core.format.message import Message, MessageExt
 from store_core.format.record.decode import decode_message
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
-from store_core.store.put.put_result import as_future
+from store_core.store.put.put_result import PutMessageResult, as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
-    from store_core.format.message import MessageExt
-    from store_core.store.put.put_result import PutMessageResult
 
 
 FILE_SIZE = 4096

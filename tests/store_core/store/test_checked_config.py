@@ -14,14 +14,13 @@ from store_core import DefaultMessageStore, MessageStoreConfig, SegmentLayoutErr
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.message import Message
-from store_core.store.message_store_config import DefaultSize
+from store_core.store.message_store_config import DefaultSize, Release
 from store_core.store.store_layout import with_sizes_of_files
 from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.message_store_config import Release
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 4096,

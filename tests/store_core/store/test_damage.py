@@ -20,6 +20,7 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.damaged_stores import (
     RELEASES,
+    Opened,
     batch_topics_of,
     config_of,
     damaged_archives,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.recovery.recovery_report import RecoveryReport
-    from tests.store_core.store.damaged_stores import Opened
 
 pytestmark = pytest.mark.golden
 

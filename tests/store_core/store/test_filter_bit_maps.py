@@ -10,7 +10,7 @@ import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore, Message, MessageStoreConfig
 from store_core.files.clock import SystemClock
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.queue.golden_queues import file_bytes
 from tests.store_core.store.damaged_stores import config_of, read_conf
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-    from tests.golden_stores import UnpackedStore
 
 CALCULATES = BrokerConfig(enable_calc_filter_bit_map=True)
 EXTENDED = [store.name for store in golden_stores() if store.scenario == "ext"]

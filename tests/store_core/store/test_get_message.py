@@ -12,12 +12,11 @@ import pytest
 from store_core import MessageSelector, MessageStoreConfig
 from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
-from store_core.store.get_message import GetMessageStatus, MessageGetter
+from store_core.store.get_message import GetMessageResult, GetMessageStatus, MessageGetter
 
 if TYPE_CHECKING:
     from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.queue_path import Release
-    from store_core.store.get_message import GetMessageResult
 
 RELEASES: Final[tuple[Release, ...]] = ("4.3", "4.9", "5.3")
 FILE: Final = 10_000

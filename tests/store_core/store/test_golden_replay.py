@@ -12,13 +12,12 @@ from store_core.format.message import Message
 from store_core.format.record.encode import properties_bytes
 from store_core.store.put.put_service import default_hooks
 from tests.golden_replay import Put, Replay, StubState, golden_puts
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden
 

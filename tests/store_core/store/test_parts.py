@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import InvalidOptionError, LostWorkerError, StoreNotFoundError
-from store_core.store.parts import InProcess, PartsDone, Step
+from store_core.store.parts import InProcess, LocalEngine, PartsDone, Step
 from store_core.store.process_pool import ProcessPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.store.parts import LocalEngine
 
 ROOT = Path(__file__).parents[3]
 

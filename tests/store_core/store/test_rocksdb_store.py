@@ -11,13 +11,12 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError, read_messages
 from store_core.format.columns import COLUMNS, STORE
-from tests.golden_stores import newer_store, table_rows, unpack
+from tests.golden_stores import UnpackedStore, newer_store, table_rows, unpack
 from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden
 

@@ -22,7 +22,7 @@ from store_core.answers import check, diff, salvage
 from store_core.errors import CorruptDatabaseError, InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.sink.commit import SinkCommit
-from tests.golden_stores import newer_store, stores_of_kind, unpack
+from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, stores_of_kind, unpack
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.store_kinds import SEGMENT_SIZE, add_dledger, add_rocksdb, every_file, ordinary_store
 from tests.store_core.store.damaged_stores import config_of, read_conf
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import GoldenStore, UnpackedStore
 
 CONFIG = MessageStoreConfig(
     mapped_file_size_commit_log=SEGMENT_SIZE,

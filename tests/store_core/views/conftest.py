@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.files import segment_source
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import OpenFile, OsFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.files.file_system import OpenFile
     from store_core.files.local_bytes import LocalFile
     from store_core.files.segment_source import Segment
 

@@ -13,14 +13,13 @@ import pytest
 from store_core import read_messages, read_view
 from store_core.format.layout import CHECKPOINT
 from store_core.format.release import rules_of
-from tests.golden_stores import golden_stores, has_stores_beside
+from tests.golden_stores import UnpackedStore, golden_stores, has_stores_beside
 from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 Queues = dict[tuple[str, int], dict[str, Any]]
 

@@ -14,8 +14,8 @@ from store_core.errors import StoreNotFoundError, UnsupportedStoreError
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
-from tests.golden_stores import stores_of_kind, unpack
-from tests.object_store import SECRET, Faults
+from tests.golden_stores import UnpackedStore, stores_of_kind, unpack
+from tests.object_store import SECRET, Faults, ObjectStore
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tests.golden_stores import UnpackedStore
-    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("no_pauses", "no_chance")
 

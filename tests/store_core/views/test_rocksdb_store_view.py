@@ -13,13 +13,11 @@ from store_core import read_view
 from store_core.errors import CorruptDatabaseError, StoreNotFoundError
 from store_core.queue.store_entry import FAMILIES
 from tests.builders import stored_half, stored_index_key, stored_timer
-from tests.golden_stores import stores_of_kind, unpack
+from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack
 from tests.store_core.files.rocksdbs import make_rocksdb
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.golden_stores import GoldenStore, UnpackedStore
 
 
 def rows(root: Path, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- those of the view

@@ -12,13 +12,12 @@ import pytest
 from store_core import read_messages, read_view
 from store_core.errors import UnsupportedStoreError
 from store_core.files import rocksdb_reader
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import UnpackedStore, newer_store, unpack
 from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden
 

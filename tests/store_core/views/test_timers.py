@@ -17,13 +17,12 @@ from store_core import read_messages, read_view
 from store_core.errors import CorruptRecordError, StoreError, StoreNotFoundError, UnsafeSizeError
 from tests.budgets import budget
 from tests.builders import TIMER_SLOTS, TIMER_UNIT_SIZE, LogBuilder, Timer, write_timers
-from tests.golden_stores import stores_of_kind, unpack
+from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from tests.golden_stores import GoldenStore, UnpackedStore
 
 SOME = [
     Timer(1000, 900),

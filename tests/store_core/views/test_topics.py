@@ -11,7 +11,7 @@ import pytest
 from store_core import CorruptRecordError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.snapshot.log_end import find_end
+from store_core.snapshot.log_end import FoundEnd, find_end
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
 from tests.builders import BODY_AT, Record
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
-    from store_core.snapshot.log_end import FoundEnd
 
 BOUNDS = "min_offset,max_offset,messages"
 

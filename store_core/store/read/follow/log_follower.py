@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from store_core.errors import (
+    DataLossError,
     InvalidOptionError,
     MissingSegmentsError,
     ReplacedStoreError,
     SegmentVanishedError,
     TruncatedLogError,
 )
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import Segment, open_pages
 from store_core.snapshot.log import Log
-from store_core.store.read.follow.log_position import RecordVanishedError
-from store_core.store.read.follow.log_segments import FIRST_STEP, LogSegments, find_continuation
+from store_core.store.read.follow.log_position import LogPosition, RecordProof, RecordVanishedError
+from store_core.store.read.follow.log_segments import FIRST_STEP, Continuation, LogSegments, Stretch, find_continuation
 from store_core.store.read.ranges import ReadRange, split_ranges
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.errors import DataLossError
-    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
-    from store_core.store.read.follow.log_position import LogPosition, RecordProof
-    from store_core.store.read.follow.log_segments import Continuation, Stretch
     from store_core.store.read.read_options import ReadOptions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Final, Self, TypeGuard
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.chain import Place
@@ -14,7 +14,6 @@ from store_core.format.record.scan import StopReason, check_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
 
     from store_core.files.segment_source import Segment
     from store_core.format.segment_view import SegmentView

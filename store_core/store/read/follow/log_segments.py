@@ -19,14 +19,14 @@ from store_core.errors import (
     StoreNotFoundError,
     TruncatedLogError,
 )
-from store_core.files.segment_source import open_ahead, open_pages
+from store_core.files.segment_source import Segment, open_ahead, open_pages
 from store_core.files.storage import NO_SETTINGS, StorageSettings
-from store_core.files.store_path import located_now
+from store_core.files.store_path import StorePaths, located_now
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import count_sound
-from store_core.format.log_end import find_log_end
+from store_core.format.log_end import LogEnd, find_log_end
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.salvage import Salvage, store_timestamps
+from store_core.format.salvage import Damage, Salvage, store_timestamps
 from store_core.format.times import iso_time
 from store_core.snapshot.log import Log, first_store_timestamp
 from store_core.store.read.follow.log_position import LogPosition, RecordProof
@@ -35,10 +35,6 @@ from store_core.store.read.ranges import CLOCK_STEP
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
-    from store_core.format.log_end import LogEnd
-    from store_core.format.salvage import Damage
     from store_core.format.segment_view import SegmentView
 
 

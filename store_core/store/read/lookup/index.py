@@ -16,17 +16,23 @@ import numpy as np
 from store_core.errors import SegmentVanishedError
 from store_core.format.columnar.records import Records
 from store_core.format.java import hash_code, positive_hash
-from store_core.snapshot.index import BrokenChainError, Index
+from store_core.snapshot.index import BrokenChainError, Index, KeyFile
 from store_core.store.read.chunk_rows import has_message_named
-from store_core.store.read.lookup.looked_up import LookedUp, Unsuitable, is_far, price_of_picks, size_in
+from store_core.store.read.lookup.looked_up import (
+    LookedUp,
+    Proven,
+    Question,
+    Unsuitable,
+    is_far,
+    price_of_picks,
+    size_in,
+)
 from store_core.store.read.picks import NO_QUEUE, Picks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.queue.index_format import IndexHeader
-    from store_core.snapshot.index import KeyFile
-    from store_core.store.read.lookup.looked_up import Proven, Question
     from store_core.store.read.read_options import ReadOptions
 
 

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.store_kind import has_queues
-from store_core.files.store_path import store_roots
-from store_core.format.columnar.chain import Place
+from store_core.files.store_path import StorePaths, store_roots
+from store_core.format.columnar.chain import Chain, Place
 from store_core.format.record.record_head import head_reader
 from store_core.format.record.scan import check_frame
 from store_core.queue.queue_path import refusal_of
-from store_core.snapshot.log_end import segment_end
+from store_core.snapshot.log_end import SegmentEnd, segment_end
 from store_core.snapshot.queues import QueueDoubtError, Queues
 from store_core.store.read.lookup.index import last_entry_record, look_up_index
 from store_core.store.read.lookup.looked_up import (
     SCAN,
     LookedUp,
+    LookUpCosts,
     OpenedSegments,
     Proven,
     Question,
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
-    from store_core.format.columnar.chain import Chain
-    from store_core.snapshot.log_end import SegmentEnd
-    from store_core.store.read.lookup.looked_up import LookUpCosts
     from store_core.store.read.picks import Picks
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.remote_bytes import NEAR, RemoteBytes
-from store_core.files.segment_source import open_pages, size_on_disk
+from store_core.files.segment_source import PagedBytes, Segment, open_pages, size_on_disk
 from store_core.files.storage import NOTHING, Moved
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.url_path import UrlPath
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import PagedBytes, Segment
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.units import QueueName
     from store_core.store.read.ranges import ReadRange

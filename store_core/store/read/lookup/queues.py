@@ -14,21 +14,28 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.segment_source import size_on_disk
+from store_core.files.segment_source import Segment, size_on_disk
 from store_core.queue.queue_path import is_light, refusal_of
 from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
-from store_core.snapshot.units import EVERY_QUEUE
+from store_core.snapshot.units import EVERY_QUEUE, Queue, QueueName, UnitRange, Units
 from store_core.store.read.lookup.index import last_entry_record
-from store_core.store.read.lookup.looked_up import EVERYTHING, LookedUp, Unsuitable, is_far, one_pick, price_of_picks
+from store_core.store.read.lookup.looked_up import (
+    EVERYTHING,
+    LookedUp,
+    LookUpCosts,
+    Proven,
+    Question,
+    Unsuitable,
+    is_far,
+    one_pick,
+    price_of_picks,
+)
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import ExitStack
 
-    from store_core.files.segment_source import Segment
-    from store_core.snapshot.units import Queue, QueueName, UnitRange, Units
-    from store_core.store.read.lookup.looked_up import LookUpCosts, Proven, Question
     from store_core.store.read.read_options import ReadOptions
 
 

@@ -11,14 +11,13 @@ import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers import check
-from store_core.format.release import RELEASES
+from store_core.format.release import RELEASES, Release
 from store_core.snapshot.told_release import ToldRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.format.release import Release
     from tests.golden_stores import UnpackedStore
 
 CONFIG: Final = MessageStoreConfig(mapped_file_size_commit_log=4096, max_hash_slot_num=10, max_index_num=1000)

@@ -10,12 +10,11 @@ from tests.store_core.answers.planting.index_faults import INDEX_FAULTS
 from tests.store_core.answers.planting.log_faults import LOG_FAULTS
 from tests.store_core.answers.planting.other_faults import OTHER_FAULTS
 from tests.store_core.answers.planting.queue_faults import QUEUE_FAULTS
-from tests.store_core.answers.planting.store_copy import StoreCopy
+from tests.store_core.answers.planting.store_copy import QueueCopy, StoreCopy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.store_core.answers.planting.store_copy import QueueCopy
 
 __all__ = ["FAULTS", "Expected", "Fault", "StoreCopy", "counts_of", "fault_named", "largest_queue", "plant"]
 

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Final
 from store_core.answers.findings import FindingKind
 from store_core.format.layout import INDEX_HEADER, unit_dtype
 from tests.store_core.answers.planting.fault import Expected, Fault
-from tests.store_core.answers.planting.store_copy import patch
+from tests.store_core.answers.planting.store_copy import IndexCopy, StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.store_core.answers.planting.store_copy import IndexCopy, StoreCopy
 
 
 _FAR: Final = 1 << 40

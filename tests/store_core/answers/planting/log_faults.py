@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Final
 from store_core.answers.findings import FindingKind
 from store_core.format.layout import MagicCode
 from tests.store_core.answers.planting.fault import Expected, Fault
-from tests.store_core.answers.planting.store_copy import patch
+from tests.store_core.answers.planting.store_copy import Record, StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.store_core.answers.planting.store_copy import Record, StoreCopy
 
 
 _SEVERAL: Final = ("5.3.3/propcrc", "5.3.3/batch", "4.9.7/basic")

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.answers.findings import FindingKind
 from tests.store_core.answers.planting.fault import Expected, Fault
-from tests.store_core.answers.planting.store_copy import patch
+from tests.store_core.answers.planting.store_copy import StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from tests.store_core.answers.planting.store_copy import StoreCopy
 
 
 _LIVE: Final = ("5.3.3/live",)

@@ -12,13 +12,11 @@ from store_core.answers.findings import FindingKind
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_EXT_UNIT, unit_dtype
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from tests.store_core.answers.planting.fault import Expected, Fault
-from tests.store_core.answers.planting.store_copy import patch
+from tests.store_core.answers.planting.store_copy import QueueCopy, StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from tests.store_core.answers.planting.store_copy import QueueCopy, StoreCopy
 
 
 _FAR: Final = 1 << 40

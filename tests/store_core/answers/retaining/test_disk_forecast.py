@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from store_core import MessageStoreConfig
 from store_core.answers.disk_forecast import DiskForecast, DiskState, LogFile, Reason
 from store_core.format.release import RELEASES
-from store_core.store.clean import CleanCommitLogService, DiskLimits, SpaceVerdict
+from store_core.store.clean import CleanCommitLogService, DiskLimits, DiskSpace, SpaceVerdict
 from store_core.store.store_state import RunningFlag, RunningFlags
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.store.clean import DiskSpace
 
 HOUR = 3_600_000
 MINUTE = 60_000

@@ -6,16 +6,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from store_core.answers.shown_text import BytesStyle
-from store_core.command.output import CsvWriter, JsonLinesWriter
+from store_core.command.output import CsvWriter, JsonLinesWriter, RowWriter
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
-
-if TYPE_CHECKING:
-    from store_core.command.output import RowWriter
 
 BATCH = pa.RecordBatch.from_arrays(
     [

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar import chain as module
-from store_core.format.columnar.chain import Chain, Place
+from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.log_end import find_walk_starts
 from store_core.format.record.scan import follow_chain
 from store_core.format.segment_view import SegmentView
@@ -23,8 +23,6 @@ from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from store_core.format.columnar.chain import Run
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from store_core.format.record.scan import StopReason, check_entry
+from store_core.format.record.scan import RecordCheck, StopReason, check_entry
 from tests import builders
 from tests.dledger_logs import (
     BODY_LENGTH_AT,
@@ -19,9 +17,6 @@ from tests.dledger_logs import (
     TERM_AT,
     DLedgerLog,
 )
-
-if TYPE_CHECKING:
-    from store_core.format.record.scan import RecordCheck
 
 START = 1 << 40
 

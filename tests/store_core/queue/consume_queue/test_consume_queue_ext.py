@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.queue.consume_queue.consume_queue_ext import (
     EXT_UNIT_DTYPE,
     MAX_EXT_UNIT_SIZE,
@@ -27,7 +27,6 @@ from tests.store_core.fakes import FakeClock, FaultyFileSystem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.files.file_system import FileSystem
 
 _FILE_SIZE = 100
 """Room for four units of 20 bytes, and one of 16 that stays free."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import MessageStoreConfig
-from store_core.format.columnar.encode_batch import complete_batch, encode_batch
+from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
 from store_core.format.record.encode import EncodeRules
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
@@ -20,7 +20,6 @@ from store_core.queue.dispatch.precomputed_batch import DerivedColumns, derive_c
 from tests.store_core.format.columnar.test_encode_batch import BORN, TIME, batches
 
 if TYPE_CHECKING:
-    from store_core.format.columnar.encode_batch import EncodedBatch
     from store_core.queue.queue_path import QueueRules, Release
 
 RELEASES = ("4.3", "4.9", "5.3", "5.5")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +20,6 @@ from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
     from pathlib import Path
 
 HOUR_MS = 3_600_000

@@ -22,14 +22,13 @@ from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import log_paths
 from store_core.store.store_life import disk_space
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from store_core.queue.queue_path import Release
-    from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden
 

@@ -12,7 +12,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.errors import InvalidOptionError
-from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.format.message import AppendMessageResult, AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.put.log_appender import PutMessageSpinLock
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from store_core.format.message import Message
     from store_core.store.put.put_result import PutMessageResult
 
 BLANK = bytes.fromhex("cbd43194")

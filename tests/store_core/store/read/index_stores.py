@@ -10,14 +10,12 @@ import numpy as np
 from store_core.format.java import hash_code
 from store_core.format.properties import decode_text, parse_properties
 from store_core.queue.index_format import MessageKeys
-from tests.builders import LogBuilder
+from tests.builders import LogBuilder, Record
 from tests.store_core.queue.index_builders import index_service, rules
 from tests.store_core.store.read.lookup_stores import write_queues
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.builders import Record
 
 
 _SEGMENT: Final = 2048

@@ -17,8 +17,8 @@ from store_core.format.sys_flag import TransactionType
 from store_core.queue.rocksdb_queues import unit_key
 from store_core.store.read.lookup.looked_up import LookUpCosts
 from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_plan import plan_and_walk
-from tests.builders import BLANK_SIZE, LogBuilder
+from store_core.store.read.read_plan import ReadPlan, plan_and_walk
+from tests.builders import BLANK_SIZE, LogBuilder, Record
 from tests.dledger_logs import DLedgerLog
 from tests.store_core.files.rocksdbs import bound, bound_key, unit
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
     from random import Random
-
-    from store_core.store.read.read_plan import ReadPlan
-    from tests.builders import Record
 
 
 ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_database=0, per_stored_unit=0, per_record=1, most_share=1e9)

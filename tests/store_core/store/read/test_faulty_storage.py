@@ -10,8 +10,8 @@ import pytest
 
 from store_core import StoreError, read_messages
 from store_core.files import remote_bytes
-from tests.golden_stores import find_golden_store, golden_stores, stores_of_kind, unpack
-from tests.object_store import SECRET, Faults
+from tests.golden_stores import GoldenStore, find_golden_store, golden_stores, stores_of_kind, unpack
+from tests.object_store import SECRET, Faults, ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tests.golden_stores import GoldenStore
-    from tests.object_store import ObjectStore
 
 pytestmark = [pytest.mark.golden, pytest.mark.usefixtures("no_pauses")]
 

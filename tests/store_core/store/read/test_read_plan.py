@@ -3,20 +3,17 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from store_core import read_messages
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes, open_pages
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import ReadPlan, plan_ranges
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
-
-if TYPE_CHECKING:
-    from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes
 
 SIZE = 1024
 MINUTE = 60_000

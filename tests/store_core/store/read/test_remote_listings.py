@@ -12,12 +12,11 @@ from store_core.errors import StoreNotFoundError
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.benchmarks.segments import make_log
-from tests.object_store import BUCKET, Faults
+from tests.object_store import BUCKET, Faults, ObjectStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("no_chance")
 

@@ -14,7 +14,7 @@ from store_core import ReadOptions, StoreError, explain, plan_ranges, read_range
 from store_core.files import remote_bytes
 from store_core.store.read.lookup.looked_up import LookUpCosts
 from tests.builders import LogBuilder
-from tests.object_store import Faults
+from tests.object_store import Faults, ObjectStore
 from tests.store_core.store.read.index_stores import write_index
 from tests.store_core.store.read.lookup_stores import (
     ALWAYS,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
-    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("no_pauses", "no_chance")
 

@@ -16,7 +16,7 @@ from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAcc
 from store_core.files import remote_bytes, storage
 from store_core.snapshot import log_end
 from store_core.store.read.read_options import ReadOptions
-from tests.object_store import BUCKET, SECRET, Faults
+from tests.object_store import BUCKET, SECRET, Faults, ObjectStore
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tests.golden_stores import UnpackedStore
-    from tests.object_store import ObjectStore
 
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 pytestmark = pytest.mark.usefixtures("no_pauses", "no_chance")

@@ -19,13 +19,12 @@ from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.index_files import IndexFilesJob, IndexReport, IndexWriter, slice_entries
 from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.spill import RunReader, RunSpill, packed, unpacked
+from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed, unpacked
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import index_files
 
 if TYPE_CHECKING:
     from store_core.format.release import Release
-    from store_core.store.rebuild.spill import SpilledRun
 
 RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
 

@@ -17,7 +17,13 @@ from store_core.snapshot import log_end
 from store_core.snapshot.log_end import find_end
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.segment_part import SegmentPart, find_rebuilt_end, merge_outcomes, split_segments
+from store_core.store.rebuild.segment_part import (
+    SegmentOutcome,
+    SegmentPart,
+    find_rebuilt_end,
+    merge_outcomes,
+    split_segments,
+)
 from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.spill import packed
 from tests.budgets import budget
@@ -27,7 +33,6 @@ from tests.strategies import Log, layouts, logs, mutated
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.rebuild.segment_part import SegmentOutcome
 
 RULES: Final = RebuildRules(QueueRules(), has_index=True)
 Units = dict[tuple[str, int], list[tuple[int, ...]]]

@@ -14,7 +14,7 @@ from store_core.format.release import rules_of
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
-from store_core.queue.queue_path import QueueRules
+from store_core.queue.queue_path import QueueRules, Release
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.queue_assignment import RefusedUnit
-    from store_core.queue.queue_path import Release
     from store_core.queue.unit_rows import QueueUnits
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)

@@ -14,14 +14,14 @@ import pytest
 from store_core import DefaultMessageStore, RebuildOptions, SegmentLayoutError, rebuild_index
 from store_core.answers import check
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
 from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
-from tests.golden_stores import golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.damaged_stores import batch_topics_of, config_of, open_damaged, read_conf
 from tests.store_core.store.logs import FILE_SIZE, message
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import MessageStoreConfig
-    from store_core.files.file_system import FileSystem
     from store_core.store.message_store_config import Release
-    from tests.golden_stores import UnpackedStore
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3", "5.3.4", "5.5"]
 CONF: Final = {"cl-size": str(FILE_SIZE), "cq-size": "800", "slot-num": "100", "index-num": "400"}

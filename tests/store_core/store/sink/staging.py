@@ -11,7 +11,7 @@ import pyarrow as pa
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
-from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter
+from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, StagedFile
 from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from threading import Event
 
     from store_core.files.file_system import FileSystem
-    from store_core.store.sink.staged_batch import StagedFile
 
 
 CONFIG = MessageStoreConfig(

@@ -13,11 +13,11 @@ import pytest
 
 from store_core.store.sink import commit
 from store_core.store.sink import directory as sink_directory
-from store_core.store.sink.commit import SinkCommit
+from store_core.store.sink.commit import CommitReport, SinkCommit
 from store_core.store.sink.directory import SinkDirectory
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
-from tests.store_core.store.sink.test_staged_append import CASES, MortalDisk
+from tests.store_core.store.sink.test_staged_append import CASES, Case, MortalDisk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import Release
     from store_core.store.message_store_config import MessageStoreConfig
-    from store_core.store.sink.commit import CommitReport
-    from tests.store_core.store.sink.test_staged_append import Case
 
 FIRST, SECOND = f"job-{'0' * 32}", f"job-{'1' * 32}"
 BUDGETS = [pytest.param(20, id="20 points"), pytest.param(100, id="100 points", marks=pytest.mark.soak)]

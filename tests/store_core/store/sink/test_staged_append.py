@@ -24,7 +24,7 @@ from store_core.queue.index_service import IndexService
 from store_core.store.reput import ReputMessageService
 from store_core.store.sink import staged_append
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
-from store_core.store.sink.staged_append import KnownRecords, append_staged
+from store_core.store.sink.staged_append import Appended, KnownRecords, append_staged
 from tests.builders import Record
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.mortal_disk import MortalFileSystem
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_path import Release
-    from store_core.store.sink.staged_append import Appended
     from store_core.store.sink.staged_batch import StagedFile
 
 SEED = 8

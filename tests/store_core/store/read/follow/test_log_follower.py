@@ -29,7 +29,7 @@ from store_core.store.read.follow.log_follower import ReadLimits
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_messages import read_messages
 from tests.budgets import budget
-from tests.builders import BODY_AT, CRC_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+from tests.builders import BODY_AT, CRC_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
 from tests.store_core.store.read.follow.followed import SIZE, Followed
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from store_core.format.record.scan import Framing, Scan
     from store_core.format.segment_view import SegmentView
-    from tests.builders import Record
 
 TEN = ReadLimits(max_records=10)
 

@@ -15,7 +15,7 @@ from store_core.errors import DataLossError, ExpiredSegmentsError, SegmentVanish
 from store_core.files import remote_bytes
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower, ReadLimits
 from store_core.store.read.follow.log_position import LogPosition
-from tests.object_store import SECRET
+from tests.object_store import SECRET, ObjectStore
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
-    from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.budgets import budget
 from tests.dledger_logs import BODY_LENGTH_AT, HEAD_SIZE, INDEX_AT, MAGIC_AT, POSITION_AT, SIZE_AT, TERM_AT, DLedgerLog
-from tests.golden_stores import stores_of_kind, unpack
+from tests.golden_stores import GoldenStore, stores_of_kind, unpack
 from tests.store_core.store.read.lookup_stores import (
     OPTIONS,
     ROLLBACK,
@@ -27,8 +27,6 @@ from tests.store_core.store.read.lookup_stores import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.golden_stores import GoldenStore
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["pure", "mixed"])

@@ -20,8 +20,8 @@ from store_core.store.read.lookup.looked_up import LookUpCosts
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.budgets import budget
-from tests.builders import Record
-from tests.golden_stores import newer_store, unpack
+from tests.builders import LogBuilder, Record
+from tests.golden_stores import UnpackedStore, newer_store, unpack
 from tests.store_core.files.rocksdbs import MemoryReader, make_rocksdb
 from tests.store_core.queue.test_rocksdb_queues import queues_of
 from tests.store_core.store.read.lookup_stores import (
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.builders import LogBuilder
-    from tests.golden_stores import UnpackedStore
 
 GOLDEN = [name for name in ("5.3.3/rocksdb-aged", "5.5.0/rocksdb", "5.5.0/rocksdb-crash") if newer_store(name)]
 
