@@ -141,7 +141,7 @@ def test_two_copies_with_data_are_still_refused(tmp_path: Path) -> None:
         first.write_bytes(b"y" + bytes(4095))
 
     with pytest.raises(SegmentLayoutError, match="two files claim offset 0"):
-        read_messages([first, second])
+        read_messages([first, second], store_path_commit_log=f"{first.parent},{second.parent}")
 
 
 LIGHT = "enableLmq=true\nenableMultiDispatch=true\n"
