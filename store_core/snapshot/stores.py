@@ -253,6 +253,14 @@ class StoreNames:
     def names(self) -> tuple[str, ...]:
         """The names, in the order of the stores."""
         told = [_broker_name(root) for root in self._roots]
+        for name in dict.fromkeys(name for name in told if name and told.count(name) > 1):
+            same = [str(root) for root, each in zip(self._roots, told, strict=True) if each == name]
+            _log.warning(
+                "%s are stores of one broker, %s, as those of a master and its slave are: what both have is read "
+                "twice. To have it once, give one of them",
+                ", ".join(same),
+                name,
+            )
         parts = _own_parts([str(root) for root in self._roots])
         names = [name if name and told.count(name) == 1 else part for name, part in zip(told, parts, strict=True)]
         return tuple(names if len(set(names)) == len(names) else parts)

@@ -243,12 +243,13 @@ def test_a_store_is_called_as_its_broker_where_topics_tell(
     assert "broker-x" == Store(roots[0]).name
 
 
-def test_two_copies_of_one_broker_are_called_by_their_paths(tmp_path: Path) -> None:
+def test_two_copies_of_one_broker_are_called_by_their_paths(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     roots = _two(tmp_path)
     for root in roots:
         _topics(root, ("broker-x", 7, 1))
 
     assert ["one", "two"] == [store.name for store in stores_of(roots)]
+    assert f"{roots[0]}, {roots[1]} are stores of one broker, broker-x" in caplog.text
 
 
 def test_a_broker_that_is_called_as_the_path_of_another_has_no_part_in_a_mix_up(tmp_path: Path) -> None:
