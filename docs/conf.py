@@ -68,7 +68,11 @@ nitpick_ignore_regex = [
     # What is not ours has its own reference, which a build without network doesn't know.
     ("py:.*", r"(?!store_core|pyspark_commitlog).*"),
     # Parts of a store and of a report, which the guides show by examples; their names are no promise.
-    ("py:.*", r"store_core\.(snapshot|answers\.plots|files\.store_kind|store\.rebuild\.index_compare)\..*"),
+    (
+        "py:.*",
+        r"store_core\.(snapshot|answers\.plots|files\.store_kind|store\.(rebuild\.index_compare|read\.lookup))\..*",
+    ),
+    ("py:.*", r"store_core\.broker\.(consumer_filter|pull_checks)\..*"),  # what pulls pass on within the package
     ("py:.*", r"store_core\.answers\.answer\.AnyReport"),  # the report of an answer, whichever it is
 ]
 # Inventories of other projects make links to their references, for whoever has a network or files of them:

@@ -348,7 +348,7 @@ def _expanded(segment: Segment, known_size: int) -> Segment:
 
 
 def _is_same(one: Segment, other: Segment) -> bool:
-    is_plain = one.remote is None and not one.archive and not other.archive
+    is_plain = all(each.remote is None and not each.archive for each in (one, other))
     return one.path == other.path or (is_plain and Path(one.path).samefile(other.path))
 
 

@@ -5,12 +5,14 @@
 given                                                   are
 ======================================================  ===============================================================
 a path, or the same place twice, also by a link         one store
-roots (``commitlog``, queues or a checkpoint is below)  a store each; so is each archive
+roots that have more than a log: queues, ``config``     a store each; so is each archive
 a root, and directories or segments below it            one store
 directories or segments below a root that has more      as that root: so ``a/commitlog`` and ``b/commitlog`` of two
 than a log                                              brokers are two stores
-other directories and segments, none of which claims    one log in several directories, together with the root, if
-an offset that another has                              there is one
+roots that have a log alone, some of which claim an     a store each
+offset that another has
+other directories and segments, and roots with a log    one log in several directories, together with the root, if
+alone, none of which claims an offset of another        there is one
 the same, where each claims an offset of each other     a log each
 the same, where some do and some don't, or files        refused: the caller says which is meant
 overlap whose names differ
@@ -77,6 +79,7 @@ class _Part(NamedTuple):
     """Paths that certainly belong together: those of one root, or of one directory of segments."""
 
     root: str  # that has more than a log, as a real path; empty if there is none
+    is_bare: bool  # whether it is a root that has a log alone
     paths: list[_Place]  # as they are passed on
     places: list[Path]
 
@@ -91,7 +94,7 @@ def grouped_paths(
     parts = list(_parts(paths, storage))
     bound = [part for part in parts if configured and {_directory(place) for place in part.places} <= set(configured)]
     if len(bound) > 1:
-        together = _Part(bound[0].root, [path for part in bound for path in part.paths], [])
+        together = _Part(bound[0].root, bound[0].is_bare, [path for part in bound for path in part.paths], [])
         parts = [together if part is bound[0] else part for part in parts if part is bound[0] or part not in bound]
     return tuple(tuple(path for part in group for path in part.paths) for group in _groups(parts))
 
@@ -102,7 +105,8 @@ def _parts(paths: StorePaths, storage: StorageSettings) -> Iterator[_Part]:
         for place in places_of([path]):
             root = _own_root(place)
             key = (root, "" if root else _directory(place))
-            part = found.setdefault(key, _Part(root, [], []))
+            is_bare = not root and place.is_dir() and COMMIT_LOG in names_in(place, _FILES)
+            part = found.setdefault(key, _Part(root, is_bare, [], []))
             if _real(place) not in map(_real, part.places):
                 part.paths.append(place if isinstance(place, ConfiguredRoot | UrlPath) else str(place))
                 part.places.append(place)
@@ -114,8 +118,9 @@ def _own_root(place: Path) -> str:
     if isinstance(place, ConfiguredRoot) or is_archive(place):
         return _real(place)
     root = root_at(place)
-    is_known = is_root(root, _FILES) if root == place else not _BESIDE_LOG.isdisjoint(names_in(root, _FILES))
-    return _real(root) if is_known else ""
+    names = names_in(root, _FILES)
+    has_other_log = root == place and COMMIT_LOG not in names and is_root(root, _FILES)
+    return _real(root) if has_other_log or not _BESIDE_LOG.isdisjoint(names) else ""
 
 
 def _real(place: Path) -> str:
@@ -189,6 +194,9 @@ def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
     if len(parts) < 2 or all(part.root for part in parts):  # noqa: PLR2004 -- nothing to compare
         return [[part] for part in parts]
     logs = [_segments(part.places) for part in parts]
+    bare = [log for log, part in zip(logs, parts, strict=True) if part.is_bare]
+    if any(not _are_apart(first, second) for first, second in combinations(bare, 2)):
+        parts = [part._replace(root=_real(part.places[0])) if part.is_bare else part for part in parts]
     together = {
         (first, second)
         for first, second in combinations(range(len(parts)), 2)
@@ -211,6 +219,12 @@ def _segments(places: Iterable[Path]) -> list[Segment]:
     with suppress(StoreError, OSError):
         return [part for place in places for part in segments_at(place, [], reads_entries=True, compressed=True)]
     return []
+
+
+def _are_apart(first: Sequence[Segment], second: Sequence[Segment]) -> bool:
+    """Return whether no file of one part lies where one of the other does."""
+    ordered = sorted((segment.start_offset, segment.end_offset) for segment in (*first, *second))
+    return all(end <= start for (_, end), (start, _) in pairwise(ordered))
 
 
 def _is_one_log(first: Sequence[Segment], second: Sequence[Segment], parts: Sequence[_Part]) -> bool:

@@ -119,6 +119,14 @@ def test_where_it_is_not_certain_the_error_says_how_to_say_both(tmp_path: Path) 
     assert 3 == len(_grouped([tmp_path / f"of-{name}" for name in "abc"]))
 
 
+def test_disks_that_have_parts_of_a_log_are_one_store(tmp_path: Path) -> None:
+    disks = [tmp_path / "disk1", tmp_path / "disk2"]
+    for number, disk in enumerate(disks):
+        _directory(disk / "commitlog", number, number + 2)
+
+    assert [_names(*disks)] == _grouped(disks)
+
+
 def test_segments_that_overlap_are_not_certain_to_be_of_one_log(tmp_path: Path) -> None:
     first, second = _directory(tmp_path / "a", 0, 1), _directory(tmp_path / "b", 4)
     (second / f"{4 * _SIZE:020d}").rename(second / f"{_SIZE // 2:020d}")
