@@ -10,7 +10,7 @@ import shutil
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from store_core.answers.answer import processes as engine_of
 from store_core.answers.checked_store import verified_by
@@ -185,6 +185,10 @@ def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
     return rebuild_consume_queue(
         path, index_only, processes=processes, on_progress=on_progress, say=say, clock=clock, engines=engines
     )
+
+
+_DAMAGE: Final = frozenset({FindingKind.LOG_LAYOUT, FindingKind.LOG_DAMAGE})
+"""What of a log's findings a rebuild calls damage, too: others are records, and in the queues."""
 
 
 def _say_nothing(_: str) -> None:
@@ -384,7 +388,7 @@ class StoreRebuild:
         for kept in kept_directories(self.plan.store, self._file_system):
             shutil.rmtree(kept)
             self._note(f"deleted {kept}")
-        is_damaged = check.counts or (report is not None and report.is_damaged)
+        is_damaged = not _DAMAGE.isdisjoint(check.counts) if report is None else report.is_damaged
         return (Verdict.DAMAGED if is_damaged else Verdict.CLEAN), report, check
 
     # ---- around

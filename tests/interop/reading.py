@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core import read_messages
-from store_core.format.columns import COLUMNS, CORRUPT_RECORD
+from store_core.format.columns import COLUMNS, CORRUPT_RECORD, STORE
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.format.record.scan import follow_chain
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_ALL_COLUMNS: Final = [column.name for column in COLUMNS if column.name != CORRUPT_RECORD]
+_ALL_COLUMNS: Final = [column.name for column in COLUMNS if column.name not in {CORRUPT_RECORD, STORE}]
 
 
 def read_rows(store: Path | list[Path], release: str) -> list[Row]:

@@ -163,6 +163,19 @@ def test_a_store_is_rebuilt_and_replaced_by_a_call(store: Path) -> None:
     assert not {"rebuilt", "replaced-1", "replaced-2"} & {path.name for path in store.iterdir()}
 
 
+@pytest.mark.parametrize("discard_old", [False, True])
+def test_offsets_that_jump_are_no_damage_whatever_is_deleted(discard_old: bool, tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append(b"first", queue_offset=0)
+    log.append(b"after a jump", queue_offset=7)
+    result = rebuild_consume_queue(
+        log.write(tmp_path / "store"), RebuildOptions(replace=True, discard_old=discard_old, **SIZES)
+    )
+
+    assert Verdict.CLEAN is result.verdict
+    assert result.check is None or ["log_offsets"] == list(result.check.counts)
+
+
 @pytest.mark.golden
 def test_the_index_is_rebuilt_alone(store: Path) -> None:
     queues, index = queue_files(store), index_files(store)

@@ -265,7 +265,7 @@ def test_a_planted_difference_is_found(fault: str, log: LogBuilder, tmp_path: Pa
     assert Verdict.FINDINGS is proof.verdict
     assert proof.found.differences == proof.tables["findings"].num_rows > 0
     assert "difference" in proof.to_text()
-    assert "Messages that the lake has" in proof.to_html()
+    assert "Segments that differ, and the messages that the lake lacks" in proof.to_html()
 
 
 def test_a_ledger_whose_entries_do_not_follow_is_damaged(log: LogBuilder, tmp_path: Path) -> None:
