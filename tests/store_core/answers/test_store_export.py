@@ -265,7 +265,8 @@ def test_a_planted_difference_is_found(fault: str, log: LogBuilder, tmp_path: Pa
     assert Verdict.FINDINGS is proof.verdict
     assert proof.found.differences == proof.tables["findings"].num_rows > 0
     assert "difference" in proof.to_text()
-    assert "Segments that differ, and the messages that the lake lacks" in proof.to_html()
+    has_plot = "Segments that differ, and the messages that the lake lacks" in proof.to_html()
+    assert has_plot is ("differs" in proof.tables["segments"]["state"].to_pylist())
 
 
 def test_a_ledger_whose_entries_do_not_follow_is_damaged(log: LogBuilder, tmp_path: Path) -> None:
