@@ -62,10 +62,10 @@ _INTRODUCTION: Final = (
     "",
     "Asked about several stores, `bill`, `deadletters`, `delays`, `lag`, `producers`, `trace` and `transactions`",
     "have one report over all. Its facts are sums, or the least or latest of times; its rows have the column `store`,",
-    "but those of `groups` of `lag` and `kinds` of `bill`, which are summed. `stores` is a list with `name`, `verdict`",
-    "and the facts of each store, or its `error`. Limits of rows, such as `--rows`, are those of each store. Other",
-    "answers have the schema [`commitlog-stores`](#stores): its `stores` are their reports, each with its `name`, or",
-    "its `error`.",
+    "but those of `groups` and `topics` of `lag` and `kinds` of `bill`, which are summed. `stores` is a list with",
+    "`name`, `verdict` and the facts of each store, or its `error`. Limits of rows, such as `--rows`, are those of",
+    "each store. Other answers have the schema [`commitlog-stores`](#stores): its `stores` are their reports, each",
+    "with its `name`, or its `error`.",
     "",
 )
 

@@ -194,6 +194,7 @@ _TABLES: Final = (
         number("queues", "queues"),
         *_BEHIND,
         *_OLDEST,
+        by=("consumer_group", "topic", "kind"),
     ),
     table(
         "queues",

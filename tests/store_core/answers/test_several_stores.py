@@ -88,15 +88,16 @@ def test_shares_are_of_all_stores(stores: list[Path]) -> None:
     assert 99.5 < sum(row["percent"] for row in rows) < 100.5
 
 
-def test_a_group_is_summed_over_all_brokers(stores: list[Path], tmp_path: Path) -> None:
+def test_groups_and_their_topics_are_summed_over_all_brokers(stores: list[Path], tmp_path: Path) -> None:
     twins = [shutil.copytree(stores[2], tmp_path / name) for name in ("a", "b")]
     alone = lag(twins[0], now=1_800_000_000_000)
     found = lag(twins, now=1_800_000_000_000)
-    rows = {row["consumer_group"]: row for row in found.tables["groups"].to_pylist()}
-
-    for row in alone.tables["groups"].to_pylist():
-        summed = rows[row["consumer_group"]]
-        assert (2 * (row["messages"] or 0), row["age_ms"]) == (summed["messages"] or 0, summed["age_ms"])
+    for table, by in [("groups", ["consumer_group"]), ("topics", ["consumer_group", "topic", "kind"])]:
+        rows = {tuple(row[name] for name in by): row for row in found.tables[table].to_pylist()}
+        assert len(rows) == found.tables[table].num_rows == alone.tables[table].num_rows
+        for row in alone.tables[table].to_pylist():
+            summed = rows[tuple(row[name] for name in by)]
+            assert (2 * (row["messages"] or 0), row["age_ms"]) == (summed["messages"] or 0, summed["age_ms"])
     assert alone.facts["groups"] == found.facts["groups"]
     assert {"a", "b"} == set(found.tables["queues"]["store"].to_pylist())
     assert "store" in found.to_text(200)
