@@ -103,9 +103,9 @@ def _options(texts: Sequence[str]) -> dict[str, str]:
 def _option(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise InvalidOptionError(f"{text!r} is not OPTION=VALUE")
+        raise InvalidOptionError(f"expected OPTION=VALUE, such as topic=orders, found {text!r}")
     if name.lower() == "columns":
-        raise InvalidOptionError("the demo chooses the columns itself")
+        raise InvalidOptionError("option columns: the demo chooses the columns itself; leave the option out")
     return name, value
 
 

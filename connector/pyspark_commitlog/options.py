@@ -95,7 +95,7 @@ def _with_storage(given: Mapping[str, str]) -> dict[str, str]:
     }
     rest = {name: text for name, text in given.items() if not name.startswith(SETTING_PREFIX)}
     if settings and "storage" in rest:
-        raise InvalidOptionError("option storage: expected either it, or options storage.NAME; found both")
+        raise InvalidOptionError("expected option storage, or options storage.NAME, found both; leave one of them out")
     return {**rest, "storage": json.dumps(settings)} if settings else rest
 
 

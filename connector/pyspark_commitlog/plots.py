@@ -237,7 +237,9 @@ def stream_progress(progress: Sequence[StreamingQueryProgress | Mapping[str, Any
     known = [json.loads(each.json) if hasattr(each, "json") else dict(each) for each in progress]
     batches = [each for each in known if each["numInputRows"]]
     if not batches:
-        raise InvalidOptionError(f"expected the progress of a query that has read something: {len(known)} without rows")
+        raise InvalidOptionError(
+            f"expected the progress of a query that read rows, found {counted(len(known), 'report')}, none with rows"
+        )
     ends = ("batch 1", str(len(batches)))
     speeds = [each["processedRowsPerSecond"] for each in batches]
     distances = [distance for distance in map(bytes_behind, batches) if distance is not None]
@@ -277,7 +279,7 @@ def bars(
     """
     rounds = {label: list(value) if isinstance(value, Sequence) else [value] for label, value in values.items()}
     if not rounds or not all(rounds.values()) or min(map(min, rounds.values())) < 0:
-        raise InvalidOptionError(f"expected quantities that are not negative, and at least one: {dict(values)}")
+        raise InvalidOptionError(f"values: expected one or more quantities of 0 or more, found {dict(values)}")
     if not rounds.keys() >= set(compared_with):
         raise InvalidOptionError(f"compared_with: expected names among {[*rounds]}, found {[*compared_with]}")
     drawn = (

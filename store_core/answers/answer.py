@@ -366,7 +366,9 @@ def _answered(asked: Answer[AnyReport], stores: Sequence[Store], engine: Engine)
         return asked.on(engine, stores[0].paths)
     if not asked.TAKES_SEVERAL:
         names = ", ".join(str(each.paths) for each in stores)
-        raise InvalidOptionError(f"store: expected one store, found {len(stores)}: {names}. Ask about each")
+        raise InvalidOptionError(
+            f"store: expected one store, found {len(stores)}: {names}. Ask about each store by itself"
+        )
     from store_core.answers.several import StoreReports, summed
 
     found = [_of_store(asked.for_store(store.name), store, engine) for store in stores]

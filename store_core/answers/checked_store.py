@@ -74,7 +74,8 @@ _LOG_ALONE: Final = (
 )
 _SEEMS_OPEN: Final = (
     "there is no file abort, so the store counts as closed; but its log and queues do not end at the same place, as in "
-    "a copy of an open store. If it is one, make an empty file {}, and check again: what copying leaves is no finding"
+    "a copy of an open store. If it is one, make an empty file {}, and check again: then what comes of copying an open "
+    "store is not reported as a finding"
 )
 _NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
 _NO_INDEX_FILE: Final = (

@@ -72,7 +72,7 @@ def _refuse_mistaken(given: Mapping[str, Any]) -> None:
         if wrong:
             raise InvalidOptionError(
                 f"delete_when: expected hours of the day, 0 to 23, separated by semicolons, found {wrong[0]} in "
-                f"{hour!r}: RocketMQ takes it, and that hour never comes"
+                f"{hour!r}: RocketMQ would accept it, and never delete at that hour"
             )
     for name in _RATIOS:
         ratio = given.get(name)

@@ -117,7 +117,9 @@ def check_same_lake(entries: Sequence[ExportEntry], table: LakeTable | None) -> 
         if entry.table != given:
             kept, asked = (name or "Parquet files" for name in (entry.table, given))
             advice = "The format is given by --format; in a session by kind"
-            raise InvalidOptionError(f"into: the ledger there is of exports to {kept}, asked for {asked}. {advice}")
+            raise InvalidOptionError(
+                f"into: expected {kept}, as in earlier exports into this directory, found {asked}. {advice}"
+            )
 
 
 @contextmanager
@@ -131,7 +133,10 @@ def _topics(topic: Sequence[str], entries: Sequence[ExportEntry]) -> tuple[str, 
     topics = tuple(sorted(topic))
     if entries and topic and topics != entries[0].topics:
         shown = ", ".join(entries[0].topics) or "all"
-        raise InvalidOptionError(f"topic: this directory is for {shown}, found {', '.join(topics)}: use another one")
+        raise InvalidOptionError(
+            f"topic: expected {shown}, as in earlier exports into this directory, found {', '.join(topics)}: export "
+            f"into another directory"
+        )
     return entries[0].topics if entries else topics
 
 
@@ -142,7 +147,9 @@ def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSys
     """
     segments = LogSegments.of(store, compressed=True).segments
     if any(segment.entries is not None for segment in segments):
-        raise UnsupportedStoreError("a DLedger log can't be exported: what is not committed may be replaced")
+        raise UnsupportedStoreError(
+            "a DLedger log can't be exported: its leader may replace records that are not committed"
+        )
     check_outside("into", target, store)
     signs = {LEDGER} if table is None else {LEDGER, _DELTA_LOG}
     check_nothing_else(target, "directory of exports", lambda names: not signs.isdisjoint(names), files)

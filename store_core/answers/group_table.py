@@ -168,7 +168,7 @@ def _cut(text: str | None) -> str | None:
 TOP: Final = 50
 """Rows of a table by default."""
 
-OTHERS_DOC: Final = "null; in the last row, how many more groups it has the totals of (at least, if some were left out)"
+OTHERS_DOC: Final = "null; in the last row, with the totals of all other groups: how many they are, or at least are"
 """Meaning of the column `others` in a report."""
 
 
@@ -240,7 +240,9 @@ class Groups:
             if found.count(name) > 1:
                 raise InvalidOptionError(f"{name!r} is named twice in {', '.join(names)}")
             if name not in _TIMES and (pa.types.is_nested(column_named(name).type) or name == CORRUPT_RECORD):
-                raise InvalidOptionError(f"messages can't be counted by {name!r}, whose values are not single ones")
+                raise InvalidOptionError(
+                    f"messages can't be counted by {name!r}: expected a column with one value a message, such as tags"
+                )
         return cls(tuple(found))
 
     def add(self, batch: pa.RecordBatch) -> None:

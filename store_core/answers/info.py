@@ -127,12 +127,12 @@ class InfoFacts:
     file_bytes: int = fact("bytes of all of them")
     messages: int | None = fact("messages in the queues, without light queues, which have them again")
     queues: int = fact("how many consume queues")
-    counted_queues: int = fact("of which so many were looked at, for `messages` and the tables")
+    counted_queues: int = fact("how many of these queues were looked at, for `messages` and the tables")
     topics: int = fact("topics that have queues, or are configured")
     groups: int = fact("consumer groups that have committed offsets")
     index_files: int = fact("files of the key index")
     index_entries: int | None = fact("entries that their heads count")
-    missing: tuple[str, ...] = fact("what there is not: `the log`, or something beside it")
+    missing: tuple[str, ...] = fact("what of a store is missing: `the log`, or something beside it")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
 

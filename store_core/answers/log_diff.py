@@ -67,7 +67,7 @@ class Diff(Answer["DiffReport"]):
         "have segments of different sizes.",
         choices=DiffBy,
     )
-    same_extent: bool = flag("Also report it if one begins or ends elsewhere.")
+    same_extent: bool = flag("Count it as a difference if one log begins or ends elsewhere.")
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
 
     def on(self, engine: Engine, store: StorePaths) -> DiffReport:

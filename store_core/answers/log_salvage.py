@@ -45,7 +45,7 @@ class Salvage(Answer["SalvageReport"]):
     )
 
     into: str | os.PathLike[str] | None = opt(
-        None, "Where nothing is yet; without it nothing is written.", metavar="PATH"
+        None, "Write what is sound to this path, where nothing is yet. Without it nothing is written.", metavar="PATH"
     )
     kind: SalvageFormat = opt(
         SalvageFormat.STORE,

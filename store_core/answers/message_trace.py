@@ -83,7 +83,7 @@ class Trace(Answer["TraceReport"]):
     )
     kind: NamedBy | None = opt(
         None,
-        "What the argument is.",
+        "How to read the argument.",
         flag="--as",
         choices=NamedBy,
         shown_default="what it looks like, and else a key",

@@ -71,7 +71,9 @@ class Redaction:
                 f"pattern: expected a regular expression, found one that fails: {error}"
             ) from error
         if is_empty or key == "" or text == "":
-            raise InvalidOptionError("expected what matches something: an empty match replaces nothing")
+            raise InvalidOptionError(
+                "expected a pattern, text or key that matches at least one character, found one that matches none"
+            )
         return made
 
     @cached_property

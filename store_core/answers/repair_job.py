@@ -56,12 +56,12 @@ def plan_by(engine: Engine, path: str | os.PathLike[str], asked: Compared[Any]) 
     if is_lock_held(store):
         raise StoreLockedError(
             f"{store} is held by a broker, or another writer, and changes while a plan is made: stop it first. "
-            f"commitlog check looks at a running store"
+            f"To look at a running store, use commitlog check"
         )
     if (store / JOURNAL).exists():
         raise RepairRefusedError(
-            f"{store / JOURNAL} tells of a replacement that was interrupted: finish it first, by running what was "
-            f"interrupted once more (commitlog repair --apply with its plan, or the rebuild)"
+            f"{store / JOURNAL} tells of a replacement that was interrupted. Finish it first: run the "
+            f"interrupted command again (commitlog repair --apply with its plan, or the rebuild)"
         )
     return _planned(engine, store, asked, SystemClock(), is_ours=False)[2]
 

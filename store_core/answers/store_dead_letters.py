@@ -60,7 +60,7 @@ class DeadLetters(Answer["DeadLettersReport"]):
         "commitlog deadletters /data/store --html report.html",
     )
 
-    group: tuple[str, ...] = opt((), "Only of this consumer group; can be repeated.", metavar="GROUP")
+    group: tuple[str, ...] = opt((), "Only dead letters of this consumer group; can be repeated.", metavar="GROUP")
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 

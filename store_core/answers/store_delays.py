@@ -122,11 +122,13 @@ class Delays(Answer["DelaysReport"]):
     )
     CONFIG_WORDS: ClassVar = "messageDelayLevel"
 
-    late_after: int = opt(60, "An overdue one is a finding after these.", metavar="SECONDS", least=0)
+    late_after: int = opt(
+        60, "A message that is overdue for longer than this is a finding.", metavar="SECONDS", least=0
+    )
     now: int | None = opt(
         None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
     )
-    lists_all: bool = flag("List those that are as they should be, too.", "--all")
+    lists_all: bool = flag("List also messages without a problem.", "--all")
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
     config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)

@@ -83,9 +83,7 @@ class Export(_OfLake["Report[Any]"]):
         """Refuse what is invalid."""
         super().__post_init__()
         if self.prove and (self.topic or self.allow_loss):
-            raise InvalidOptionError(
-                "--prove compares what was exported: it goes with neither --topic nor --allow-loss"
-            )
+            raise InvalidOptionError("--prove compares all that was exported: leave out --topic and --allow-loss")
 
     def on(self, engine: Engine, store: StorePaths) -> Report[Any]:
         """Export, or prove, on an engine all of whose workers see the directory."""

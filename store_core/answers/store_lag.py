@@ -56,13 +56,13 @@ class Lag(Answer["LagReport"]):
     as_of: int | None = opt(None, f"Queues as they were at this time: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME")
     now: int | None = opt(
         None,
-        "From when ages are counted.",
+        "Time from which ages are counted.",
         kind=Kind.TIME,
         metavar="TIME",
         shown_default="the clock; of a store that no broker has open, its last message; with --as-of that time",
     )
     time_zone: str | tzinfo | None = opt(
-        None, "The zone of times without one, and of those in the text, such as +08:00.", metavar="ZONE"
+        None, "Time zone of options that name none, and of the times in the text, such as +08:00.", metavar="ZONE"
     )
 
     def on(self, engine: Engine, store: StorePaths) -> LagReport:
@@ -134,11 +134,11 @@ _MOST_NAMES: Final = 5
 def _notes(kinds: Iterable[str], unknown: Sequence[str]) -> Iterator[str]:
     if not {"POP", "REVIVE"}.isdisjoint(kinds):
         yield (
-            "of groups that pop, the offset is that of the messages handed out: those not acknowledged yet are "
-            "consumed here, until the broker puts them into a retry topic (kind revive: what it has still to do)"
+            "the offset of a group that pops counts what the broker has handed out: messages not acknowledged yet "
+            "count as consumed, until the broker puts them into a retry topic (kind revive: what it has still to do)"
         )
     if "BROADCAST" in kinds:
-        yield "kind broadcast: the offset is that of the slowest consumer behind a proxy"
+        yield "the offset of a group of kind broadcast is that of its slowest consumer behind a proxy"
     if unknown:
         others = " and others" if len(unknown) > _MOST_NAMES else ""
         yield (
@@ -331,7 +331,7 @@ def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
     if found.newer_messages:
         stored = agreeing(found.newer_messages, "was stored since, and may be", "were stored since, and may be")
         yield (
-            f"the offsets are those of {found.offsets_written}, when they were last written, before the log's end: "
+            f"the offsets were last written at {found.offsets_written}, before the log's end: "
             f"{found.newer_messages:,} of these messages {stored} consumed, {found.messages - found.newer_messages:,} "
             f"were not consumed then"
         )

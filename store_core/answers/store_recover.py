@@ -39,7 +39,7 @@ MOST_MESSAGES: Final = 100
 _ALL: Final = "all"
 _ONLY_DRY: Final = (
     "recover never changes a store: it shows what a broker's start would truncate, rebuild or refuse. Give --dry-run "
-    "to see that. A broker's start does it; to make queues and index right, see commitlog repair"
+    "to see that. To have it done, start a broker; to make queues and index right, use commitlog repair"
 )
 
 

@@ -47,13 +47,17 @@ class Redact(Answer["RedactReport"]):
         "commitlog redact /data/snapshot --into /data/clean --topic clicks",
     )
 
-    into: str | os.PathLike[str] = opt(MISSING, "The copy: where nothing is yet.", metavar="PATH")
-    pattern: str | bytes | None = opt(
-        None, "What a regular expression matches in bodies.", kind=Kind.HIDDEN, metavar="REGEX"
+    into: str | os.PathLike[str] = opt(
+        MISSING, "Where the redacted copy is written: a path where nothing is yet.", metavar="PATH"
     )
-    text: str | None = opt(None, "A text in bodies.", kind=Kind.HIDDEN, metavar="TEXT")
-    key: str | None = opt(None, "The bodies of messages with this key or unique key.", kind=Kind.HIDDEN, metavar="KEY")
-    topic: tuple[str, ...] = opt((), "All bodies of this topic; can be repeated.", metavar="TOPIC")
+    pattern: str | bytes | None = opt(
+        None, "Redact what this regular expression matches in bodies.", kind=Kind.HIDDEN, metavar="REGEX"
+    )
+    text: str | None = opt(None, "Redact this text in bodies.", kind=Kind.HIDDEN, metavar="TEXT")
+    key: str | None = opt(
+        None, "Redact the bodies of messages with this key or unique key.", kind=Kind.HIDDEN, metavar="KEY"
+    )
+    topic: tuple[str, ...] = opt((), "Redact all bodies of this topic; can be repeated.", metavar="TOPIC")
 
     def for_store(self, name: str) -> Self:
         """Put the copy of each store into a directory of its own."""

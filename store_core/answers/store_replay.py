@@ -56,23 +56,34 @@ class Replay(Answer["ReplayReport"]):
         "commitlog replay /data/store --key order-1 --id T-4712 --into /data/new",
     )
 
-    replay_id: str = opt(MISSING, "Under one name, messages are appended once.", flag="--id", metavar="NAME")
+    replay_id: str = opt(
+        MISSING, "Name of this replay: messages are appended once under each name.", flag="--id", metavar="NAME"
+    )
     into: str | os.PathLike[str] | None = opt(
-        None, "A store, made if there is none.", metavar="PATH", shown_default="STORE"
+        None,
+        "Store to which messages are appended; it is made if there is none.",
+        metavar="PATH",
+        shown_default="STORE",
     )
-    to_topic: str | None = opt(None, "Where they go.", metavar="TOPIC", shown_default="where each was sent at first")
+    to_topic: str | None = opt(
+        None, "Topic to which messages are appended.", metavar="TOPIC", shown_default="where each was sent at first"
+    )
     queues: int | None = opt(
-        None, "Queues of each topic, which get them in turn.", metavar="N", least=1, shown_default="as it has, or 4"
+        None,
+        "Queues of each topic, over which messages are spread in turn.",
+        metavar="N",
+        least=1,
+        shown_default="as it has, or 4",
     )
-    dry_run: bool = flag("Count and encode them, and append nothing.")
+    dry_run: bool = flag("Count and encode the messages, and append nothing.")
     release: Release = release_option()
     into_config: MessageStoreConfig | str | os.PathLike[str] | None = opt(
-        None, "Configuration of the broker of PATH, for sizes of its files.", metavar="FILE"
+        None, "Configuration of the broker that is to serve PATH: the sizes of files.", metavar="FILE"
     )
-    where: str | None = opt(None, "On Spark: which messages, by a condition on their columns.", metavar="SQL")
+    where: str | None = opt(None, "Replay only messages whose columns meet this condition. Needs Spark.", metavar="SQL")
     edit: tuple[str, ...] | Mapping[str, str] = opt(
         (),
-        "On Spark: topic, body, properties or flag of the new message; can be repeated.",
+        "Set topic, body, properties or flag of the new messages; can be repeated. Needs Spark.",
         metavar="COLUMN=SQL",
     )
     config: MessageStoreConfig | str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
@@ -133,7 +144,7 @@ class Replay(Answer["ReplayReport"]):
             done: ReplayReport = by_engine(self, store, into)
             return done
         if self.where is not None or self.edit:
-            raise InvalidOptionError("where, edit: they are SQL, which Spark knows: give --spark, or ask in a session")
+            raise InvalidOptionError("where, edit: these are SQL of Spark: give --spark, or ask in a session of Spark")
         target_log = (chosen or chosen_log(place, config)) if is_same else None
         of_target = config_of(config, target_log, self.release)
         return _Replay(root, store, into, of_target, self, SystemClock()).run()
@@ -165,7 +176,9 @@ def _check_read(read: Mapping[str, Any]) -> None:
     is_given = {"columns": read.get("columns") is not None, "decompress": parsed.decompress}
     changing = next((name for name, is_set in is_given.items() if is_set), None)
     if changing is not None:
-        raise InvalidOptionError(f"option {changing} is not one of a replay: messages are replayed as they are stored")
+        raise InvalidOptionError(
+            f"option {changing} is not one of a replay, which appends messages as they are stored: leave it out"
+        )
     if parsed.is_permissive:
         raise InvalidOptionError("mode: expected FAILFAST or DROPMALFORMED, since damaged bytes can't be replayed")
 

@@ -63,29 +63,42 @@ class Retention(Answer["RetentionReport"]):
         "commitlog retention /data/store --file-reserved-time 48 --html new.html",
     )
 
-    days: int = opt(14, "How many.", metavar="N", least=1, most=366)
+    days: int = opt(14, "Days that are foreseen.", metavar="N", least=1, most=366)
     release: Release = release_option()
-    file_reserved_time: int | None = opt(None, "In place of fileReservedTime.", metavar="HOURS")
-    delete_when: str | None = opt(None, "In place of deleteWhen, such as 04 or 02;14.", metavar="HOURS")
+    file_reserved_time: int | None = opt(
+        None, "Hours that files are kept, in place of fileReservedTime.", metavar="HOURS"
+    )
+    delete_when: str | None = opt(
+        None,
+        "Hours of the day at which files are deleted, such as 04 or 02;14, in place of deleteWhen.",
+        metavar="HOURS",
+    )
     disk_max_used_space_ratio: int | None = opt(None, "In place of diskMaxUsedSpaceRatio.", metavar="PERCENT")
-    disk_space_clean_forcibly_ratio: int | None = opt(None, "In place of that setting.", metavar="PERCENT")
-    disk_space_warning_level_ratio: int | None = opt(None, "In place of that setting.", metavar="PERCENT")
+    disk_space_clean_forcibly_ratio: int | None = opt(
+        None, "In place of diskSpaceCleanForciblyRatio.", metavar="PERCENT"
+    )
+    disk_space_warning_level_ratio: int | None = opt(None, "In place of diskSpaceWarningLevelRatio.", metavar="PERCENT")
     disk_size: int | str | None = opt(
         None,
-        "Of the broker's disk: a number, or 10GB, 10GiB.",
+        "Size of the broker's disk: a number, or such as 10GB or 10GiB.",
         metavar="BYTES",
         shown_default="the store's disk",
     )
     disk_used: int | str | None = opt(
-        None, "In use on it.", metavar="BYTES", shown_default="what is in use on the store's"
+        None,
+        "Bytes in use on the broker's disk, in the same forms.",
+        metavar="BYTES",
+        shown_default="what is in use on the store's disk",
     )
-    daily_growth: int | str | None = opt(None, "Of the log.", metavar="BYTES", shown_default="what its store times say")
+    daily_growth: int | str | None = opt(
+        None, "Growth of the log in a day.", metavar="BYTES", shown_default="as the log's store times tell"
+    )
     now: int | None = opt(
         None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
     )
     time_zone: str | tzinfo | None = opt(
         None,
-        "Of the broker's machine, and of the times in the text.",
+        "Time zone of the broker's machine, and of the times in the text.",
         metavar="ZONE",
         shown_default="this machine's",
     )

@@ -115,12 +115,16 @@ class Transactions(Answer["TransactionsReport"]):
         "commitlog transactions /data/store --all --json",
     )
 
-    older_than: int = opt(60, "A pending one is a finding after these.", metavar="SECONDS", least=0)
-    most_checks: int = opt(15, "How often a broker asks about one (transactionCheckMax).", metavar="N", least=0)
+    older_than: int = opt(
+        60, "A transaction that is pending for longer than this is a finding.", metavar="SECONDS", least=0
+    )
+    most_checks: int = opt(
+        15, "How often a broker asks a producer about a transaction (transactionCheckMax).", metavar="N", least=0
+    )
     now: int | None = opt(
         None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
     )
-    lists_all: bool = flag("List those that are as they should be, too.", "--all")
+    lists_all: bool = flag("List also transactions without a problem.", "--all")
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 

@@ -79,7 +79,7 @@ def with_report(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
     file = click.Path(path_type=Path, dir_okay=False)
     page = "Write the report to a new HTML file as well: one file, with plots, for a browser or a ticket."
-    zone = "Of the times in the text: a region, an offset, or local.  [default: UTC]"
+    zone = "Time zone of the times in the text: a region, an offset, or local.  [default: UTC]"
     options = [
         click.option("--html", metavar="FILE", type=file, help=page),
         click.option("--json", "is_json", is_flag=True, help="Print the report as a JSON object on one line."),

@@ -31,12 +31,20 @@ _ONE: Final = "expected exactly one of --parquet, --json, --csv and --from-store
     )
 )
 @click.argument("store", metavar="STORE")
-@click.option("--parquet", metavar="PATH", help="Rows with the columns of messages.")
 @click.option(
-    "--json", metavar="PATH", help="The same, with one JSON object per line; properties are an object. Needs --spark."
+    "--parquet",
+    metavar="PATH",
+    help="Append the rows of this Parquet file or directory; columns are those of messages.",
 )
-@click.option("--csv", metavar="PATH", help="The same, with a header; properties are JSON. Needs --spark.")
-@click.option("--from-store", metavar="PATH", help="Messages of another store (or its URL), or of this one.")
+@click.option(
+    "--json",
+    metavar="PATH",
+    help="Append the rows of this file, a JSON object per line; properties are an object. Needs --spark.",
+)
+@click.option(
+    "--csv", metavar="PATH", help="Append the rows of this CSV file with a header; properties are JSON. Needs --spark."
+)
+@click.option("--from-store", metavar="PATH", help="Append messages of another store (or its URL), or of this one.")
 @click.option("--base64", "is_base64", is_flag=True, help="Bodies in JSON or CSV are in base64.")
 @click.option("--topic", help="From a store: only messages of this topic; separate several with commas.")
 @click.option(
@@ -44,7 +52,7 @@ _ONE: Final = "expected exactly one of --parquet, --json, --csv and --from-store
 )
 @click.option("--to-topic", metavar="TOPIC", help="Append them as new messages of this topic.")
 @click.option("--preserve-store-timestamp", "keeps_times", is_flag=True, help="Keep the store times of messages.")
-@click.option("--config", metavar="FILE", help="Of the store's broker: where its log is, sizes, delays.")
+@click.option("--config", metavar="FILE", help="The broker's configuration: where its log is, sizes, delays.")
 @click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)
 @click.option(
     "--read-option", multiple=True, metavar="NAME=VALUE", help="Any read option of the data source; can be repeated."

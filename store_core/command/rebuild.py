@@ -51,7 +51,9 @@ _NUMBER: Final = click.IntRange(0, 2**63 - 1)
 @click.option("--queue-id", type=_NUMBER, metavar="ID", help="Only queues with this id.")
 @click.option("--with-index", is_flag=True, hidden=True, help="As both in place of queues.")
 @click.option("--output", metavar="DIR", help="Where the new files go.  [default: STORE/rebuilt]")
-@click.option("--replace", is_flag=True, help="Put them in place of the old files, which are kept in STORE/replaced-N.")
+@click.option(
+    "--replace", is_flag=True, help="Put the new files in place of the old ones, which are kept in STORE/replaced-N."
+)
 @click.option(
     "--to",
     type=NearChoice(["files"]),

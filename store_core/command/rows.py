@@ -136,7 +136,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
             "--as",
             "kind",
             type=NearChoice([kind.value for kind in NamedBy]),
-            help="What the argument is.  [default: what it looks like, and else a key]",
+            help="How to read the argument.  [default: what it looks like, and else a key]",
         ),
     ),
     default="fields",
@@ -259,7 +259,7 @@ class _Follower:
         times = (options.ending_timestamp, options.as_of)
         if times != (None, None) or options.end.physical is not None or options.end.queues:
             names = "ending_offsets, ending_timestamp and as_of"
-            raise InvalidOptionError(f"a log is followed without an end: leave out {names}")
+            raise InvalidOptionError(f"--follow reads without an end: leave out {names}")
         self._log = LogFollower(paths, options)
         self._options = options
         self._at = self._log.initial(at_end=True)

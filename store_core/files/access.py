@@ -49,8 +49,8 @@ def check_writable(path: Path) -> None:
     """
     if _OF_SESSION.search(str(path)):
         raise InvalidOptionError(
-            f"{path} is in a directory of this session of Spark Connect, and goes with it: expected an absolute path, "
-            f"since a relative one begins there"
+            f"{path} is in the directory of this Spark Connect session, which is deleted with the session: expected an "
+            f"absolute path, found a relative one, which begins in that directory"
         )
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     made = "" if there == path else f"{path} can't be created: "

@@ -224,7 +224,9 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     if not remote:
         return paths
     if len(remote) < len(found):
-        raise InvalidOptionError(f"some of the paths are on this machine, and {remote[0]} is not: expected one kind")
+        raise InvalidOptionError(
+            f"expected paths on this machine alone, or URLs alone, found both, such as {remote[0]}: read each by itself"
+        )
     return remote
 
 

@@ -186,7 +186,10 @@ class NewDirectory:
         sync_files(self.work)
         sync_directories(self.work)
         if not _is_free(self.target):
-            raise InvalidOptionError(f"into: {self.target} appeared meanwhile: choose another")
+            raise InvalidOptionError(
+                f"into: expected nothing at {self.target}, found what another program has put there meanwhile: choose "
+                f"another path"
+            )
         if self.target.is_dir():
             self.work.chmod(self.target.stat().st_mode)
         self.work.rename(self.target)

@@ -74,8 +74,11 @@ def test_a_missing_store_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[
 
 def test_a_wrong_option_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[str], store: WrittenStore) -> None:
     assert "did you mean 'topic'?" in failure(capsys, str(store.root), "topik=a")
-    assert failure(capsys, str(store.root), "topic") == "error: 'topic' is not OPTION=VALUE"
-    assert failure(capsys, str(store.root), "columns=topic") == "error: the demo chooses the columns itself"
+    assert (
+        failure(capsys, str(store.root), "topic") == "error: expected OPTION=VALUE, such as topic=orders, found 'topic'"
+    )
+    said = failure(capsys, str(store.root), "columns=topic")
+    assert said == "error: option columns: the demo chooses the columns itself; leave the option out"
 
 
 def test_what_the_system_refuses_is_told_in_one_paragraph(

@@ -106,7 +106,7 @@ def test_settings_of_a_storage_are_joined() -> None:
 
 
 def test_settings_of_a_storage_are_given_in_one_way() -> None:
-    with pytest.raises(InvalidOptionError, match=r"expected either it, or options storage\.NAME; found both"):
+    with pytest.raises(InvalidOptionError, match=r"expected option storage, or options storage\.NAME, found both"):
         CommitLogOptions.from_spark({"path": "s3://bucket/store", "storage.region": "r", "storage": "scheme=http"})
 
 

@@ -147,5 +147,5 @@ def test_a_directory_that_goes_with_a_session_of_spark_connect_is_not_written_to
     name = "01234567-89ab-cdef-0123-456789abcdef"
     directory = tmp_path / f"spark-{name}" / f"userFiles-{name}" / "session"
     directory.mkdir(parents=True)
-    with pytest.raises(InvalidOptionError, match=r"goes with it: expected an absolute path"):
+    with pytest.raises(InvalidOptionError, match=r"deleted with the session: expected an absolute path"):
         check_writable(directory / "store")

@@ -289,10 +289,10 @@ def test_bad_rows_are_left_out_on_request_and_listed(write: Writer) -> None:
         ("topic string, body int", "column 'body' of type int: expected binary or string"),
         ("topic string, body string, keys array<int>", "column 'keys' of type array<int>: expected list of strings"),
         ("topic string, body string, properties map<string,int>", "expected map of strings"),
-        ("topic string, body string, topic string", "column 'topic' is there twice"),
+        ("topic string, body string, topic string", "expected each column once, found 'topic' twice"),
         (
             "topic string, body string, tags string, keys string, properties_string binary",
-            "column 'properties_string' holds all properties: drop 'tags', 'keys', or it",
+            "column 'properties_string' holds all properties: drop either it or 'tags', 'keys'",
         ),
         ("topic string, body string, queue_id bigint", "column 'queue_id' of type bigint: expected int"),
     ],

@@ -73,7 +73,7 @@ def check_columns(schema: StructType | pa.Schema, options: WriteOptions) -> None
     names = [name.lower() for name, _ in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InvalidOptionError(f"column {twice!r} is there twice")
+        raise InvalidOptionError(f"expected each column once, found {twice!r} twice: drop or rename one of the two")
     key = options.sharding_key
     if key is not None and key.lower() not in names:
         raise InvalidOptionError(f"option shardingKey: expected a column of the DataFrame, found {key!r}")
@@ -92,7 +92,9 @@ def check_columns(schema: StructType | pa.Schema, options: WriteOptions) -> None
         _check_type(name, kind)
     beside = [name for name in _IN_STRING if name in names] if _STRING in names else []
     if beside:
-        raise InvalidOptionError(f"column {_STRING!r} holds all properties: drop {', '.join(map(repr, beside))}, or it")
+        raise InvalidOptionError(
+            f"column {_STRING!r} holds all properties: drop either it or {', '.join(map(repr, beside))}"
+        )
     if STORE_TIMESTAMP in names and not options.preserve_store_timestamp:
         raise InvalidOptionError(
             "messages get the time at which they are appended: set option('preserveStoreTimestamp', 'true') to keep "

@@ -324,10 +324,13 @@ def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -
     if overwrite or options.overwrite_store:
         raise InvalidOptionError("a stream is appended: use outputMode('append'), without option overwriteStore")
     if options.dry_run:
-        raise InvalidOptionError("option dryRun is for df.write: a stream that appends nothing is of no use")
+        raise InvalidOptionError(
+            "option dryRun is for df.write; leave it out of a df.writeStream, which always appends"
+        )
     if options.commit_id is not None:
         raise InvalidOptionError(
-            "option commitId is for df.write; a stream is known by its query's id and batch number"
+            "option commitId is for df.write; leave it out of a df.writeStream, which is known by its query's id and "
+            "batch number"
         )
     return replace(plan_write(options, schema, overwrite=False), is_stream=True)
 

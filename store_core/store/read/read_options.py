@@ -282,7 +282,7 @@ def _refuse_name(name: str) -> NoReturn:
 def _check_pairs(options: ReadOptions) -> None:
     if options.topic and options.topics_pattern is not None:
         shown = f"{shown_option('topic')} and {shown_option('topics_pattern')}"
-        raise InvalidOptionError(f"{shown}: expected one of them, found both")
+        raise InvalidOptionError(f"{shown}: expected one of them, found both; leave one out")
     if options.filter is not None:
         _check_filter(options.filter, options.filter_type, options.release)
     _check_order("timestamp", options.starting_timestamp, options.ending_timestamp, shown=iso_time)
@@ -352,7 +352,7 @@ def with_absolute_times(
     if not ends:
         name, text = next(iter(found.items()))
         raise InvalidOptionError(
-            f"{shown_option(name)}: {text} is a time before the store time of the log's last message, and the log has "
+            f"{shown_option(name)}: {text} counts back from the store time of the log's last message, and there is "
             f"none: expected a time such as 2024-05-01T12:00:00Z"
         )
     return {**options, **{name: max(ends) - _milliseconds(text) for name, text in found.items()}}

@@ -219,7 +219,9 @@ class RebuildSwap:
         is_waiting = is_replaced and file_system.status(source) is not None
         if (is_waiting or not is_replaced) and file_system.status(target) is not None:
             if file_system.status(kept) is not None:
-                raise SwapError(f"{target} is there again, and {kept} too: expected one of them; take one away")
+                raise SwapError(
+                    f"expected {target} or {kept}, found both: move the one elsewhere that is not to be kept"
+                )
             file_system.make_directories(kept.parent)
             self._rename(target, kept, file_system)
         if is_waiting:

@@ -334,7 +334,7 @@ def test_what_was_stored_since_the_offsets_were_written_is_told_apart(
     for (_, topic, queue_id), row in by_queue(report).items():
         assert min(newer[topic, queue_id], row["messages"]) == row["newer_messages"]
     text = report.to_text(width=None)
-    assert (report.found.newer_messages > 0) == (f"the offsets are those of {iso_time(written)}" in text)
+    assert (report.found.newer_messages > 0) == (f"the offsets were last written at {iso_time(written)}" in text)
     assert report.found.newer_messages == sum(row["newer_messages"] for row in rows(report, "groups"))
 
 

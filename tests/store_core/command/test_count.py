@@ -92,9 +92,9 @@ def test_more_groups_than_memory_should_hold_are_refused(store: Path, monkeypatc
 
 @pytest.mark.parametrize(
     ("by", "problem"),
-    [("keys", "not single ones"), ("properties", "not single ones"), ("topik", "did you mean 'topic'?"),
+    [("keys", "one value a message"), ("properties", "one value a message"), ("topik", "did you mean 'topic'?"),
      ("hours", "did you mean 'hour'?"), ("week", "; and minute, hour, day"),
-     ("topic,TOPIC", "named twice"), ("hour,hour", "named twice"), ("_corrupt_record", "not single ones")],
+     ("topic,TOPIC", "named twice"), ("hour,hour", "named twice"), ("_corrupt_record", "one value a message")],
 )  # fmt: skip
 def test_what_messages_cannot_be_counted_by_is_refused(store: Path, by: str, problem: str) -> None:
     called = call("count", store, "--by", by)

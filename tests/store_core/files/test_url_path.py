@@ -115,7 +115,7 @@ def test_who_takes_it_for_a_local_path_finds_a_url(root: Path) -> None:
 def test_urls_and_local_paths_are_not_mixed(root: Path, tmp_path: Path) -> None:
     assert located(tmp_path) == tmp_path
     assert [root] == located(root)
-    with pytest.raises(InvalidOptionError, match="expected one kind"):
+    with pytest.raises(InvalidOptionError, match="expected paths on this machine alone, or URLs alone"):
         located([root, tmp_path])
 
 
