@@ -197,8 +197,7 @@ class LocalRows:
         rows = None if source.read_options or source.format != "parquet" else cls._of_parquet(source.path)
         if rows is None:
             raise InvalidOptionError(
-                f"only Spark's readers can say which rows are in {source.path}: give --spark as well, or the rows as "
-                f"Parquet"
+                f"{source.path}: these rows need a reader of Spark: give --spark as well, or the rows as Parquet"
             )
         return rows
 

@@ -60,7 +60,9 @@ def _check_topics(path: str, options: Mapping[str, str], asked: tuple[str, ...],
     unknown = sorted(set(asked) - known)
     if unknown:
         told = "; ".join(f"{topic!r}: {hint_of(topic, known)}" for topic in unknown)
-        raise InvalidOptionError(f"topic: in neither the log, the queues nor config/topics.json of {path}: {told}")
+        raise InvalidOptionError(
+            f"topic: expected topics of {path}, found some that its log, queues and config/topics.json lack: {told}"
+        )
 
 
 def _check_queues(path: str, options: Mapping[str, str], asked: tuple[int, ...]) -> None:

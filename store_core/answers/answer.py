@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.store import Store
 
 
-TIME_WORDS: Final = "ms since 1970, ISO 8601, or such as -15m, before the log's last message"
+TIME_WORDS: Final = "ms since 1970, ISO 8601, or a time before the log's last message, such as -15m"
 """What a time may be."""
 
 AnyReport = TypeVar("AnyReport", bound="Report[Any]")

@@ -71,7 +71,7 @@ class GroupKind(Enum):
     NORMAL = "each message goes to one consumer of the group"
     POP = "the broker hands out messages, and takes an acknowledgement for each (5.x)"
     RETRY = "messages that the group could not process, to be delivered again"
-    POP_RETRY = "the same, of consumers that pop"
+    POP_RETRY = "messages that a group that pops could not process, to be delivered again"
     DEAD_LETTER = "messages whose deliveries all failed, consumed by a group"
     LIGHT = "a light message queue (%LMQ%)"
     BROADCAST = "each consumer gets every message; the offset is that of the slowest consumer behind a proxy (5.x)"

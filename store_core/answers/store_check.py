@@ -75,7 +75,7 @@ class Compared(Answer[AnyReport]):
     )
     max_queues: int | None = opt(
         None,
-        "Refuse a log that names more queues.",
+        "Refuse a log that names more queues than this.",
         metavar="N",
         least=1,
         most=2**31 - 1,

@@ -126,7 +126,7 @@ class Delays(Answer["DelaysReport"]):
         60, "A message that is overdue for longer than this is a finding.", metavar="SECONDS", least=0
     )
     now: int | None = opt(
-        None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
+        None, f"Time that counts as now: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
     )
     lists_all: bool = flag("List also messages without a problem.", "--all")
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)

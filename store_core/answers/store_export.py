@@ -27,10 +27,13 @@ class _OfLake(Answer[AnyReport]):
 
     into: str | os.PathLike[str] = opt(MISSING, "The directory of the lake, outside of STORE.", metavar="DIRECTORY")
     kind: LakeFormat = opt(
-        "parquet", "What the lake is; tables need Spark, with their jars.", flag="--format", choices=LAKE_FORMATS
+        "parquet",
+        "Format of the lake. Tables of Iceberg and Delta need Spark, with their jars.",
+        flag="--format",
+        choices=LAKE_FORMATS,
     )
     table: str | None = opt(
-        None, "With iceberg: CATALOG.NAMESPACE.TABLE. DIRECTORY then has the ledger alone.", metavar="NAME"
+        None, "Name of the Iceberg table, CATALOG.NAMESPACE.TABLE. DIRECTORY then has the ledger alone.", metavar="NAME"
     )
 
     def __post_init__(self) -> None:

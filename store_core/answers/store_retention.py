@@ -94,7 +94,7 @@ class Retention(Answer["RetentionReport"]):
         None, "Growth of the log in a day.", metavar="BYTES", shown_default="as the log's store times tell"
     )
     now: int | None = opt(
-        None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
+        None, f"Time that counts as now: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
     )
     time_zone: str | tzinfo | None = opt(
         None,
@@ -290,7 +290,7 @@ class RetentionJob:
                 "(--disk-size, --disk-used)"
             )
         if isinstance(self.root, UrlPath):
-            yield "times of modification are those of the copy: files go as if the broker had written them then"
+            yield "times of modification are those of the copy: each file counts as written at that time"
         if self.sizes.daily_growth is None and self.log.daily_growth and self.log.span < DAY_MS:
             seen = f"{self.log.span / 1000:,g} s of messages"
             yield f"the growth is an estimate from {seen}: give the broker's own, in bytes a day (--daily-growth)"

@@ -122,7 +122,7 @@ class Transactions(Answer["TransactionsReport"]):
         15, "How often a broker asks a producer about a transaction (transactionCheckMax).", metavar="N", least=0
     )
     now: int | None = opt(
-        None, f"The present: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
+        None, f"Time that counts as now: {TIME_WORDS}.", kind=Kind.TIME, metavar="TIME", shown_default="the clock"
     )
     lists_all: bool = flag("List also transactions without a problem.", "--all")
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)

@@ -144,7 +144,7 @@ class PartsProgress:
             self._line.show(text)
 
 
-_HELP: Final = "Run on Spark: the one that runs already, as below spark-submit, or one on this machine."
+_HELP: Final = "Run on Spark: in the session that runs already, as under spark-submit, or in a new one on this machine."
 _ASKED: Final = "store_core.spark"
 
 

@@ -30,7 +30,9 @@ def _size(_context: click.Context, _option: click.Parameter, value: str | None) 
     digits = value[:-1] if factor > 1 else value
     size = int(digits) * factor if digits.isdecimal() else 0
     if not 0 < size < 2**31:
-        raise click.BadParameter(f"{value!r} is not from 1 to {2**31 - 1}")
+        raise click.BadParameter(
+            f"expected a number from 1 to {2**31 - 1}, which may end with k, m or g, found {value!r}"
+        )
     return size
 
 
@@ -82,7 +84,7 @@ _NUMBER: Final = click.IntRange(0, 2**63 - 1)
     type=_NUMBER,
     default=0,
     metavar="N",
-    help="Only from this physical offset on; what there is for earlier records is kept.",
+    help="Rebuild from this physical offset on; units and entries of earlier records are kept.",
 )
 @with_release
 @click.option(
@@ -91,15 +93,20 @@ _NUMBER: Final = click.IntRange(0, 2**63 - 1)
     help="The broker's configuration, for all sizes and switches, and where the log is.",
 )
 @click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)
-@click.option("--consume-queue-file-size", callback=_size, metavar="BYTES", help="mappedFileSizeConsumeQueue.")
-@click.option("--hash-slot-num", callback=_size, metavar="N", help="maxHashSlotNum.")
-@click.option("--index-num", callback=_size, metavar="N", help="maxIndexNum.")
+@click.option(
+    "--consume-queue-file-size",
+    callback=_size,
+    metavar="BYTES",
+    help="Bytes of a queue file (mappedFileSizeConsumeQueue).",
+)
+@click.option("--hash-slot-num", callback=_size, metavar="N", help="Slots of an index file (maxHashSlotNum).")
+@click.option("--index-num", callback=_size, metavar="N", help="Entries of an index file (maxIndexNum).")
 @click.option("--batch-topic", multiple=True, metavar="TOPIC", help="A topic with queue.type=BatchCQ; can be repeated.")
-@click.option("--ext", is_flag=True, help="With queue extensions (enableConsumeQueueExt).")
+@click.option("--ext", is_flag=True, help="Make queues with extensions (enableConsumeQueueExt).")
 @click.option(
     "--light/--no-light",
     default=None,
-    help="With light queues (enableLmq, enableMultiDispatch), or without.  [default: if records name any]",
+    help="Make light queues (enableLmq, enableMultiDispatch), or none.  [default: make them if records name any]",
 )
 @click.option(
     "--no-batch-inference",
@@ -111,7 +118,10 @@ _NUMBER: Final = click.IntRange(0, 2**63 - 1)
 )
 @click.option("--check-crc", is_flag=True, help="End the log at a body that does not match its checksum.")
 @click.option(
-    "--max-queues", callback=_size, metavar="N", help="Refuse a log that names more queues.  [default: 1,000,000]"
+    "--max-queues",
+    callback=_size,
+    metavar="N",
+    help="Refuse a log that names more queues than this.  [default: 1,000,000]",
 )
 @with_processes
 def rebuild(  # noqa: PLR0913 -- click passes all by name

@@ -35,7 +35,9 @@ _VIEW_COLUMNS: Final = {
 }
 """View -> the same."""
 
-_ROWS: Final = click.option("-n", "--rows", type=click.IntRange(0), default=10, help="How many.  [default: 10]")
+_ROWS: Final = click.option(
+    "-n", "--rows", type=click.IntRange(0), default=10, help="How many messages are printed.  [default: 10]"
+)
 
 
 def _command(

@@ -163,7 +163,7 @@ def test_the_engine_that_can_not_say_what_rows_are_is_refused(
     path.write_text('{"topic": "t", "body": "x"}\n')
 
     assert 2 == appended(tmp_path / "store", "local", "--json", str(path))["code"]
-    assert "only Spark's readers can say which rows are in" in capsys.readouterr().err
+    assert "these rows need a reader of Spark" in capsys.readouterr().err
     assert not (tmp_path / "store").exists()
 
 

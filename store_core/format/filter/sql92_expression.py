@@ -132,7 +132,7 @@ class Sql92Expression:
         found = run(self.program, properties)
         if found is None or isinstance(found, bool):
             return found
-        raise FilterError(f"expected a truth, found {found!r}", self.text)
+        raise FilterError(f"expected true or false as the result, found {found!r}", self.text)
 
     def is_match(self, properties: Mapping[str, str]) -> bool:
         """Return whether a broker delivers the message to a consumer with this filter: an error counts as no match."""

@@ -102,7 +102,7 @@ class Tokens:
         if len(text) > MOST_CHARACTERS:
             raise FilterError(f"expected at most {MOST_CHARACTERS} characters, found {len(text)}", text)
         if _SURROGATE.search(text):
-            raise FilterError("expected text that UTF-8 can hold, found half of a character", ascii(text))
+            raise FilterError("expected text that UTF-8 can hold, found a surrogate alone", ascii(text))
         self.text = text
         self._keywords = _KEYWORDS | STRING_PREDICATES if has_string_predicates else _KEYWORDS
         self._last_line = max(text.rfind("\n"), text.rfind("\r")) + 1
@@ -422,7 +422,7 @@ class _Parser:
         if operand.kind is _Kind.PROPERTY:
             self._steps.append(Apply(boolean_cast))
         elif not operand.is_boolean:
-            raise self._tokens.error("expected a truth: a comparison, a name, TRUE, FALSE or NULL", operand.token)
+            raise self._tokens.error("expected a condition: a comparison, a name, TRUE, FALSE or NULL", operand.token)
 
     def _check_ordered(self, operand: _Operand) -> None:
         """Refuse to order what is plainly not a number."""

@@ -150,7 +150,7 @@ def test_a_text_beyond_the_bound_is_refused() -> None:
         ("a >", "expected a name, a literal or (, found the end of the text, at character 3 of filter 'a >'"),
         ("(a = 5", "expected an operator or ), found the end of the text, at character 6"),
         ("a = 5 #", "expected a word of the language, found '#', at character 6"),
-        ("5", "expected a truth: a comparison, a name, TRUE, FALSE or NULL, found 5, at character 0"),
+        ("5", "expected a condition: a comparison, a name, TRUE, FALSE or NULL, found 5, at character 0"),
         ("a > 'x'", "expected a name or a number to compare, found 'x', at character 4"),
         ("a BETWEEN 9 AND 1", "expected an upper bound of at least 9, found 1, at character 16"),
         ("a IN (5)", "expected a string, found '5', at character 6"),

@@ -257,7 +257,7 @@ def test_a_filter_is_read_in_the_language_and_by_the_release_that_are_named() ->
     assert parse(filter="a = 5", filter_type="TAG").selector == MessageSelector.by_tag("a = 5")
     assert parse(filter="TagA").selector == MessageSelector.by_tag("TagA")
     assert parse().selector is None
-    with pytest.raises(InvalidOptionError, match="expected a truth"):
+    with pytest.raises(InvalidOptionError, match="expected a condition"):
         parse(filter="5 CONTAINS 'b'", filter_type="SQL92", release="4.9")
 
 
