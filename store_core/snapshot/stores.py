@@ -9,7 +9,7 @@ roots that have more than a log: queues, ``config``     a store each; so is each
 a root, and directories or segments below it            one store
 directories or segments below a root that has more      as that root: so ``a/commitlog`` and ``b/commitlog`` of two
 than a log                                              brokers are two stores
-roots that have a log alone, some of which claim an     a store each
+roots that have a log alone, some of which claim an     a store each; so is one without a segment
 offset that another has
 other directories and segments, and roots with a log    one log in several directories, together with the root, if
 alone, none of which claims an offset of another        there is one
@@ -195,8 +195,11 @@ def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
         return [[part] for part in parts]
     logs = [_segments(part.places) for part in parts]
     bare = [log for log, part in zip(logs, parts, strict=True) if part.is_bare]
-    if any(not _are_apart(first, second) for first, second in combinations(bare, 2)):
-        parts = [part._replace(root=_real(part.places[0])) if part.is_bare else part for part in parts]
+    overlap = any(not _are_apart(first, second) for first, second in combinations(bare, 2))
+    parts = [
+        part._replace(root=_real(part.places[0])) if part.is_bare and (overlap or not log) else part
+        for log, part in zip(logs, parts, strict=True)
+    ]
     together = {
         (first, second)
         for first, second in combinations(range(len(parts)), 2)
