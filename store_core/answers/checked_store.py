@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.answers.delay_states import stray_timers
-from store_core.answers.findings import Finding, FindingKind, Tally
+from store_core.answers.findings import Finding, FindingKind, Place, Tally
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.index_findings import IndexFindings
 from store_core.answers.log_findings import (
@@ -32,6 +32,7 @@ from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.store_path import absolute_path_of, path_of
+from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index, KeyFile, LoadedIndex
@@ -76,6 +77,11 @@ _SEEMS_OPEN: Final = (
     "there is no file abort, so the store counts as closed; but its log and queues do not end at the same place, as in "
     "a copy of an open store. If it is one, make an empty file {}, and check again: then what comes of copying an open "
     "store is not reported as a finding"
+)
+_OWN_LEVELS: Final = (
+    f"units of {SCHEDULE_TOPIC} say when their messages are due, by the broker's messageDelayLevel; RocketMQ's usual "
+    f"levels are assumed. If the broker has others, give its configuration (--config): without it "
+    f"unit_wrong_tags_code is reported of units that are right, and a repair would change when messages are due"
 )
 _NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
 _NO_INDEX_FILE: Final = (
@@ -295,6 +301,10 @@ def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
         return frozenset()
 
 
+def _is_of_delays(place: Place) -> bool:
+    return place.kind is FindingKind.UNIT_WRONG_TAGS_CODE and place.topic == SCHEDULE_TOPIC
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     """One check: compares queues and index with the log, then judges the other files."""
@@ -339,6 +349,8 @@ class _Check:
                 notes += (_LOG_ALONE,)
             elif not self.plan.rules.has_index:
                 notes += (_NO_INDEX_FILE if self.plan.options.with_index else _NO_INDEX,)
+        if self.plan.options.config is None and any(map(_is_of_delays, tally.places)):
+            notes += (_OWN_LEVELS,)
         notes += self._moment_note(bounds)
         notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
         certificates = tuple(judged.certificates())

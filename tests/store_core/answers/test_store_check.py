@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pytest
@@ -25,10 +26,12 @@ from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
+
+CLUSTER: Final = Path(__file__).parents[3] / "notebooks" / "store" / "cluster.tar.xz"
+"""Stores of two brokers, whose delay levels are all of a second."""
 
 
 LATER = 10_000
@@ -292,3 +295,17 @@ def test_queues_that_are_gone_beside_an_index_are_findings(store: Path) -> None:
     shutil.rmtree(store / "consumequeue")
 
     assert {"unit_missing"} == set(check(store).counts)
+
+
+def test_delay_levels_of_its_own_have_to_be_given(tmp_path: Path) -> None:
+    """What the levels are is in the configuration alone, so without it nobody knows when messages are due."""
+    shutil.unpack_archive(CLUSTER, tmp_path)
+    store, config = tmp_path / "cluster" / "broker-b" / "store", tmp_path / "broker.conf"
+    sizes = "mappedFileSizeConsumeQueue=60000\nmaxHashSlotNum=5000\nmaxIndexNum=20000\n"
+    config.write_text(f"messageDelayLevel={' '.join(['1s'] * 18)}\n{sizes}")
+    without, told = check(store), check(store, config=config)
+
+    assert ["unit_wrong_tags_code"] == list(without.counts)
+    assert any("If the broker has others, give its configuration" in note for note in without.found.notes)
+    assert not told.counts
+    assert not any("messageDelayLevel" in note for note in told.found.notes)
