@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.answers.delay_states import stray_timers
-from store_core.answers.findings import Finding, FindingKind, Place, Tally
+from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.index_findings import IndexFindings
 from store_core.answers.log_findings import (
@@ -301,10 +301,6 @@ def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
         return frozenset()
 
 
-def _is_of_delays(place: Place) -> bool:
-    return place.kind is FindingKind.UNIT_WRONG_TAGS_CODE and place.topic == SCHEDULE_TOPIC
-
-
 @dataclass(frozen=True, slots=True)
 class _Check:
     """One check: compares queues and index with the log, then judges the other files."""
@@ -349,7 +345,8 @@ class _Check:
                 notes += (_LOG_ALONE,)
             elif not self.plan.rules.has_index:
                 notes += (_NO_INDEX_FILE if self.plan.options.with_index else _NO_INDEX,)
-        if self.plan.options.config is None and any(map(_is_of_delays, tally.places)):
+        wrong_codes = {place.topic for place in tally.places if place.kind is FindingKind.UNIT_WRONG_TAGS_CODE}
+        if SCHEDULE_TOPIC in wrong_codes and self.plan.options.config is None:
             notes += (_OWN_LEVELS,)
         notes += self._moment_note(bounds)
         notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()

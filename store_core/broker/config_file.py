@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem, write_all
 from store_core.files.names import CONFIG_DIRECTORY
-from store_core.format.java import DEFAULT_CAPACITY, hash_map_capacity, hash_map_order, spread_hash
+from store_core.format.java import hash_map_capacity, hash_map_order, spread_hash
 from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
 from store_core.snapshot.config import DataVersion, backup_of, bytes_of, read_config
 from store_core.store.broker_config import snake_case
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
     from store_core.format.release_rules import ReleaseRules
     from store_core.snapshot.config_json import JsonKey, JsonObject, JsonValue
-
-__all__ = [
-    "DEFAULT_CAPACITY",
-    "ConfigManager",
-    "VersionedConfigManager",
-    "concurrent_map_order",
-    "encode_members",
-    "initial_capacity",
-    "write_config",
-]
 
 Key = TypeVar("Key", str, int)
 

@@ -6,15 +6,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from store_core.broker.config_file import (
-    DEFAULT_CAPACITY,
-    VersionedConfigManager,
-    concurrent_map_order,
-    initial_capacity,
-)
+from store_core.broker.config_file import VersionedConfigManager, concurrent_map_order, initial_capacity
 from store_core.errors import InvalidOptionError
 from store_core.files.service_thread import ServiceThread
-from store_core.format.java import hash_map_order
+from store_core.format.java import DEFAULT_CAPACITY, hash_map_order
 from store_core.format.release import DEFAULT_RELEASE, Release
 from store_core.snapshot.config import (
     CONSUMER_OFFSETS,

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from store_core.broker.config_file import DEFAULT_CAPACITY, concurrent_map_order, initial_capacity
+from store_core.broker.config_file import concurrent_map_order, initial_capacity
+from store_core.format.java import DEFAULT_CAPACITY
 
 _FORTY = """
     5 25 6 26 11 27 3 4 12 21 9 13 20 29 8 14 28 7 16 15 18 32 19 33 17 31 34 30 35 37 36 0 22 2 39 23 10 24 38 1
