@@ -276,7 +276,7 @@ def test_a_bin_has_a_second_at_least(table: pa.Table) -> None:
 
 @pytest.mark.parametrize("values", [{}, {"a": -1.0}, {"a": [1.0, -1.0]}, {"a": []}])
 def test_bars_are_quantities(values: dict[str, float | list[float]]) -> None:
-    with pytest.raises(InvalidOptionError, match="expected quantities"):
+    with pytest.raises(InvalidOptionError, match="expected one or more quantities"):
         plots.bars(values, "Rates")
 
 
@@ -339,5 +339,5 @@ def test_a_pyspark_that_does_not_report_the_end_says_so() -> None:
 
 
 def test_a_stream_without_rows_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="1 without rows"):
+    with pytest.raises(InvalidOptionError, match="1 report, none with rows"):
         plots.stream_progress([_progress(0, 5, 25)])

@@ -59,7 +59,7 @@ def test_other_texts_are_no_relative_times(text: str) -> None:
 def test_a_log_without_messages_has_none(tmp_path: Path) -> None:
     store = log_at([], tmp_path)
 
-    with pytest.raises(InvalidOptionError, match="the log has none"):
+    with pytest.raises(InvalidOptionError, match="and there is none"):
         offsets(store, starting_timestamp="-15m")
 
 
