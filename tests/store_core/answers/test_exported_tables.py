@@ -170,7 +170,9 @@ def test_a_ledger_is_for_one_kind_of_lake(log: LogBuilder, tmp_path: Path) -> No
     table = TableInMemory()
     exported(store, lake, table)
 
-    with pytest.raises(InvalidOptionError, match="exports to memory, asked for Parquet files"):
+    with pytest.raises(
+        InvalidOptionError, match="expected memory, as in earlier exports into this directory, found Parquet files"
+    ):
         export(store, lake)
     with pytest.raises(InvalidOptionError, match="the table has rows"):
         exported(store, tmp_path / "other", table)
