@@ -94,7 +94,7 @@ def grouped_paths(
     parts = list(_parts(paths, storage))
     bound = [part for part in parts if configured and {_directory(place) for place in part.places} <= set(configured)]
     if len(bound) > 1:
-        together = _Part(bound[0].root, bound[0].is_bare, [path for part in bound for path in part.paths], [])
+        together = bound[0]._replace(is_bare=False, paths=[path for part in bound for path in part.paths], places=[])
         parts = [together if part is bound[0] else part for part in parts if part is bound[0] or part not in bound]
     return tuple(tuple(path for part in group for path in part.paths) for group in _groups(parts))
 
