@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin for pytest that changes the core in one place at a time, and sees whether a test fails: what tests prove.
 
-Two runs over the same PATHS; both need the package `coverage`, which nothing else does:
-    python -m pytest -p tools.mutants --lines FILE PATHS
-    python -m pytest -p tools.mutants --lines FILE --mutate store_core/queue --mutants 150 --seed 1 -s PATHS
-A mutant runs, in a process of its own, tests that enter its line, until one fails: quick ones first, of each function.
+Two runs over the same PATHS, of which the second can take fewer:
+    python -m pytest -p tools.mutants --entered FILE PATHS
+    python -m pytest -p tools.mutants --entered FILE --mutate store_core/queue --mutants 150 --seed 1 -s PATHS
+A mutant runs, in a process of its own, tests that enter its function, until one fails: quick ones first, one of each
+test function. Tests of the paths that `--last` names come last: what they find, no other test has found in its time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import json
 import os
 import random
 import signal
+import sys
+import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from resource import RLIMIT_CPU, setrlimit
 from types import CodeType, FunctionType
@@ -25,11 +28,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from _pytest.runner import runtestprotocol
-from coverage import Coverage, CoverageData
 from hypothesis import Phase, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SECONDS: Final = 5.0
@@ -79,8 +82,13 @@ def codes(code: CodeType) -> Iterator[CodeType]:
             yield from codes(each)
 
 
-def mutate(path: Path, index: int) -> tuple[str, int, list[tuple[FunctionType, CodeType]]]:
-    """Return name and line of a mutant, and the functions that there are with the code that they are to get."""
+def place(code: CodeType) -> str:
+    """Return what names a function also after lines before it have come or gone."""
+    return f"{code.co_filename.removeprefix(f'{ROOT}/')} {code.co_qualname}"
+
+
+def mutate(path: Path, index: int) -> tuple[str, str, list[tuple[FunctionType, CodeType]]]:
+    """Return a mutant's name, its function, and the functions that there are with the code that they are to get."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     function, node, attribute, value = list(changes(tree))[index]
     setattr(node, attribute, value)
@@ -91,7 +99,7 @@ def mutate(path: Path, index: int) -> tuple[str, int, list[tuple[FunctionType, C
     there = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
     keys = ((each.__code__.co_filename, each.__code__.co_firstlineno, each.__code__.co_qualname) for each in there)
     named = f"{path.relative_to(ROOT)}:{node.lineno} {function.name}, {attribute} of {type(node).__name__}"
-    return named, node.lineno, [(each, code) for each, found in zip(there, keys, strict=True) if found == key]
+    return named, place(code), [(each, code) for each, found in zip(there, keys, strict=True) if found == key]
 
 
 def first_failed(changed: list[tuple[FunctionType, CodeType]], items: list[pytest.Item], report: Path) -> str:
@@ -125,33 +133,39 @@ def first_failed(changed: list[tuple[FunctionType, CodeType]], items: list[pytes
 
 
 class Mutants:
-    """Records the lines and the time of each test, or tries mutants in the place of running tests."""
+    """Records what each test enters, and its time, or tries mutants in the place of running tests."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.option, self.file = config.option, str(config.option.lines)
+        self.option = config.option
         self.took: dict[str, float] = {}
-        self.coverage = None
-        if not self.option.mutate:
-            self.coverage = Coverage(self.file, include=[f"{ROOT}/store_core/*"], config_file=False)
-            self.coverage.start()
+        self.codes: dict[int, CodeType] = {}
+        self.entered = defaultdict[str, list[str]](list)
+
+    def enter(self, frame: FrameType, _event: str, _arg: object) -> None:
+        """Note a function that is called, and trace none of its lines."""
+        self.codes[id(frame.f_code)] = frame.f_code
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Count what runs from here on as the test's."""
-        if self.coverage:
-            self.coverage.switch_context(item.nodeid)
-        return (yield)
+        """Count what is called from here on as the test's."""
+        self.codes.clear()
+        threading.settrace(self.enter)
+        sys.settrace(self.enter)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            for each in {place(code) for code in self.codes.values() if f"{ROOT}/store_core/" in code.co_filename}:
+                self.entered[each].append(item.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how long a test took."""
         self.took[report.nodeid] = self.took.get(report.nodeid, 0.0) + report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Write down which test entered which line."""
-        if self.coverage:
-            self.coverage.stop()
-            self.coverage.save()
-            Path(f"{self.file}.json").write_text(json.dumps(self.took), encoding="utf-8")
+        """Write down which test entered which function."""
+        if not self.option.mutate:
+            self.option.entered.write_text(json.dumps([self.took, self.entered]), encoding="utf-8")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -159,9 +173,7 @@ class Mutants:
         if not self.option.mutate:
             return None
         gc.unfreeze()
-        self.took = json.loads(Path(f"{self.file}.json").read_text(encoding="utf-8"))
-        entered = CoverageData(self.file)
-        entered.read()
+        self.took, self.entered = json.loads(self.option.entered.read_text(encoding="utf-8"))
         items = {item.nodeid: item for item in session.items}
         paths = sorted((ROOT / self.option.mutate).rglob("*.py")) or [ROOT / self.option.mutate]
         for path in paths:
@@ -170,16 +182,22 @@ class Mutants:
         chosen = random.Random(self.option.seed).sample(places, min(self.option.mutants, len(places)))  # noqa: S311 -- reproducible
         found = 0
         for path, index in chosen:
-            named, line, changed = mutate(path, index)
-            tests = items.keys() & set(entered.contexts_by_lineno(str(path)).get(line, ()))
-            failed = first_failed(changed, [items[test] for test in self.chosen(tests)], Path(f"{self.file}.failed"))
+            named, function, changed = mutate(path, index)
+            tests = items.keys() & set(self.entered.get(function, ()))
+            report = self.option.entered.with_suffix(".failed")
+            failed = first_failed(changed, [items[test] for test in self.chosen(tests)], report)
             found += bool(failed)
             print(named, failed or "SURVIVED", sep="\t", flush=True)
         print(f"{self.option.mutate}: {found} of {len(chosen)} mutants found, of {len(places)} that there are")
         return True
 
     def chosen(self, tests: set[str]) -> list[str]:
-        """Return the tests that are run: the quickest case of each function, then the second, for some seconds."""
+        """Return the tests that are run, those that are to come last at the end."""
+        last = {test for test in tests if test.startswith(tuple(self.option.last))}
+        return [*self.quick(tests - last), *self.quick(last)]
+
+    def quick(self, tests: set[str]) -> list[str]:
+        """Return the quickest case of each function, then the second, for some seconds."""
         seen, ranked, seconds = Counter[str](), [], 0.0
         for test in sorted(tests, key=self.took.__getitem__):
             seen[test.split("[")[0]] += 1
@@ -192,12 +210,13 @@ class Mutants:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take where lines are written, and what is changed."""
+    """Take where calls are written, what is changed, and which tests come last."""
     group = parser.getgroup("mutants")
-    group.addoption("--lines", type=Path, required=True)
+    group.addoption("--entered", type=Path, required=True)
     group.addoption("--mutate")
     group.addoption("--mutants", type=int, default=150)
     group.addoption("--seed", type=int, default=1)
+    group.addoption("--last", nargs="*", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
