@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from tests.fuzz.archive_targets import ARCHIVE_TARGETS
 from tests.fuzz.command_targets import COMMAND_TARGETS
+from tests.fuzz.decoders import DECODERS
 from tests.fuzz.faulty_targets import FAULTY_TARGETS
 from tests.fuzz.log_targets import LOG_TARGETS
-from tests.fuzz.scalar_targets import SCALAR_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
-from tests.fuzz.text_targets import TEXT_TARGETS
 
 if TYPE_CHECKING:
     from tests.fuzz.target import Target
 
 
-TARGETS: Final = (*SCALAR_TARGETS, *TEXT_TARGETS, *LOG_TARGETS, *ARCHIVE_TARGETS, *STORE_TARGETS, *COMMAND_TARGETS)
+TARGETS: Final = (
+    *(decoder.target() for decoder in DECODERS),
+    *LOG_TARGETS,
+    *ARCHIVE_TARGETS,
+    *STORE_TARGETS,
+    *COMMAND_TARGETS,
+)
 
 
 def target_named(name: str) -> Target:

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.fuzz.guided.registry import ALL_DECODERS
-from tests.fuzz.guided.seeds import MOST_BYTES
+from tests.fuzz.guided.lots import ALL_DECODERS
+from tests.fuzz.seeds import MOST_BYTES
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-    from tests.fuzz.guided.decoder import Judge
+    from tests.fuzz.target import Judge
 
 
 @dataclass(slots=True)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets that draw cases by lot, with lots that the fuzzer chooses: it finds which mutations lead to new code."""
+"""All decoders of guided fuzzing.
+
+Those of texts are there a second time, with mutations by lots that the fuzzer chooses: it finds which lead to new code.
+"""
 
 from __future__ import annotations
 
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.fuzz.guided.decoder import Decoder, Judge
-from tests.fuzz.scalar_targets import SCALAR_TARGETS
-from tests.fuzz.text_targets import TEXT_TARGETS
+from tests.fuzz.decoders import DECODERS
+from tests.fuzz.target import Decoder, Judge
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.fuzz.target import Target
 
 
 _FRACTION: Final = 16
@@ -41,7 +41,9 @@ class GivenRandom(Random):
         return self.getrandbits(_FRACTION) / (1 << _FRACTION)
 
 
-def _drawn(target: Target) -> Decoder:
+def _drawn(decoder: Decoder) -> Decoder:
+    target = decoder.target()
+
     def prepare(directory: Path) -> Judge:
         run = target.prepare(directory)
         return lambda data: run(GivenRandom(data))
@@ -52,4 +54,5 @@ def _drawn(target: Target) -> Decoder:
     return Decoder(f"drawn-{target.name}", prepare, seeds)
 
 
-DRAWN_DECODERS: Final = tuple(_drawn(target) for target in (*SCALAR_TARGETS, *TEXT_TARGETS))
+ALL_DECODERS: Final = (*DECODERS, *(_drawn(decoder) for decoder in DECODERS if decoder.pieces))
+"""In the order that the first byte of an input means."""

@@ -4,36 +4,27 @@
 from __future__ import annotations
 
 import json
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fuzz.decoders import DECODERS
 from tests.fuzz.guided.campaign import Totals
 from tests.fuzz.guided.judged import Judged
-from tests.fuzz.guided.lots import GivenRandom
-from tests.fuzz.guided.registry import ALL_DECODERS
-from tests.fuzz.guided.seeds import MOST_BYTES
-from tests.fuzz.mutation import mutate_bytes
+from tests.fuzz.guided.lots import ALL_DECODERS, GivenRandom
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.fuzz.guided.decoder import Decoder
+    from tests.fuzz.target import Decoder
 
 
-@pytest.mark.parametrize("decoder", ALL_DECODERS, ids=lambda each: each.name)
-def test_decoders_judge_their_seeds_and_mutations_of_them(decoder: Decoder, tmp_path: Path) -> None:
-    for name in ("seeds", "work"):
-        (tmp_path / name).mkdir()
-    seeds = decoder.seeds(tmp_path / "seeds")[:12]
-    judge = decoder.prepare(tmp_path / "work")
+@pytest.mark.parametrize("decoder", ALL_DECODERS[len(DECODERS) :], ids=lambda each: each.name)
+def test_texts_are_mutated_by_the_lots_of_an_input(decoder: Decoder, tmp_path: Path) -> None:
+    judge = decoder.prepare(tmp_path)
 
-    for number, seed in enumerate([*seeds, *seeds]):
-        judge(seed[: MOST_BYTES - 1])
-        data = bytearray(seed[: MOST_BYTES - 1])
-        mutate_bytes(Random(number), data)
-        judge(bytes(data))
+    for seed in decoder.seeds(tmp_path):
+        judge(seed)
 
 
 def test_an_input_that_fails_is_kept_once_for_each_place_and_the_next_is_judged(tmp_path: Path) -> None:
