@@ -279,14 +279,11 @@ class DiskForecast:
         grown = self.state.log_growth * (1 + self.state.overhead) * self._clock.growing_ms(now)
         return self.state.disk_used + grown
 
-    def _percent(self, now: int) -> int:
-        used = max(self._grown(now) - self._freed, 0)
-        return int(-(-used * 100 // self.state.disk_size))
-
     def _round(self, now: int) -> int:
         """Delete what a broker would delete in one round, and return how many files."""
         self._roll(now)
-        percent = self._percent(now)
+        used = max(self._grown(now) - self._freed, 0)
+        percent = int(-(-used * 100 // self.state.disk_size))
         verdict = SpaceVerdict.of(self._limits, self.config.features, percent, percent)
         if verdict.is_full and self.full_at is None:
             self.full_at = now

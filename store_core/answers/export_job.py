@@ -99,7 +99,8 @@ def export_by(  # noqa: PLR0913 -- the options of an export
             exported = engine.run(ExportJob(ranges, options, ledger.staged, number, file_system)) if ranges else []
             if not exported:
                 return _report(store, target, entries, None, end)
-            lost += _missing_bytes(begin, ranges)
+            ends = (begin.physical_offset, *(part.end for part in ranges))
+            lost += sum(max(part.begin - end, 0) for part, end in zip(ranges, ends, strict=False))
             entry = _entry(number, (begin, end), topics, exported, lost, entries)
             if table is not None:
                 entry = replace(entry, table=table.name)
@@ -154,16 +155,11 @@ def _check(store: StorePaths, target: Path, topic: Sequence[str], files: FileSys
     signs = {LEDGER} if table is None else {LEDGER, _DELTA_LOG}
     check_nothing_else(target, "directory of exports", lambda names: not signs.isdisjoint(names), files)
     if topic and not ExportLedger(target, files).is_begun():
-        _check_topics(store, topic)
-
-
-def _check_topics(store: StorePaths, topics: Sequence[str]) -> None:
-    """Refuse topics if nothing in the store knows any of them, nor has the log a message: their names are mistyped."""
-    known = stored_topics(store_roots(store))
-    if known.isdisjoint(topics) and not _has_messages(store, topics):
-        missing = min(topics)
-        hint = hint_of(missing, known)
-        raise InvalidOptionError(f"topic: {store_roots(store)[0]} has no topic {missing!r}; {hint}")
+        known = stored_topics(store_roots(store))
+        if known.isdisjoint(topic) and not _has_messages(store, topic):
+            missing = min(topic)
+            hint = hint_of(missing, known)
+            raise InvalidOptionError(f"topic: {store_roots(store)[0]} has no topic {missing!r}; {hint}")
 
 
 def _has_messages(store: StorePaths, topics: Sequence[str]) -> bool:
@@ -182,12 +178,6 @@ def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tupl
         return position, loss.end - loss.begin
     advice = f"To go on at offset {loss.resume_offset}: --allow-loss" if is_expired else "Export into another directory"
     raise type(loss)(loss.problem, loss.begin, loss.end, loss.resume_offset, advice)
-
-
-def _missing_bytes(begin: LogPosition, ranges: Sequence[ReadRange]) -> int:
-    """Return how many bytes of the log from a position on are in none of the ranges up to the last of them."""
-    ends = (begin.physical_offset, *(part.end for part in ranges))
-    return sum(max(part.begin - end, 0) for part, end in zip(ranges, ends, strict=False))
 
 
 def _entry(  # noqa: PLR0913 -- what an entry is made of
@@ -307,16 +297,11 @@ def export_notes(store: StorePaths, begin: int, end: LogPosition) -> tuple[str, 
     notes: tuple[str, ...] = ()
     try:
         segments = LogSegments.of(store, compressed=True).segments
-        notes = _on_gaps(segments, begin, end.physical_offset)
+        between = [each for each in segments if each.end_offset >= begin and each.start_offset <= end.physical_offset]
+        notes = tuple(problem.problem for problem in Log(tuple(between)).problems)
         return notes + _on_tails(store, segments, end)
     except SegmentVanishedError:
         return notes
-
-
-def _on_gaps(segments: Sequence[Segment], begin: int, end: int) -> tuple[str, ...]:
-    """Return notes about the segments that are missing between two offsets: their messages can't be exported."""
-    between = [each for each in segments if each.end_offset >= begin and each.start_offset <= end]
-    return tuple(problem.problem for problem in Log(tuple(between)).problems)
 
 
 def _on_tails(store: StorePaths, segments: Sequence[Segment], end: LogPosition) -> tuple[str, ...]:

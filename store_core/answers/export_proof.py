@@ -85,9 +85,18 @@ class ProofJob:
     def run(self, part: LakePart | ReadRange) -> Proved:
         """Total a file or a range."""
         if isinstance(part, ReadRange):
-            return Proved(tuple(self._of_range(part)), is_lake=False)
+            batches = (messages_and_damage(batch, part)[0] for batch in read_range(part, self.options))
+            return Proved(
+                tuple(totals_by_segment(totals_of(batch, part) for batch in batches if batch.num_rows).values()),
+                is_lake=False,
+            )
         try:
-            totals = self._of_file(part)
+            starts = np.array(part.starts, np.int64)
+            found: list[SegmentTotals] = []
+            with pq.ParquetFile(Path(self.target, part.path)) as file:
+                for batch in file.iter_batches(_BATCH_ROWS, columns=list(_FILE_COLUMNS)):
+                    found += _of_rows(batch, starts)
+            totals = list(totals_by_segment(found).values())
         except (OSError, pa.ArrowInvalid, KeyError) as error:
             return Proved((), is_lake=True, problem=f"{type(error).__name__}: {error}", path=part.path)
         found = sum(each.messages for each in totals)
@@ -97,18 +106,6 @@ class ProofJob:
     def merge(self, proved: Iterable[Proved]) -> list[Proved]:
         """Return what the parts have."""
         return list(proved)
-
-    def _of_range(self, part: ReadRange) -> list[SegmentTotals]:
-        batches = (messages_and_damage(batch, part)[0] for batch in read_range(part, self.options))
-        return list(totals_by_segment(totals_of(batch, part) for batch in batches if batch.num_rows).values())
-
-    def _of_file(self, part: LakePart) -> list[SegmentTotals]:
-        starts = np.array(part.starts, np.int64)
-        found: list[SegmentTotals] = []
-        with pq.ParquetFile(Path(self.target, part.path)) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=list(_FILE_COLUMNS)):
-                found += _of_rows(batch, starts)
-        return list(totals_by_segment(found).values())
 
 
 def _of_rows(batch: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> Iterator[SegmentTotals]:

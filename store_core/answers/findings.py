@@ -144,16 +144,13 @@ class Tally:
         if count:
             self._counts[kind] += count
         for finding in findings:
-            self._note_place(finding)
+            place = Place(finding.kind, finding.where, finding.topic, finding.queue_id)
+            known = self.places.get(place)
+            begins = [begin for begin in (known, finding.begin) if begin is not None]
+            self.places[place] = min(begins, default=None)
             if self._kept[kind] < self.most:
                 self._kept[kind] += 1
                 self.first.append(finding)
-
-    def _note_place(self, finding: Finding) -> None:
-        place = Place(finding.kind, finding.where, finding.topic, finding.queue_id)
-        known = self.places.get(place)
-        begins = [begin for begin in (known, finding.begin) if begin is not None]
-        self.places[place] = min(begins, default=None)
 
     def add_all(self, findings: Iterable[Finding]) -> None:
         """Add findings that are all given."""

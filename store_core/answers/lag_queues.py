@@ -211,7 +211,13 @@ def consumed_queues(
     They are those for which a group has committed an offset, the others of the same topics, and the queues of its retry
     topic.
     """
-    chosen = _chosen(groups, names, topics)
+    every = [(one, kind_of(one.topic, one.group, groups.pop)) for one in groups.committed]
+    every += [(one, GroupKind.BROADCAST) for one in groups.broadcast]
+    _check_known("group", names, {one.group for one, _ in every} | groups.configured)
+    _check_known("topic", topics, {one.topic for one, _ in every})
+    chosen = [
+        (one, kind) for one, kind in every if (not names or one.group in names) and (not topics or one.topic in topics)
+    ]
     consumed = _consumed(chosen)
     known = _queues_of(queues, {topic for kinds in consumed.values() for topic in kinds})
     rows: defaultdict[tuple[str, int], list[Consumer]] = defaultdict(list)
@@ -228,16 +234,6 @@ def consumed_queues(
 
 def _by_group(asked: Consumer) -> tuple[str, str]:
     return asked.group, asked.kind.name
-
-
-def _chosen(groups: BrokerGroups, names: Collection[str], topics: Collection[str]) -> list[tuple[Committed, GroupKind]]:
-    every = [(one, kind_of(one.topic, one.group, groups.pop)) for one in groups.committed]
-    every += [(one, GroupKind.BROADCAST) for one in groups.broadcast]
-    _check_known("group", names, {one.group for one, _ in every} | groups.configured)
-    _check_known("topic", topics, {one.topic for one, _ in every})
-    return [
-        (one, kind) for one, kind in every if (not names or one.group in names) and (not topics or one.topic in topics)
-    ]
 
 
 def _check_known(name: str, asked: Iterable[str], known: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.files.segment_source import load_record, open_pages
 from store_core.format.columnar.records import Records
 from store_core.format.times import table_time
-from store_core.store.log_side import DiffBy, DiffOptions, LogSide
+from store_core.store.log_side import DiffBy, LogSide
 from store_core.store.segment_diff import (
     CHANGED,
     DIGESTED,
@@ -75,10 +75,10 @@ class Diff(Answer["DiffReport"]):
 
         What follows the end of a log that a broker holds is not looked at: a record may be in progress there.
         """
-        options, pair = DiffOptions(self.by, self.rows, self.same_extent), LogPair.of(store, self.b)
+        pair = LogPair.of(store, self.b)
         if self.by is DiffBy.RECORDS or (self.by is DiffBy.AUTO and not pair.is_cut_alike):
-            return engine.run_grouped(RecordDiffJob(pair, options))
-        return engine.run(DiffJob(pair, options))
+            return engine.run_grouped(RecordDiffJob(pair, self))
+        return engine.run(DiffJob(pair, self))
 
 
 diff = function_of(Diff)
@@ -93,16 +93,16 @@ class DigestKey(NamedTuple):
     sequence: int
 
 
+@dataclass(frozen=True)
 class DiffJob:
     """Compares two logs byte by byte, in parts; see `store_core.store.parts.Job`."""
 
-    def __init__(self, pair: LogPair, options: DiffOptions) -> None:
-        self.pair = pair
-        self.options = options
+    pair: LogPair
+    asked: Diff
 
     def plan(self) -> Sequence[DiffPart]:
         """Return the parts: a range of offsets in one file of each log."""
-        return list(self.pair.parts(self.options.most_rows))
+        return list(self.pair.parts(self.asked.rows))
 
     def run(self, part: DiffPart) -> DiffPartial:
         """Compare one part."""
@@ -110,20 +110,65 @@ class DiffJob:
 
     def merge(self, partials: Iterable[DiffPartial]) -> DiffReport:
         """Make the report."""
-        return merge(self.pair, self.options, partials)
+        found = list(partials)
+        ahead: AheadRecords = {}
+        for each in found:
+            for side, count in each.ahead.items():
+                before, times = ahead.get(side, (TopicCount(0, 0), each.ahead_times[side]))
+                ahead[side] = before.plus(count), (times[0], each.ahead_times[side][1])
+        counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
+        ranges = sorted((row for each in found for row in _range_rows(each)), key=itemgetter(0))
+        facts = DiffFacts(
+            by=DiffBy.BYTES.value,
+            begin=self.pair.begin,
+            end=self.pair.end,
+            first_difference=ranges[0][0] if ranges else None,
+            differing_bytes=sum(each.differing_bytes for each in found),
+            differing_ranges=sum(each.range_count for each in found),
+            missing_bytes_a=_missing(found, "a"),
+            missing_bytes_b=_missing(found, "b"),
+            filler_bytes=sum(each.filler_bytes for each in found),
+            changed_records=counts["a", CHANGED],
+            only_a_records=counts["a", ONLY],
+            only_b_records=counts["b", ONLY],
+            **extent_facts(self.pair, self.asked, ahead),
+        )
+        names = ("begin", "end", "differing_bytes", "missing_in", "segment")
+        rows = sorted((row for each in found for row in each.rows), key=_row_order)
+        kept = [
+            row for side in ("a", "b") for row in [each for each in rows if each["side"] == side][: self.asked.rows]
+        ]
+        tables = {
+            "logs": log_rows(self.pair),
+            "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: self.asked.rows]],
+            "records": sorted(kept, key=_row_order),
+            "topics": topic_rows(_topics_of(found)),
+            "ahead": ahead_rows(ahead, facts.stale_side),
+            "digests": [
+                {
+                    "begin": each.part.begin,
+                    "end": each.part.end,
+                    "is_equal": each.is_equal and _missing_side(each) is None,
+                    "digest_a": each.digest_a,
+                    "digest_b": each.digest_b,
+                }
+                for each in found
+                if each.part.is_compared
+            ],
+        }
+        return DiffReport.of(facts, tables)
 
 
+@dataclass(frozen=True)
 class RecordDiffJob:
     """Compares two logs record by record, in parts; see `store_core.store.parts.GroupedJob`.
 
     Pieces are digests, 24 bytes a record, which an engine on one machine holds in memory.
     """
 
-    groups = 16
-
-    def __init__(self, pair: LogPair, options: DiffOptions) -> None:
-        self.pair = pair
-        self.options = options
+    pair: LogPair
+    asked: Diff
+    groups: ClassVar = 16
 
     def plan(self) -> Sequence[PartSide]:
         """Return the parts: the segment files of both logs."""
@@ -148,8 +193,44 @@ class RecordDiffJob:
         yield unmatched_records(*(np.frombuffer(b"".join(packed[side]), DIGESTED) for side in ("a", "b")))
 
     def merge(self, partials: Iterable[Unmatched]) -> DiffReport:
-        """Make the report."""
-        return merge_records(self.pair, self.options, partials)
+        """Make the report.
+
+        What only one log has before the first or after the last record that both have, is what retention deleted in the
+        other, or what that does not have yet. Where both have records of their own there, these are differences.
+        """
+        found = list(partials)
+        own = {
+            "a": _own([each.a for each in found], [(each.first_a, each.last_a) for each in found]),
+            "b": _own([each.b for each in found], [(each.first_b, each.last_b) for each in found]),
+        }
+        only = {side: _differing(own[side], own[other]) for side, other in (("a", "b"), ("b", "a"))}
+        sides = {"a": self.pair.a, "b": self.pair.b}
+        rows = [row for side in sides for row in _rows(sides[side], only[side][: self.asked.rows])]
+        places = {side: {_place(row) for row in rows if row["side"] == side} for side in ("a", "b")}
+        both = places["a"] & places["b"]
+        for row in rows:
+            row["kind"] = CHANGED if _place(row) in both else ONLY
+        ahead = {side: _records_after(sides[side], own[side].after) for side in sides if _is_alone(own, side, "after")}
+        changed = sum(row["kind"] == CHANGED and row["side"] == "a" for row in rows)
+        starts = [int(offsets[0]) for offsets in only.values() if offsets.size]
+        facts = DiffFacts(
+            by=DiffBy.RECORDS.value,
+            begin=self.pair.begin,
+            end=self.pair.begin,
+            first_difference=min(starts, default=None),
+            changed_records=changed,
+            only_a_records=int(only["a"].size) - changed,
+            only_b_records=int(only["b"].size) - changed,
+            **_extent(self.pair, self.asked, own, ahead),
+        )
+        topics = {(side, topic): count for side in sides for topic, count in _topics(sides[side], only[side]).items()}
+        tables = {
+            "logs": log_rows(self.pair),
+            "records": sorted(rows, key=lambda row: (row["topic"], row["queue_id"], row["queue_offset"], row["side"])),
+            "topics": topic_rows(topics),
+            "ahead": ahead_rows(ahead, facts.stale_side),
+        }
+        return DiffReport.of(facts, tables)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,44 +248,6 @@ class _OwnRecords:
             return cls(ordered[:0], ordered, ordered[:0])
         cuts = np.searchsorted(ordered, (first, last)).tolist()
         return cls(ordered[: cuts[0]], ordered[cuts[0] : cuts[1]], ordered[cuts[1] :])
-
-
-def merge_records(pair: LogPair, options: DiffOptions, partials: Iterable[Unmatched]) -> DiffReport:
-    """Make the report of a comparison record by record.
-
-    What only one log has before the first or after the last record that both have, is what retention deleted in the
-    other, or what that does not have yet. Where both have records of their own there, these are differences.
-    """
-    found = list(partials)
-    own = {
-        "a": _own([each.a for each in found], [(each.first_a, each.last_a) for each in found]),
-        "b": _own([each.b for each in found], [(each.first_b, each.last_b) for each in found]),
-    }
-    only = {side: _differing(own[side], own[other]) for side, other in (("a", "b"), ("b", "a"))}
-    sides = {"a": pair.a, "b": pair.b}
-    rows = [row for side in sides for row in _rows(sides[side], only[side][: options.most_rows])]
-    _name_kinds(rows)
-    ahead = {side: _records_after(sides[side], own[side].after) for side in sides if _is_alone(own, side, "after")}
-    changed = sum(row["kind"] == CHANGED and row["side"] == "a" for row in rows)
-    starts = [int(offsets[0]) for offsets in only.values() if offsets.size]
-    facts = DiffFacts(
-        by=DiffBy.RECORDS.value,
-        begin=pair.begin,
-        end=pair.begin,
-        first_difference=min(starts, default=None),
-        changed_records=changed,
-        only_a_records=int(only["a"].size) - changed,
-        only_b_records=int(only["b"].size) - changed,
-        **_extent(pair, options, own, ahead),
-    )
-    topics = {(side, topic): count for side in sides for topic, count in _topics(sides[side], only[side]).items()}
-    tables = {
-        "logs": log_rows(pair),
-        "records": sorted(rows, key=lambda row: (row["topic"], row["queue_id"], row["queue_offset"], row["side"])),
-        "topics": topic_rows(topics),
-        "ahead": ahead_rows(ahead, facts.stale_side),
-    }
-    return DiffReport.of(facts, tables)
 
 
 def _own(offsets: Sequence[npt.NDArray[np.int64]], matched: Sequence[tuple[int, int]]) -> _OwnRecords:
@@ -226,7 +269,7 @@ def _is_alone(own: dict[str, _OwnRecords], side: str, place: str) -> bool:
     return bool(sizes.pop(side)) and not any(sizes.values())
 
 
-def _extent(pair: LogPair, options: DiffOptions, own: dict[str, _OwnRecords], ahead: AheadRecords) -> dict[str, Any]:
+def _extent(pair: LogPair, asked: Diff, own: dict[str, _OwnRecords], ahead: AheadRecords) -> dict[str, Any]:
     """Return the facts about the extents; offsets of the two logs say nothing about each other here."""
     sides = {"a": pair.a, "b": pair.b}
     earlier = {
@@ -236,7 +279,7 @@ def _extent(pair: LogPair, options: DiffOptions, own: dict[str, _OwnRecords], ah
         for side in sides
     }  # fmt: skip
     notes = ["records were compared wherever in the log they are, not the bytes at each offset"]
-    facts = extent_facts(pair, options, ahead)
+    facts = extent_facts(pair, asked, ahead)
     return facts | earlier | {"notes": (*pair.a.notes, *pair.b.notes, *notes)}
 
 
@@ -256,14 +299,6 @@ def _pieces(side: LogSide, offsets: npt.NDArray[np.int64]) -> Iterator[Records]:
 
 def _rows(side: LogSide, offsets: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     return [{"side": side.name, **row} for records in _pieces(side, offsets) for row in record_rows(records)]
-
-
-def _name_kinds(rows: list[dict[str, Any]]) -> None:
-    """Call a record changed if the other log's list has one at its place in its queue."""
-    places = {side: {_place(row) for row in rows if row["side"] == side} for side in ("a", "b")}
-    both = places["a"] & places["b"]
-    for row in rows:
-        row["kind"] = CHANGED if _place(row) in both else ONLY
 
 
 def _place(row: dict[str, Any]) -> tuple[str, int, int]:
@@ -293,53 +328,28 @@ AheadRecords = dict[str, tuple[TopicCount, tuple[int, int]]]
 """By side: records after the other log's end, and the store times of the first and the last, ms."""
 
 
-def merge(pair: LogPair, options: DiffOptions, partials: Iterable[DiffPartial]) -> DiffReport:
-    """Make the report of a comparison byte by byte."""
-    found = list(partials)
-    ahead = _ahead(found)
-    counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
-    ranges = sorted((row for each in found for row in _range_rows(each)), key=itemgetter(0))
-    facts = DiffFacts(
-        by=DiffBy.BYTES.value,
-        begin=pair.begin,
-        end=pair.end,
-        first_difference=ranges[0][0] if ranges else None,
-        differing_bytes=sum(each.differing_bytes for each in found),
-        differing_ranges=sum(each.range_count for each in found),
-        missing_bytes_a=_missing(found, "a"),
-        missing_bytes_b=_missing(found, "b"),
-        filler_bytes=sum(each.filler_bytes for each in found),
-        changed_records=counts["a", CHANGED],
-        only_a_records=counts["a", ONLY],
-        only_b_records=counts["b", ONLY],
-        **extent_facts(pair, options, ahead),
-    )
-    names = ("begin", "end", "differing_bytes", "missing_in", "segment")
-    tables = {
-        "logs": log_rows(pair),
-        "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: options.most_rows]],
-        "records": _record_rows(found, options.most_rows),
-        "topics": topic_rows(_topics_of(found)),
-        "ahead": ahead_rows(ahead, facts.stale_side),
-        "digests": [_digest_row(each) for each in found if each.part.is_compared],
-    }
-    return DiffReport.of(facts, tables)
-
-
 # ---- extents
 
 
-def extent_facts(pair: LogPair, options: DiffOptions, ahead: AheadRecords) -> dict[str, Any]:
+def extent_facts(pair: LogPair, asked: Diff, ahead: AheadRecords) -> dict[str, Any]:
     """Return the facts about where the logs begin and end."""
     counts = {side: ahead[side][0].records if side in ahead else 0 for side in ("a", "b")}
+    notes = [_NOT_COMPARED] if pair.begin >= pair.end else []
+    for side in (pair.a, pair.b):
+        if side.is_live:
+            notes.append(f"{side.name} is open in a broker: compared up to offset {side.end}, where it ended before")
+        if side.compared_end > side.end:
+            notes.append(f"{side.name} ends in {side.compared_end - side.end:,} bytes that are not a record")
+        if side.stale >= 0:
+            notes.append(f"{side.name} has older records after its end, from offset {side.stale} on")
     return {
         "earlier_bytes_a": max(min(pair.b.begin, pair.a.end) - pair.a.begin, 0),
         "earlier_bytes_b": max(min(pair.a.begin, pair.b.end) - pair.b.begin, 0),
         "ahead_records_a": counts["a"],
         "ahead_records_b": counts["b"],
         "stale_side": _stale_side(pair, ahead),
-        "is_same_extent_required": options.same_extent,
-        "notes": (*pair.a.notes, *pair.b.notes, *_notes(pair)),
+        "is_same_extent_required": asked.same_extent,
+        "notes": (*pair.a.notes, *pair.b.notes, *notes),
     }
 
 
@@ -357,44 +367,22 @@ def _stale_side(pair: LogPair, ahead: AheadRecords) -> str | None:
     return None
 
 
-def _notes(pair: LogPair) -> list[str]:
-    notes = [_NOT_COMPARED] if pair.begin >= pair.end else []
-    for side in (pair.a, pair.b):
-        if side.is_live:
-            notes.append(f"{side.name} is open in a broker: compared up to offset {side.end}, where it ended before")
-        if side.compared_end > side.end:
-            notes.append(f"{side.name} ends in {side.compared_end - side.end:,} bytes that are not a record")
-        if side.stale >= 0:
-            notes.append(f"{side.name} has older records after its end, from offset {side.stale} on")
-    return notes
-
-
 def log_rows(pair: LogPair) -> list[dict[str, Any]]:
     """Return the rows of table `logs`."""
-    return [_log_row(side) for side in (pair.a, pair.b)]
-
-
-def _log_row(side: LogSide) -> dict[str, Any]:
-    return {
-        "side": side.name,
-        "path": side.path,
-        "begin": side.begin,
-        "end": side.end,
-        "segments": len(side.segments),
-        "is_live": side.is_live,
-        "last_store_timestamp": table_time(side.last_store_timestamp) if side.last_start >= 0 else None,
-        "torn_end": side.compared_end if side.compared_end > side.end else None,
-        "stale_begin": side.stale if side.stale >= 0 else None,
-    }
-
-
-def _ahead(found: Sequence[DiffPartial]) -> AheadRecords:
-    ahead: AheadRecords = {}
-    for each in found:
-        for side, count in each.ahead.items():
-            before, times = ahead.get(side, (TopicCount(0, 0), each.ahead_times[side]))
-            ahead[side] = before.plus(count), (times[0], each.ahead_times[side][1])
-    return ahead
+    return [
+        {
+            "side": side.name,
+            "path": side.path,
+            "begin": side.begin,
+            "end": side.end,
+            "segments": len(side.segments),
+            "is_live": side.is_live,
+            "last_store_timestamp": table_time(side.last_store_timestamp) if side.last_start >= 0 else None,
+            "torn_end": side.compared_end if side.compared_end > side.end else None,
+            "stale_begin": side.stale if side.stale >= 0 else None,
+        }
+        for side in (pair.a, pair.b)
+    ]
 
 
 def ahead_rows(ahead: AheadRecords, stale_side: str | None) -> list[dict[str, Any]]:
@@ -435,12 +423,6 @@ def _range_rows(found: DiffPartial) -> list[tuple[int, int, int, str | None, str
     return [(*each, missing, segment) for each in ranges]
 
 
-def _record_rows(found: Sequence[DiffPartial], most: int) -> list[dict[str, Any]]:
-    rows = sorted((row for each in found for row in each.rows), key=_row_order)
-    kept = [row for side in ("a", "b") for row in [each for each in rows if each["side"] == side][:most]]
-    return sorted(kept, key=_row_order)
-
-
 def _row_order(row: Mapping[str, Any]) -> tuple[int, str]:
     return row["physical_offset"], row["side"]
 
@@ -461,13 +443,3 @@ def topic_rows(topics: Mapping[tuple[str, str], TopicCount]) -> list[dict[str, A
         {"topic": topic, "side": side, "records": count.records, "bytes": count.size}
         for (side, topic), count in ordered
     ]
-
-
-def _digest_row(found: DiffPartial) -> dict[str, Any]:
-    return {
-        "begin": found.part.begin,
-        "end": found.part.end,
-        "is_equal": found.is_equal and _missing_side(found) is None,
-        "digest_a": found.digest_a,
-        "digest_b": found.digest_b,
-    }

@@ -65,7 +65,14 @@ class Salvage(Answer["SalvageReport"]):
             job = SalvageJob(store, output)
             report = engine.run(job)
             if output.format is SalvageFormat.STORE:
-                _write_log(job, output, segment_size(store))
+                from store_core.store.salvage_output import PIECES, NewLog
+
+                with NewLog(output.work, segment_size(store)) as log:
+                    for part in job.parts:
+                        piece = output.piece_path(part.segment.start_offset)
+                        log.append(piece)
+                        piece.unlink()
+                shutil.rmtree(output.work / PIECES)
             output.publish()
             return report
 
@@ -118,18 +125,6 @@ class SalvageJob:
     def merge(self, partials: Iterable[SalvagePartial]) -> SalvageReport:
         """Make the report."""
         return _report(self, list(partials))
-
-
-def _write_log(job: SalvageJob, output: SalvageOutput, size: int) -> None:
-    """Make the new log of the pieces, segment after segment."""
-    from store_core.store.salvage_output import PIECES, NewLog
-
-    with NewLog(output.work, size) as log:
-        for part in job.parts:
-            piece = output.piece_path(part.segment.start_offset)
-            log.append(piece)
-            piece.unlink()
-    shutil.rmtree(output.work / PIECES)
 
 
 # ---- the report

@@ -104,7 +104,10 @@ class Redaction:
         else:
             found = self._without_matches(row)
         if found is not None:
-            _check_body(row)
+            if row["sys_flag"] & MessageSysFlag.INNER_BATCH_FLAG:
+                raise RedactionError("its body is a batch of messages, each with properties of its own")
+            if kind_of_topic(row["topic"]) is TopicKind.OP:
+                raise RedactionError("its body says which transactions are settled")
         return found
 
     def _without_matches(self, row: Mapping[str, Any]) -> bytes | None:
@@ -123,13 +126,6 @@ class Redaction:
             return len(body) * _FILLER if self.expression.search(content) or self.expression.search(body) else None
         replaced = self.expression.sub(lambda found: len(found[0]) * _FILLER, body)
         return replaced if replaced != body else None
-
-
-def _check_body(row: Mapping[str, Any]) -> None:
-    if row["sys_flag"] & MessageSysFlag.INNER_BATCH_FLAG:
-        raise RedactionError("its body is a batch of messages, each with properties of its own")
-    if kind_of_topic(row["topic"]) is TopicKind.OP:
-        raise RedactionError("its body says which transactions are settled")
 
 
 def redacted_record(record: bytes, body: bytes) -> bytes:

@@ -107,7 +107,9 @@ def repair_by(
         is_checkpoint_written=is_due,
         left=sum(now.tables["left"]["count"].to_pylist()),
     )
-    return RepairReport.of(facts, {"places": _place_rows(swap)})
+    new, removed = ((), ()) if swap is None else (swap.places, swap.removed)
+    places = [(place, True) for place in new] + [(place, False) for place in removed]
+    return RepairReport.of(facts, {"places": [{"place": place, "is_new": is_new} for place, is_new in sorted(places)]})
 
 
 def _planned(
@@ -180,13 +182,6 @@ def _write_checkpoint(checked: CheckedStore, files: FileSystem, *, is_index_new:
         are_queues_whole=False,
         index_timestamp=index_timestamp,
     )  # fmt: skip
-
-
-def _place_rows(swap: RebuildSwap | None) -> list[dict[str, object]]:
-    """Return what was replaced, and what was only taken away."""
-    new, removed = ((), ()) if swap is None else (swap.places, swap.removed)
-    places = [(place, True) for place in new] + [(place, False) for place in removed]
-    return [{"place": place, "is_new": is_new} for place, is_new in sorted(places)]
 
 
 # ---- replacing

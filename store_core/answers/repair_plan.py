@@ -50,7 +50,11 @@ def bases_of(checked: CheckedStore, repairs: Repairs) -> Iterator[Basis]:
     The log's is of where it begins and ends, and of the digests of its queues: of which records they have, and where.
     """
     store = checked.plan.store
-    yield Basis(COMMIT_LOG, _digest_of_log(checked))
+    facts = checked
+    queues = [(each.topic, each.queue_id, each.digest) for each in checked.compared.judged]
+    yield Basis(
+        COMMIT_LOG, sha256(json.dumps([facts.min_offset, facts.end_offset, facts.records, queues]).encode()).hexdigest()
+    )
     for name in (ABORT_FILE, CHECKPOINT_FILE, f"{CONFIG_DIRECTORY}/topics.json"):
         yield Basis(name, _digest_of(store / name))
     for queue in repairs.queues:
@@ -60,12 +64,6 @@ def bases_of(checked: CheckedStore, repairs: Repairs) -> Iterator[Basis]:
                 yield Basis(str(directory.relative_to(store)), digest)
     for name in (repairs.index.kept + repairs.index.replaced) if repairs.index is not None else ():
         yield Basis(f"{INDEX_DIRECTORY}/{name}", _digest_of(store / INDEX_DIRECTORY / name))
-
-
-def _digest_of_log(checked: CheckedStore) -> str:
-    facts = checked
-    queues = [(each.topic, each.queue_id, each.digest) for each in checked.compared.judged]
-    return sha256(json.dumps([facts.min_offset, facts.end_offset, facts.records, queues]).encode()).hexdigest()
 
 
 def _digest_of(path: Path) -> str:

@@ -32,7 +32,7 @@ from store_core.format.times import iso_day, utc_days
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
@@ -112,7 +112,22 @@ class _BillSums:
 
     def add(self, batch: pa.RecordBatch, segment: Segment) -> None:
         """Add messages of a segment: first by all keys at once, which leaves few rows for the tables."""
-        totals = _totals_of(batch, segment.start_offset)
+        stored = batch.column("store_timestamp").cast(pa.int64())
+        columns = {
+            "topic": batch.column("topic"),
+            "queue_id": batch.column("queue_id"),
+            "tags": batch.column("tags"),
+            "host": batch.column("born_host"),
+            "day": pa.array(utc_days(batch.column("store_timestamp"))),
+            "bytes": batch.column("store_size"),
+            "oldest": stored,
+            "newest": stored,
+        }
+        rows = pa.table(columns)
+        totals = GroupTable(rows.schema, {**_TOTALS, "oldest": MIN, "newest": MAX}).totals_of(rows)
+        hosts = pc.replace_substring_regex(totals["host"], r":\d+$", "")
+        start = pa.array([segment.start_offset] * totals.num_rows, pa.int64())
+        totals = totals.set_column(totals.column_names.index("host"), "host", hosts).append_column("segment", start)
         for groups in vars(self).values():
             groups.add_totals(totals)
 
@@ -120,26 +135,6 @@ class _BillSums:
         """Add what was gathered of later ranges."""
         for name, groups in vars(self).items():
             groups.absorb(getattr(other, name))
-
-
-def _totals_of(batch: pa.RecordBatch, start_offset: int) -> pa.Table:
-    """Return the totals of messages by all keys, with the columns that the tables have."""
-    stored = batch.column("store_timestamp").cast(pa.int64())
-    columns = {
-        "topic": batch.column("topic"),
-        "queue_id": batch.column("queue_id"),
-        "tags": batch.column("tags"),
-        "host": batch.column("born_host"),
-        "day": pa.array(utc_days(batch.column("store_timestamp"))),
-        "bytes": batch.column("store_size"),
-        "oldest": stored,
-        "newest": stored,
-    }
-    rows = pa.table(columns)
-    totals = GroupTable(rows.schema, {**_TOTALS, "oldest": MIN, "newest": MAX}).totals_of(rows)
-    hosts = pc.replace_substring_regex(totals["host"], r":\d+$", "")
-    start = pa.array([start_offset] * totals.num_rows, pa.int64())
-    return totals.set_column(totals.column_names.index("host"), "host", hosts).append_column("segment", start)
 
 
 class BillScan(MessageScan["_BillSums", "BillReport"]):
@@ -180,7 +175,11 @@ class BillScan(MessageScan["_BillSums", "BillReport"]):
             file_bytes=sum(each.size for each in log.segments),
             damaged_ranges=counts.damaged_ranges,
             damaged_bytes=counts.damaged_bytes,
-            notes=(*self.notes, *notes, *_uncertain(found)),
+            notes=(
+                *self.notes,
+                *notes,
+                *((note for name, what in _TABLES.items() for note in uncertain_note(getattr(found, name), what))),
+            ),
         )
         return BillReport.of(facts, tables)
 
@@ -253,10 +252,6 @@ def _days(days: GroupTable, top: int) -> list[dict[str, Any]]:
     rows.sort(key=lambda row: row["day"])
     named = [row | {"day": iso_day(row["day"])} for row in rows]
     return [*named, last] if last else named
-
-
-def _uncertain(sums: _BillSums) -> Iterable[str]:
-    return (note for name, what in _TABLES.items() for note in uncertain_note(getattr(sums, name), what))
 
 
 def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[str, ...]]:

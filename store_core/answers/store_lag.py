@@ -335,7 +335,14 @@ def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
             f"{found.newer_messages:,} of these messages {stored} consumed, {found.messages - found.newer_messages:,} "
             f"were not consumed then"
         )
-    yield from _wrong_offsets(found)
+    wrong = (
+        (found.below_min, _BELOW_MIN),
+        (found.beyond_end, _BEYOND_END),
+        (found.no_queue, _NO_QUEUE),
+    )
+    for count, what in wrong:
+        if count:
+            yield f"{counted(count, 'offset')} {agreeing(count, *what)}"
     if found.no_offset:
         has = agreeing(found.no_offset, "has no offset", "have no offsets")
         yield f"{counted(found.no_offset, 'queue')} {has} of a group that consumes the topic: all messages there count"
@@ -359,18 +366,6 @@ _BEYOND_END: Final = (
 )
 _NO_QUEUE: Final = ("is of a queue that is not there", "are of queues that are not there")
 """What is said of one offset, and of several."""
-
-
-def _wrong_offsets(found: LagFacts) -> Iterator[str]:
-    """Yield how many offsets are not within their queue."""
-    wrong = (
-        (found.below_min, _BELOW_MIN),
-        (found.beyond_end, _BEYOND_END),
-        (found.no_queue, _NO_QUEUE),
-    )
-    for count, what in wrong:
-        if count:
-            yield f"{counted(count, 'offset')} {agreeing(count, *what)}"
 
 
 # ---- rows

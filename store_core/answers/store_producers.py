@@ -263,43 +263,37 @@ class ProducersJob:
         findings: list[KeyFindings] = []
         for each in partials:
             totals.append(each) if isinstance(each, Scanned) else findings.append(each)
-        return _report(self, totals, findings)
+        found, counts = self.scan.merge(totals)
+        keys = reduce(lambda one, other: one.joined(other, self.top), findings, KeyFindings())
+        skews = found.skews.table()
+        is_ahead = pc.less(skews["bucket"], 0)
+        facts = ProducersFacts(
+            store=self.scan.store,
+            messages=counts.messages,
+            sends=found.sends,
+            unique_keys=found.unique,
+            duplicate_keys=keys.duplicate_keys,
+            duplicate_sends=keys.duplicate_sends,
+            sharding_keys=found.sharding,
+            inversions=keys.inversions,
+            spread_keys=keys.spread_keys,
+            ahead=pc.sum(skews.filter(is_ahead)["messages"]).as_py() or 0,
+            damaged_ranges=counts.damaged_ranges,
+            damaged_bytes=counts.damaged_bytes,
+            notes=(*self.scan.notes, *_left_out(found.skews, "producers"), *_left_out(found.sizes, "topics")),
+        )
+        hosts = [row | {"sends": row["messages"]} for row in _spreads(found.skews, "host", (1, 50, 99), self.top)]
+        tables = {"hosts": [{name: row[name] for name in row if name != "messages"} for row in hosts]}
+        tables["sizes"] = [
+            {name: row[name] for name in row if name != "ahead"}
+            for row in _spreads(found.sizes, "topic", (50, 90, 99), self.top)
+        ]
+        return ProducersReport.of(
+            facts, tables | {"duplicates": keys.duplicates, "inverted": keys.inverted, "spread": keys.spread}
+        )
 
 
 # ---- the report
-
-
-def _report(
-    job: ProducersJob, totals: Sequence[Scanned[SendTotals]], findings: Sequence[KeyFindings]
-) -> ProducersReport:
-    found, counts = job.scan.merge(totals)
-    keys = reduce(lambda one, other: one.joined(other, job.top), findings, KeyFindings())
-    skews = found.skews.table()
-    is_ahead = pc.less(skews["bucket"], 0)
-    facts = ProducersFacts(
-        store=job.scan.store,
-        messages=counts.messages,
-        sends=found.sends,
-        unique_keys=found.unique,
-        duplicate_keys=keys.duplicate_keys,
-        duplicate_sends=keys.duplicate_sends,
-        sharding_keys=found.sharding,
-        inversions=keys.inversions,
-        spread_keys=keys.spread_keys,
-        ahead=pc.sum(skews.filter(is_ahead)["messages"]).as_py() or 0,
-        damaged_ranges=counts.damaged_ranges,
-        damaged_bytes=counts.damaged_bytes,
-        notes=(*job.scan.notes, *_left_out(found.skews, "producers"), *_left_out(found.sizes, "topics")),
-    )
-    hosts = [row | {"sends": row["messages"]} for row in _spreads(found.skews, "host", (1, 50, 99), job.top)]
-    tables = {"hosts": [{name: row[name] for name in row if name != "messages"} for row in hosts]}
-    tables["sizes"] = [
-        {name: row[name] for name in row if name != "ahead"}
-        for row in _spreads(found.sizes, "topic", (50, 90, 99), job.top)
-    ]
-    return ProducersReport.of(
-        facts, tables | {"duplicates": keys.duplicates, "inverted": keys.inverted, "spread": keys.spread}
-    )
 
 
 def _left_out(groups: GroupTable, what: str) -> tuple[str, ...]:

@@ -98,7 +98,9 @@ class Redact(Answer["RedactReport"]):
                 return _report(facts, done, refused)
             copy.publish()
             rows: dict[str, list[Row]] = {"messages": done.rows, "files": [_file_row(root, each) for each in files]}
-            digest = sha256(_signed(rows).encode()).hexdigest()
+            digest = sha256(
+                json.dumps({name: rows[name] for name in ("messages", "files")}, sort_keys=True).encode()
+            ).hexdigest()
             return RedactReport.of(replace(facts, into=str(copy.target), files=len(files), digest=digest), rows)
 
 
@@ -219,10 +221,6 @@ def _file_row(root: Path, file: SearchedFile) -> Row:
 
     is_changed = digest_of_file(path_in_source(file.path, root)) != file.digest
     return {"path": file.path, "size": file.size, "is_changed": is_changed, "digest": file.digest}
-
-
-def _signed(rows: dict[str, list[Row]]) -> str:
-    return json.dumps({name: rows[name] for name in ("messages", "files")}, sort_keys=True)
 
 
 _PLACE: Final = shared("topic", "queue_id", "queue_offset", "physical_offset")

@@ -225,16 +225,12 @@ def end_of(found: Transaction, evidence: Evidence) -> End:
             is_passed = found.half_queue_offset is not None and found.half_queue_offset < evidence.asked_next
             return End.GIVEN_UP if is_passed else End.PENDING
         case TransactionStatus.ORPHANED:
-            return _orphaned(found, evidence)
-
-
-def _orphaned(found: Transaction, evidence: Evidence) -> End:
-    if found.commit_offset is None and found.op_offset is None:
-        return End.GIVEN_UP
-    if found.half_offset is not None:
-        return End.HALF_DELETED if found.half_offset < evidence.log_begin else End.HALF_MISSING
-    is_first = evidence.first_half is None or (found.half_queue_offset or 0) < evidence.first_half
-    return End.HALF_DELETED if evidence.log_begin and is_first else End.HALF_MISSING
+            if found.commit_offset is None and found.op_offset is None:
+                return End.GIVEN_UP
+            if found.half_offset is not None:
+                return End.HALF_DELETED if found.half_offset < evidence.log_begin else End.HALF_MISSING
+            is_first = evidence.first_half is None or (found.half_queue_offset or 0) < evidence.first_half
+            return End.HALF_DELETED if evidence.log_begin and is_first else End.HALF_MISSING
 
 
 def _asked_next(root: Path) -> tuple[int, tuple[str, ...]]:

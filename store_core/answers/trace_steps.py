@@ -69,13 +69,11 @@ def kind_of(row: Mapping[str, Any]) -> StepKind:
             return kind
     if row.get("replay_id") is not None:
         return StepKind.REPLAY
-    if row["prepared_transaction_offset"] or not (real == topic and _is_timed(row)):
+    if row["prepared_transaction_offset"] or not (
+        real == topic and (row.get("delay_level") is not None or row.get("timer_due") is not None)
+    ):
         return _BY_TYPE.get(TransactionType.of(row["sys_flag"]), StepKind.SEND)
     return StepKind.DELIVERY
-
-
-def _is_timed(row: Mapping[str, Any]) -> bool:
-    return row.get("delay_level") is not None or row.get("timer_due") is not None
 
 
 def is_send(row: Mapping[str, Any], kind: StepKind) -> bool:

@@ -39,17 +39,6 @@ class DiffBy(Enum):
     RECORDS = "records"
 
 
-@dataclass(frozen=True, slots=True)
-class DiffOptions:
-    """How two logs are compared."""
-
-    by: DiffBy = DiffBy.AUTO
-    most_rows: int = 1000
-    """Differing ranges, and differing records of each log, that are listed for each part of the log and in the report;
-    all are counted."""
-    same_extent: bool = False  # whether it is a finding, too, that one log begins or ends elsewhere than the other
-
-
 SideName: TypeAlias = Literal["a", "b"]
 
 
