@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 
 from store_core.answers.plots import Plot, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text, truth
+from store_core.answers.report import (
+    Report,
+    ReportColumn,
+    ReportSchema,
+    ReportTable,
+    fact,
+    moment,
+    number,
+    shared,
+    table,
+    text,
+    truth,
+)
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted

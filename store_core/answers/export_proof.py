@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from store_core.answers.export_job import READ, check_same_lake, totals_of
-from store_core.answers.message_scan import messages_and_damage
+from store_core.answers.message_scan import PART_BYTES, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import number, table, text
+from store_core.answers.report import Report, ReportSchema, fact, number, table, text
 from store_core.answers.verdict import Verdict
-from store_core.errors import StoreNotFoundError
+from store_core.errors import InvalidOptionError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.storage import NO_SETTINGS
 from store_core.files.store_path import StorePaths, store_roots
@@ -31,8 +30,9 @@ from store_core.snapshot.log import Log
 from store_core.store.export.export_ledger import ExportEntry, ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 from store_core.store.read.message_reader import read_range
-from store_core.store.read.option_values import OffsetBound
+from store_core.store.read.option_values import OffsetBound, ReadMode
 from store_core.store.read.ranges import ReadRange
+from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine
-    from store_core.store.read.read_options import ReadOptions
 
+
+READ: Final = ReadOptions(mode=ReadMode.PERMISSIVE, max_partition_bytes=PART_BYTES, use_consume_queues="never")
+"""Bodies are read and compared with their checksums; ranges do not depend on the engine."""
 
 _FILE_COLUMNS: Final = ("physical_offset", "store_size", "body")
 _BATCH_ROWS: Final = 16384
@@ -99,13 +101,24 @@ class ProofJob:
             totals = list(totals_by_segment(found).values())
         except (OSError, pa.ArrowInvalid, KeyError) as error:
             return Proved((), is_lake=True, problem=f"{type(error).__name__}: {error}", path=part.path)
-        found = sum(each.messages for each in totals)
-        problem = "" if found == part.messages else f"{found} messages, but the ledger has {part.messages}"
+        count = sum(each.messages for each in totals)
+        problem = "" if count == part.messages else f"{count} messages, but the ledger has {part.messages}"
         return Proved(tuple(totals), is_lake=True, problem=problem, path=part.path)
 
     def merge(self, proved: Iterable[Proved]) -> list[Proved]:
         """Return what the parts have."""
         return list(proved)
+
+
+def totals_of(messages: pa.RecordBatch, part: ReadRange) -> SegmentTotals:
+    """Return the totals of messages of a range, whose bodies were compared with their checksums.
+
+    The checksum of an empty body is 0, whatever is stored: nothing compares it.
+    """
+    names = ("physical_offset", "store_size", "body_crc")
+    places, sizes, crcs = (messages.column(name).to_numpy().astype(np.int64) for name in names)
+    is_empty = pc.equal(pc.binary_length(messages.column("body")), 0).to_numpy(zero_copy_only=False)
+    return SegmentTotals.of(part.segment.start_offset, places, sizes, np.where(is_empty, 0, crcs))
 
 
 def _of_rows(batch: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> Iterator[SegmentTotals]:
@@ -129,6 +142,18 @@ _LOG_COLUMNS: Final = ("physical_offset", "store_size", "body", "body_crc", "mag
 """The body is read so that its checksum is compared with it."""
 
 Row = dict[str, Any]
+
+
+def check_same_lake(entries: Sequence[ExportEntry], table: LakeTable | None) -> None:
+    """Refuse a ledger whose exports went elsewhere."""
+    given = "" if table is None else table.name
+    for entry in entries[:1]:
+        if entry.table != given:
+            kept, asked = (name or "Parquet files" for name in (entry.table, given))
+            advice = "The format is given by --format; in a session by kind"
+            raise InvalidOptionError(
+                f"into: expected {kept}, as in earlier exports into this directory, found {asked}. {advice}"
+            )
 
 
 def prove_by(

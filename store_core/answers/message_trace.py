@@ -24,8 +24,19 @@ from store_core.answers.message_reads import (
     read_of,
 )
 from store_core.answers.plots import Plot, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text, truth
+from store_core.answers.report import (
+    Report,
+    ReportColumn,
+    ReportSchema,
+    ReportTable,
+    fact,
+    moment,
+    number,
+    shared,
+    table,
+    text,
+    truth,
+)
 from store_core.answers.trace_steps import (
     BrokerState,
     StepKind,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import tzinfo
 
-    from store_core.answers.report_table import ReportColumn, ReportTable
+    from store_core.answers.report import ReportColumn, ReportTable
 
 
 _WORST: Final = (Verdict.REFUSED, Verdict.FINDINGS, Verdict.DAMAGED, Verdict.CLEAN)

@@ -24,8 +24,18 @@ from store_core.answers.group_table import (
 )
 from store_core.answers.message_scan import MessageScan, ScanCounts
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, moment, number, shared, table, text, truth
+from store_core.answers.report import (
+    Report,
+    ReportColumn,
+    ReportSchema,
+    fact,
+    moment,
+    number,
+    shared,
+    table,
+    text,
+    truth,
+)
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.times import iso_day, utc_days

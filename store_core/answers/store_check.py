@@ -12,8 +12,18 @@ import pyarrow as pa
 from store_core.answers.answer import Answer, AnyReport, Kind, function_of, one_root, opt
 from store_core.answers.findings import FindingKind
 from store_core.answers.plots import Bar, Bars, Plot, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportSchema, command_words, fact
-from store_core.answers.report_table import ReportTable, number, shared, table, text, truth
+from store_core.answers.report import (
+    Report,
+    ReportSchema,
+    ReportTable,
+    command_words,
+    fact,
+    number,
+    shared,
+    table,
+    text,
+    truth,
+)
 from store_core.answers.text_table import message_name
 from store_core.answers.verdict import Verdict
 from store_core.format.release import RELEASES, release_hint

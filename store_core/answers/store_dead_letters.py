@@ -22,8 +22,18 @@ from store_core.answers.message_reads import (
     read_of,
 )
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportColumn, ReportTable, moment, number, shared, table, text
+from store_core.answers.report import (
+    Report,
+    ReportColumn,
+    ReportSchema,
+    ReportTable,
+    fact,
+    moment,
+    number,
+    shared,
+    table,
+    text,
+)
 from store_core.answers.text_table import message_name, with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX

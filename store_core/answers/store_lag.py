@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, fact
-from store_core.answers.report_table import ReportTable, moment, number, shared, table, text, truth
+from store_core.answers.report import (
+    Report,
+    ReportSchema,
+    ReportTable,
+    fact,
+    moment,
+    number,
+    shared,
+    table,
+    text,
+    truth,
+)
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock

@@ -13,8 +13,19 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, command_words, fact
-from store_core.answers.report_table import ReportColumn, ReportTable, number, shared, table, text, truth
+from store_core.answers.report import (
+    Report,
+    ReportColumn,
+    ReportSchema,
+    ReportTable,
+    command_words,
+    fact,
+    number,
+    shared,
+    table,
+    text,
+    truth,
+)
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError

@@ -13,8 +13,8 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import export
-from store_core.answers.export_job import ExportReport, export_by
 from store_core.answers.export_proof import ProofReport, prove_by
+from store_core.answers.store_export import ExportReport, export_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.store.export.export_ledger import ExportLedger
