@@ -304,33 +304,6 @@ class _Tail:
             self.first = int(run.offsets[row]), *run.place(row)
 
 
-def queue_lags(  # noqa: PLR0913 -- what is asked of a queue, its bounds, and what reads it
-    asked: ConsumedQueue,
-    bounds: QueueBounds | None,
-    then: QueueBounds | None,
-    queues: Queues,
-    times: Log,
-    written: int | None,
-) -> list[QueueLag]:
-    """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
-
-    * `bounds`, `then`: The queue as it is now, and as of the time asked for; None if there is none.
-    * `times`: Of the log; read for the first message of each.
-    * `written`: When the offsets were written, ms, if messages may have been stored since; then these are counted.
-    """
-    rows = [_compared(asked, each, bounds, then) for each in asked.groups]
-    begins = {each: _begin(each) for each in rows if each.messages}
-    tails = _tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0, queues)
-    found, newest = [], _first_after(written, asked, rows, queues, times)
-    for row in rows:
-        tail = tails[begins[row]] if row in begins else _Tail()
-        oldest = None if tail.first is None else times.time_at(*tail.first[1:])
-        size = None if row.messages is None else tail.size
-        newer = (row.max_offset or 0) - max(newest, begins[row]) if row in begins else 0
-        found.append(row._replace(size=size, first=tail.first, oldest=oldest, newer=max(newer, 0)))
-    return found
-
-
 def _compared(asked: ConsumedQueue, group: Consumer, bounds: QueueBounds | None, then: QueueBounds | None) -> QueueLag:
     if bounds is None and (group.committed or 0) <= 0:  # below 0 nothing is committed
         return QueueLag(asked.topic, asked.queue_id, group, _EMPTY, None, None, 0)
@@ -342,32 +315,6 @@ def _compared(asked: ConsumedQueue, group: Consumer, bounds: QueueBounds | None,
 def _begin(row: QueueLag) -> int:
     """Return the queue offset of the first message that is not consumed."""
     return max(row.asked.committed or 0, row.min_offset or 0)
-
-
-def _first_after(
-    written: int | None, asked: ConsumedQueue, rows: Sequence[QueueLag], queues: Queues, times: Log
-) -> int:
-    """Return the queue offset of the first message that was stored after the offsets were written, or the end."""
-    end = max((row.max_offset or 0 for row in rows), default=0)
-    begin = min((_begin(row) for row in rows if row.messages), default=end)
-    if written is None or begin >= end:
-        return end
-
-    def is_after(offset: int) -> bool:
-        run = next(queues.units(asked.topic, asked.queue_id, offset, offset + 1), None)
-        return run is not None and (times.time_at(*run.place(0)) or 0) > written
-
-    return bisect_left(range(end), True, begin, end, key=is_after) if is_after(end - 1) else end  # noqa: FBT003 -- a key
-
-
-def _tails(asked: ConsumedQueue, begins: Sequence[int], end: int, queues: Queues) -> dict[int, _Tail]:
-    tails = {begin: _Tail() for begin in begins}
-    for run in queues.units(asked.topic, asked.queue_id, begins[0], end) if begins else ():
-        sizes = np.cumsum(run.sizes[::-1])[::-1]
-        rows = np.searchsorted(run.ends, np.array(begins, np.int64), side="right")
-        for begin, row in zip(begins, rows.tolist(), strict=True):
-            tails[begin].take(run, row, sizes)
-    return tails
 
 
 # ---- the job
@@ -461,18 +408,56 @@ class LagJob:
         name = asked.topic, asked.queue_id
         try:
             bounds = self.queues.bounds(*name)
-            then = self.queues.before(*name, bounds, self.log_end)
-            return queue_lags(asked, bounds, then, self.queues, Log(self.segments), self._written_before)
+            return self._behind(asked, bounds, self.queues.before(*name, bounds, self.log_end))
         except SegmentVanishedError as error:
             _log.warning("%s", error.problem)
-            return queue_lags(asked, None, None, self.queues, Log(()), None)
+            return self._behind(asked, None, None)
 
-    @property
-    def _written_before(self) -> int | None:
-        """When the offsets were written, ms, if the log's last files were written later; else None."""
+    def _behind(self, asked: ConsumedQueue, bounds: QueueBounds | None, then: QueueBounds | None) -> list[QueueLag]:
+        """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
+
+        * `bounds`, `then`: The queue as it is now, and as of the time asked for; None if there is none.
+        """
+        rows = [_compared(asked, each, bounds, then) for each in asked.groups]
+        begins = {each: _begin(each) for each in rows if each.messages}
+        tails = self._tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0)
+        log, newest = Log(self.segments), self._first_newer(asked, rows)
+        found = []
+        for row in rows:
+            tail = tails[begins[row]] if row in begins else _Tail()
+            oldest = None if tail.first is None else log.time_at(*tail.first[1:])
+            size = None if row.messages is None else tail.size
+            newer = (row.max_offset or 0) - max(newest, begins[row]) if row in begins else 0
+            found.append(row._replace(size=size, first=tail.first, oldest=oldest, newer=max(newer, 0)))
+        return found
+
+    def _tails(self, asked: ConsumedQueue, begins: Sequence[int], end: int) -> dict[int, _Tail]:
+        tails = {begin: _Tail() for begin in begins}
+        for run in self.queues.units(asked.topic, asked.queue_id, begins[0], end) if begins else ():
+            sizes = np.cumsum(run.sizes[::-1])[::-1]
+            rows = np.searchsorted(run.ends, np.array(begins, np.int64), side="right")
+            for begin, row in zip(begins, rows.tolist(), strict=True):
+                tails[begin].take(run, row, sizes)
+        return tails
+
+    def _first_newer(self, asked: ConsumedQueue, rows: Sequence[QueueLag]) -> int:
+        """Return the queue offset of the first message that was stored after the offsets were written, or the end.
+
+        It is the end, too, if the log's last files were not written later.
+        """
+        end = max((row.max_offset or 0 for row in rows), default=0)
+        begin = min((_begin(row) for row in rows if row.messages), default=end)
+        if self._is_past or begin >= end:
+            return end
         files = [Path(segment.path) for segment in self.segments[-_LAST_FILES:] if segment.is_plain]
-        is_newer = any(file.stat().st_mtime_ns // 1_000_000 > self.written for file in files if file.is_file())
-        return self.written if is_newer and not self._is_past else None
+        if not any(file.stat().st_mtime_ns // 1_000_000 > self.written for file in files if file.is_file()):
+            return end
+
+        def is_newer(offset: int) -> bool:
+            run = next(self.queues.units(asked.topic, asked.queue_id, offset, offset + 1), None)
+            return run is not None and (Log(self.segments).time_at(*run.place(0)) or 0) > self.written
+
+        return bisect_left(range(end), True, begin, end, key=is_newer) if is_newer(end - 1) else end  # noqa: FBT003 -- a key
 
     # ---- messages that are not consumed
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -122,9 +121,7 @@ class Export(_OfLake["Report[Any]"]):
         """Export, or prove, on an engine all of whose workers see the directory."""
         if self.prove:
             return Prove(self.into, self.kind, self.table).on(engine, store)
-
-        table = table_of(engine, self.kind, self.into, self.table)
-        return export_by(engine, store, self.into, self.topic, allow_loss=self.allow_loss, table=table)
+        return export_by(engine, store, self, table_of(engine, self.kind, self.into, self.table))
 
 
 export = function_of(Export)
@@ -135,13 +132,10 @@ _DELTA_LOG: Final = "_delta_log"
 """In a table of Delta, which is refused later if it has rows of others."""
 
 
-def export_by(  # noqa: PLR0913 -- the options of an export
+def export_by(
     engine: Engine,
     store: StorePaths,
-    into: str | os.PathLike[str],
-    topic: tuple[str, ...] = (),
-    *,
-    allow_loss: bool = False,
+    asked: Export,
     table: LakeTable | None = None,
     file_system: FileSystem | None = None,
 ) -> ExportReport:
@@ -152,20 +146,21 @@ def export_by(  # noqa: PLR0913 -- the options of an export
     export ended, if the log still has the record there; another log is refused. Bodies are as stored. With a table the
     messages go into it, by one append of the table for each export; files are only staged in the directory.
     """
-    target = Path(into).resolve()
+    target = Path(asked.into).resolve()
     files = file_system or OsFileSystem()
-    _check(store, target, topic, files, table)  # if there is nothing to export, nothing is made
-    with _locked(target, files, table) as ledger:
+    _check(store, target, asked.topic, files, table)  # if there is nothing to export, nothing is made
+    ledger = ExportLedger(target, files, table)
+    with StoreLock(ledger.directory, files):
         check_same_lake([*ledger.entries(), *ledger.pending()], table)
         ledger.finish()
         entries = ledger.entries()
         if table is not None:
             table.open(is_new=not entries)
-        topics = _topics(topic, entries)
+        topics = _topics(asked.topic, entries)
         options = replace(READ, topic=topics)
         follower = LogFollower(store, options, compressed=True)
         known = entries[-1].end if entries else follower.initial()
-        begin, lost = _resumed(store, known, allow_loss=allow_loss)
+        begin, lost = _resumed(store, known, allow_loss=asked.allow_loss)
         end = follower.advance(begin, NO_LIMITS)
         ranges = tuple(follower.ranges(begin, end))
         number = len(entries) + 1
@@ -175,22 +170,26 @@ def export_by(  # noqa: PLR0913 -- the options of an export
             if not exported:
                 return _report(store, target, entries, None, end)
             ends = (begin.physical_offset, *(part.end for part in ranges))
-            lost += sum(max(part.begin - end, 0) for part, end in zip(ranges, ends, strict=False))
-            entry = _entry(number, (begin, end), topics, exported, lost, entries)
-            if table is not None:
-                entry = replace(entry, table=table.name)
+            lost += sum(max(part.begin - last, 0) for part, last in zip(ranges, ends, strict=False))
+            counts = sum((each.counts for each in exported), ScanCounts())
+            entry = ExportEntry(
+                number,
+                begin,
+                end,
+                topics,
+                tuple(totals_by_segment(each.totals for each in exported).values()),
+                tuple(file for each in exported for file in each.files),
+                counts.damaged_ranges,
+                counts.damaged_bytes,
+                lost,
+                entries[-1].digest if entries else "",
+                "" if table is None else table.name,
+            )
             ledger.commit(entry)
         except (OSError, StoreError):
             ledger.give_up()
             raise
         return _report(store, target, (*entries, entry), entry, end)
-
-
-@contextmanager
-def _locked(target: Path, files: FileSystem, table: LakeTable | None) -> Iterator[ExportLedger]:
-    ledger = ExportLedger(target, files, table)
-    with StoreLock(ledger.directory, files):
-        yield ledger
 
 
 def _topics(topic: Sequence[str], entries: Sequence[ExportEntry]) -> tuple[str, ...]:
@@ -241,28 +240,6 @@ def _resumed(store: StorePaths, known: LogPosition, *, allow_loss: bool) -> tupl
         return position, loss.end - loss.begin
     advice = f"To go on at offset {loss.resume_offset}: --allow-loss" if is_expired else "Export into another directory"
     raise type(loss)(loss.problem, loss.begin, loss.end, loss.resume_offset, advice)
-
-
-def _entry(  # noqa: PLR0913 -- what an entry is made of
-    number: int,
-    bounds: tuple[LogPosition, LogPosition],
-    topics: tuple[str, ...],
-    exported: Sequence[Exported],
-    lost: int,
-    before: Sequence[ExportEntry],
-) -> ExportEntry:
-    counts = sum((each.counts for each in exported), ScanCounts())
-    return ExportEntry(
-        number,
-        *bounds,
-        topics,
-        tuple(totals_by_segment(each.totals for each in exported).values()),
-        tuple(file for each in exported for file in each.files),
-        counts.damaged_ranges,
-        counts.damaged_bytes,
-        lost,
-        before[-1].digest if before else "",
-    )
 
 
 def _report(

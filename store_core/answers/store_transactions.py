@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
@@ -152,7 +153,7 @@ class Transactions(Answer["TransactionsReport"]):
         }
         found = engine.run(ReadJob(store, reads))
         now = SystemClock().now_ms() if self.now is None else self.now
-        return _Judged(root, Log.for_reading(store), found, self, now, asked_next).report()
+        return _Judged(root, Log.for_reading(store), found, self, now, *asked_next).report()
 
 
 transactions = function_of(Transactions)
@@ -254,32 +255,27 @@ def _settled(batch: pa.RecordBatch) -> pa.RecordBatch:
     return with_ms(batch.filter(pc.or_(pc.not_equal(kinds, 0), pc.is_null(batch[_SOUND]))))
 
 
+@dataclass(frozen=True)
 class _Judged:
     """The rows that were found, and what they say."""
 
-    def __init__(  # noqa: PLR0913 -- all that is known
-        self,
-        root: Path,
-        log: Log,
-        found: FoundRows,
-        options: Transactions,
-        at: int,
-        asked_next: tuple[int, tuple[str, ...]],
-    ) -> None:
-        self._root = root
-        self._log = log
-        self._found = found
-        self._options = options
-        self._at = at
-        self._asked_next, self._offset_notes = asked_next
-        settled = found.tables["settled"]
-        is_lost = pc.is_null(settled[_SOUND])
-        self._settled = settled.filter(pc.invert(is_lost)).to_pylist()
-        self._damage = [(row["physical_offset"], row["store_size"]) for row in settled.filter(is_lost).to_pylist()]
+    root: Path
+    log: Log
+    found: FoundRows
+    options: Transactions
+    at: int
+    asked_next: int
+    offset_notes: tuple[str, ...]
+
+    @cached_property
+    def _settled(self) -> list[dict[str, Any]]:
+        settled = self.found.tables["settled"]
+        rows: list[dict[str, Any]] = settled.filter(pc.is_valid(settled[_SOUND])).to_pylist()
+        return rows
 
     def report(self) -> TransactionsReport:
         """Make the report."""
-        tables = self._found.tables
+        tables = self.found.tables
         state = transactions_of(
             tables["halves"].to_pylist(),
             self._settled,
@@ -289,7 +285,7 @@ class _Judged:
         absent = self._absent()
         evidence = self._evidence(absent or ())
         ended = [(end_of(each, evidence), each) for each in state.transactions]
-        facts = self._facts(ended, evidence, (*self._found.notes, *state.notes, *self._offset_notes))
+        facts = self._facts(ended, evidence, (*self.found.notes, *state.notes, *self.offset_notes))
         facts = replace(facts, are_queues_checked=absent is not None)
         return TransactionsReport.of(facts, {"groups": list(_groups(ended)), "transactions": self._rows(ended)})
 
@@ -299,17 +295,19 @@ class _Judged:
 
         names = QueuedRecord._fields
         commits = [row for row in self._settled if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]
-        return absent_records(self._root, [QueuedRecord(*(row[name] for name in names)) for row in commits])
+        return absent_records(self.root, [QueuedRecord(*(row[name] for name in names)) for row in commits])
 
     def _evidence(self, absent: Collection[int]) -> Evidence:
-        halves = self._found.tables["halves"]
+        halves = self.found.tables["halves"]
         queued = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))["queue_offset"]
-        damage = [(begin, begin + size) for begin, size in self._damage]
+        settled = self.found.tables["settled"]
+        lost = settled.filter(pc.is_null(settled[_SOUND])).to_pylist()
+        damage = [(row["physical_offset"], row["physical_offset"] + row["store_size"]) for row in lost]
         return Evidence(
             absent,
-            self._asked_next,
-            sorted([*self._log.missing, *damage]),
-            self._log.begin,
+            self.asked_next,
+            sorted([*self.log.missing, *damage]),
+            self.log.begin,
             pc.min(queued).as_py(),
         )
 
@@ -318,14 +316,14 @@ class _Judged:
     ) -> TransactionsFacts:
         counts: dict[str, Any] = Counter(end.value for end, _ in ended)
         pending = [each.store_timestamp for end, each in ended if end is End.PENDING]
-        too_old = self._at - 1000 * self._options.older_than
-        often = [each for end, each in ended if end in _UNSETTLED and each.checks >= self._options.most_checks]
+        too_old = self.at - 1000 * self.options.older_than
+        often = [each for end, each in ended if end in _UNSETTLED and each.checks >= self.options.most_checks]
         return TransactionsFacts(
-            store=str(self._root),
-            now=iso_time(self._at),
-            begin=self._log.begin,
-            end=self._log.end,
-            half_messages=self._found.tables["halves"].num_rows,
+            store=str(self.root),
+            now=iso_time(self.at),
+            begin=self.log.begin,
+            end=self.log.end,
+            half_messages=self.found.tables["halves"].num_rows,
             transactions=len(ended),
             **counts,
             old_pending=sum(time < too_old for time in pending),
@@ -337,14 +335,14 @@ class _Judged:
 
     def _rows(self, ended: Iterable[tuple[End, Transaction]]) -> list[dict[str, Any]]:
         """Return the rows of the transactions, those that are findings first."""
-        kept = [(end, each) for end, each in ended if self._options.lists_all or end.is_finding or end is End.PENDING]
+        kept = [(end, each) for end, each in ended if self.options.lists_all or end.is_finding or end is End.PENDING]
         kept.sort(key=lambda pair: not pair[0].is_finding)
         names = ("topic", "queue_id", "group", "unique_key", "checks", "half_offset", "half_queue_offset",
                  "commit_offset", "op_offset")  # fmt: skip
         return [
             {"state": end.value, "store_timestamp": table_time(each.store_timestamp)}
             | {name: getattr(each, name) for name in names}
-            for end, each in kept[: self._options.rows]
+            for end, each in kept[: self.options.rows]
         ]
 
 

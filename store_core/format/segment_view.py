@@ -94,7 +94,7 @@ class SegmentView:
         return self.raw[begin:end] if isinstance(self.pages, AllThere) else self.pages.chunk(begin, end)
 
     def load_frame(self, position: int) -> None:
-        """Load the record, or entry, at a position as long as it says that it is, if it looks like one."""
+        """Load a frame, with the size that it claims, where its first bytes are those of one."""
         if isinstance(self.pages, AllThere):
             return
         self.pages.load(position, position + HEAD)

@@ -69,7 +69,25 @@ class LogSide:
         ends = segment_ends(log.segments, verify_crc=True)
         roots = store_roots(paths)
         is_live = any(map(is_lock_held, roots))
-        return _side(name, str(roots[0]), log.segments, ends, is_live=is_live, notes=log.notes)
+        last = ends[-1]
+        end = last.end_offset
+        torn_end = max((each.tail.end for each in ends if each.tail is not None), default=end)
+        compared_end = end if is_live else max(end, torn_end)
+        kept = [each for each in log.segments if each.start_offset < compared_end] or [log.segments[0]]
+        last_start, last_time = _last_record(last)
+        return cls(
+            name,
+            str(roots[0]),
+            without_overlap(kept),
+            log.segments[0].start_offset,
+            end,
+            compared_end,
+            last_start,
+            last_time,
+            last.segment.start_offset + last.found.stale if last.found.stale >= 0 else -1,
+            is_live,
+            tuple(log.notes),
+        )
 
     @property
     def last_segment(self) -> Segment:
@@ -84,29 +102,6 @@ class LogSide:
         """Return the parts of a range that segments hold: begin, end and segment of each."""
         bounds = ((max(each.start_offset, begin), min(each.end_offset, end), each) for each in self.segments)
         return [part for part in bounds if part[0] < part[1]]
-
-
-def _side(  # noqa: PLR0913 -- what was found out of a log
-    name: SideName,
-    path: str,
-    segments: Sequence[Segment],
-    ends: Sequence[SegmentEnd],
-    *,
-    is_live: bool,
-    notes: Sequence[str],
-) -> LogSide:
-    last = ends[-1]
-    end = last.end_offset
-    torn_end = max((each.tail.end for each in ends if each.tail is not None), default=end)
-    compared_end = end if is_live else max(end, torn_end)
-    begin = segments[0].start_offset
-    kept = [each for each in segments if each.start_offset < compared_end] or [segments[0]]
-    last_start, last_time = _last_record(last)
-    stale = last.segment.start_offset + last.found.stale if last.found.stale >= 0 else -1
-    return LogSide(
-        name, path, without_overlap(kept), begin, end, compared_end, last_start, last_time, stale,
-        is_live, tuple(notes),
-    )  # fmt: skip
 
 
 def without_overlap(segments: Sequence[Segment]) -> tuple[Segment, ...]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,41 +112,25 @@ def _message_ids(heads: npt.NDArray[np.void]) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), heads.size, [None, pa.py_buffer(bounds), pa.py_buffer(digits)])
 
 
+@dataclass(eq=False)
 class Records:
-    """Records of a segment that were found by following the chain.
+    """Records of a segment that were found by following the chain."""
 
-    * `raw`: uint8, shape (m,), contiguous: the whole segment.
-    * `starts`: int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`.
-    * `segment`: File name of the segment.
-    * `start_offset`: Physical offset of the segment's first byte. Where records were read without what lies between
-      them: int64, shape (n,), what to add to each one's start.
-    * `parser`: How properties that are not plain are parsed.
-    * `entries`: The DLedger log in whose entries the records lie.
-    """
-
-    def __init__(  # noqa: PLR0913 -- where records are, and how they are read
-        self,
-        raw: npt.NDArray[np.uint8],
-        starts: npt.NDArray[np.int64],
-        segment: str,
-        start_offset: int | npt.NDArray[np.int64],
-        parser: PropertyParser = PropertyParser.FIRST_SEPARATOR,
-        entries: EntryLog | None = None,
-    ) -> None:
-        self.raw = raw
-        self.starts = starts
-        self.segment = segment
-        self.start_offset = start_offset
-        self.parser = parser
-        self.entries = entries
-        self.expanded: list[bytes | None] | None = None
-        """Bodies to return instead of the stored ones."""
-        self.has_nearest_times = False
-        """Whether times are as `store_core.format.times.table_times` has them for what calculates with them."""
-        self.store = ""
-        """What the store is called."""
-        self.remarks: dict[int, CorruptRecordError] = {}
-        """Why a value of a record is null that every record has, by where the record starts."""
+    raw: npt.NDArray[np.uint8]  # uint8, shape (m,), contiguous: the whole segment
+    starts: npt.NDArray[np.int64]
+    """int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`."""
+    segment: str  # file name of the segment
+    start_offset: int | npt.NDArray[np.int64]
+    """Physical offset of the segment's first byte. Where records were read without what lies between them: int64, shape
+    (n,), what to add to each one's start."""
+    parser: PropertyParser = PropertyParser.FIRST_SEPARATOR  # how properties that are not plain are parsed
+    entries: EntryLog | None = None  # the DLedger log in whose entries the records lie
+    expanded: list[bytes | None] | None = None  # bodies to return instead of the stored ones
+    has_nearest_times: bool = False
+    """Whether times are as `store_core.format.times.table_times` has them for what calculates with them."""
+    store: str = ""  # what the store is called
+    remarks: dict[int, CorruptRecordError] = field(default_factory=dict)
+    """Why a value of a record is null that every record has, by where the record starts."""
 
     def __len__(self) -> int:
         """Return the number of records."""

@@ -14,7 +14,7 @@ import pytest
 from store_core import read_messages
 from store_core.answers import export
 from store_core.answers.export_proof import ProofReport, prove_by
-from store_core.answers.store_export import ExportReport, export_by
+from store_core.answers.store_export import Export, ExportReport, export_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.store.export.export_ledger import ExportLedger
@@ -82,7 +82,7 @@ def log() -> LogBuilder:
 
 
 def exported(store: Path, lake: Path, table: TableInMemory, files: FileSystem | None = None) -> ExportReport:
-    return export_by(InProcess(), store, lake, table=table, file_system=files)
+    return export_by(InProcess(), store, Export(lake), table, files)
 
 
 def proved(store: Path, lake: Path, table: TableInMemory) -> ProofReport:
