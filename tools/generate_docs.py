@@ -29,7 +29,7 @@ DOCUMENTS: Final = {
     "docs/options.md": "tools.options_document:markdown_document",
     "docs/views.md": "tools.views_document:markdown_document",
     "docs/releases.md": "tools.release_document:markdown_document",
-    "docs/exit-codes.md": "store_core.command.exit_code:markdown_document",
+    "docs/exit-codes.md": "tools.exit_code_document:markdown_document",
     "docs/reports.md": "tools.report_document:markdown_document",
     "docs/modules.md": "tools.module_index:markdown_document",
     "docs/benchmarks.md": "tools.benchmark_document:markdown_document",

@@ -3,14 +3,31 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.format.release import DEFAULT_RELEASE, RELEASE_RULES, RELEASES
-from store_core.format.release_rules import Feature, release_features
+from store_core.format.release_rules import ReleaseRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+class Feature(NamedTuple):
+    """A feature as documents show it."""
+
+    name: str  # the attribute of `ReleaseRules`
+    area: str  # the part of RocketMQ it belongs to
+    meaning: str  # A clause without a full stop
+    source: str  # Java method, and the RocketMQ version of the rule
+
+
+def release_features() -> Iterator[Feature]:
+    """Yield the features in the order of the table."""
+    for each in fields(ReleaseRules):
+        if each.metadata:
+            yield Feature(each.name, **each.metadata)
 
 
 def markdown_document() -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from store_core.answers.diff_report import DiffReport
 from store_core.answers.export_proof import ProofReport
@@ -24,6 +24,9 @@ from store_core.answers.store_redact import RedactReport
 from store_core.answers.store_replay import ReplayReport
 from store_core.answers.store_retention import RetentionReport
 from store_core.answers.store_transactions import TransactionsReport
+
+if TYPE_CHECKING:
+    from store_core.answers.report import ReportSchema
 
 _SCHEMAS: Final = (
     InfoReport.SCHEMA,
@@ -72,5 +75,14 @@ _INTRODUCTION: Final = (
 
 def markdown_document() -> str:
     """Return the text of ``docs/reports.md``."""
-    sections = [line for schema in _SCHEMAS for line in schema.markdown_lines()]
+    sections = [line for schema in _SCHEMAS for line in _section(schema)]
     return "\n".join([*_INTRODUCTION, *sections])
+
+
+def _section(schema: ReportSchema) -> list[str]:
+    lines = [f"## {schema.answer}", "", f"`schema` is `{schema.name}`.", "", "| fact | meaning |", "|---|---|"]
+    lines += [f"| `{fact.name}` | {fact.doc} |" for fact in schema.facts]
+    for table in schema.tables:
+        lines += ["", f"Table `{table.name}`: {table.doc}.", "", "| column | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{column.name}` | {column.type} | {column.doc} |" for column in table.columns]
+    return [*lines, ""]

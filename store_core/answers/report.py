@@ -175,15 +175,6 @@ class ReportSchema:
         """Return the table of a name."""
         return next(table for table in self.tables if table.name == name)
 
-    def markdown_lines(self) -> list[str]:
-        """Return the schema as a section of a document."""
-        lines = [f"## {self.answer}", "", f"`schema` is `{self.name}`.", "", "| fact | meaning |", "|---|---|"]
-        lines += [f"| `{fact.name}` | {fact.doc} |" for fact in self.facts]
-        for table in self.tables:
-            lines += ["", f"Table `{table.name}`: {table.doc}.", "", "| column | type | meaning |", "|---|---|---|"]
-            lines += [f"| `{column.name}` | {column.type} | {column.doc} |" for column in table.columns]
-        return [*lines, ""]
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -12,12 +12,9 @@ for all features would be most of the time that the import of this module takes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any, Final
 
 
 def has(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a field of a dataclass
@@ -541,15 +538,6 @@ class BrokerFeatures:
     )
 
 
-class Feature(NamedTuple):
-    """A feature as documents show it."""
-
-    name: str  # the attribute of `ReleaseRules`
-    area: str  # the part of RocketMQ it belongs to
-    meaning: str  # A clause without a full stop
-    source: str  # Java method, and the RocketMQ version of the rule
-
-
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
     """The features of one release."""
@@ -559,10 +547,3 @@ class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.release!r})"
-
-
-def release_features() -> Iterator[Feature]:
-    """Yield the features in the order of the table."""
-    for each in fields(ReleaseRules):
-        if each.metadata:
-            yield Feature(each.name, **each.metadata)

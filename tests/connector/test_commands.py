@@ -15,7 +15,7 @@ from pyspark_commitlog import demo
 from pyspark_commitlog.demo import run_command
 from pyspark_commitlog.java import JavaNotFoundError, require_java
 from pyspark_commitlog.spark_errors import end_of
-from store_core.command.exit_code import ExitCode, markdown_document
+from store_core.command.exit_code import ExitCode
 from store_core.errors import (
     CorruptRecordError,
     FilterError,
@@ -31,6 +31,7 @@ from store_core.errors import (
 from tests.builders import LogBuilder
 from tests.connector.called import append, rebuild_consume_queue, rebuild_index
 from tests.short_lived import run_python
+from tools.exit_code_document import markdown_document
 
 
 def test_the_demo_lists_all_exit_codes_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:

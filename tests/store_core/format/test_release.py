@@ -23,8 +23,9 @@ from store_core.format.release import (
     Release,
     rules_of,
 )
-from store_core.format.release_rules import Feature, ReleaseRules, release_features
+from store_core.format.release_rules import ReleaseRules
 from store_core.queue.queue_path import QueueRules
+from tools.release_document import Feature, release_features
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
