@@ -155,7 +155,7 @@ class Mutants:
             return (yield)
         finally:
             sys.settrace(None)
-            for each in {place(code) for code in self.codes.values() if f"{ROOT}/store_core/" in code.co_filename}:
+            for each in {place(code) for code in [*self.codes.values()] if f"{ROOT}/store_core/" in code.co_filename}:
                 self.entered[each].append(item.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
