@@ -180,11 +180,13 @@ class Mutants:
             importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
         places = [(path, index) for path in paths for index, _ in enumerate(changes(ast.parse(path.read_text())))]
         chosen = random.Random(self.option.seed).sample(places, min(self.option.mutants, len(places)))  # noqa: S311 -- reproducible
+        report = self.option.entered.with_suffix(".failed")
+        if failed := first_failed([], [items[test] for test in self.chosen(items.keys() & self.took.keys())], report):
+            raise pytest.UsageError(f"{failed} fails without a change, so that its failures prove nothing")
         found = 0
         for path, index in chosen:
             named, function, changed = mutate(path, index)
             tests = items.keys() & set(self.entered.get(function, ()))
-            report = self.option.entered.with_suffix(".failed")
             failed = first_failed(changed, [items[test] for test in self.chosen(tests)], report)
             found += bool(failed)
             print(named, failed or "SURVIVED", sep="\t", flush=True)
