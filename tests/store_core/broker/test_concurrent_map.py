@@ -35,3 +35,7 @@ def test_a_map_of_numbers_gives_them_in_java_s_order() -> None:
     expected = (5, 2, 0, 10, 11, 8, 9, 4, 12, 14, 6, 3, 1, 7, 13)
 
     assert [_NUMBERS[place] for place in expected] == concurrent_map_order(_NUMBERS, DEFAULT_CAPACITY)
+
+
+def test_an_empty_map_has_no_keys() -> None:
+    assert [] == concurrent_map_order(list[str](), DEFAULT_CAPACITY)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.broker.config_file import ConfigManager
-from store_core.errors import CorruptRecordError
+from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.snapshot.config_json import ConfigFields, JsonObject
 from tests.store_core.fakes import FaultyFileSystem
 
@@ -129,7 +129,47 @@ def test_an_error_names_a_broken_file_and_its_broken_backup_with_both_faults(kep
     assert shown == str(pickle.loads(pickle.dumps(raised.value)))  # noqa: S301 -- our own bytes
 
 
+@pytest.mark.parametrize("text", [None, ""])
+def test_a_broken_backup_is_not_to_be_replaced_by_itself(kept: Counter, text: str | None) -> None:
+    put(kept, text, "}")
+    with pytest.raises(CorruptRecordError, match=r"counter\.json\.bak: .* Correct the file by hand$"):
+        kept.load()
+
+
+def test_a_file_beyond_all_measure_is_not_read(kept: Counter) -> None:
+    put(kept, "", None)
+    with kept.path.open("r+b") as file:
+        file.truncate((1 << 30) + 1)
+    with pytest.raises(UnsafeSizeError, match="1073741825 bytes"):
+        kept.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"value":"x"}', r"^bad value of value in \S+counter\.json: expected an integer from .*, found 'x'\."),
+        ('{"table":{"x":1}}', r"^bad key of table in \S+counter\.json: expected an integer of 32 bits, found 'x'\."),
+        ('{"table":{"0":null}}', r"^bad value of table\.0 in \S+counter\.json: expected an offset, found None\."),
+    ],
+)
+def test_a_wrong_value_or_key_is_named_without_an_offset_that_is_not_known(kept: Counter, text: str, says: str) -> None:
+    put(kept, text, None)
+    with pytest.raises(CorruptRecordError, match=says) as raised:
+        kept.load()
+    assert "offset 0" not in str(raised.value)
+
+
 # ---- persisting
+
+
+def test_the_backup_holds_what_the_file_held(kept: Counter) -> None:
+    for value in (1, 2, 3):
+        kept.value = value
+        kept.persist()
+
+    assert '{\n\t"value":3\n}' == kept.path.read_text()
+    assert '{\n\t"value":2\n}' == kept.backup_path.read_text()
+    assert ["counter.json", "counter.json.bak"] == sorted(path.name for path in kept.path.parent.iterdir())
 
 
 def test_every_file_is_synced_before_it_is_renamed(kept: Counter, disk: FaultyFileSystem) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.broker.config_file import write_config
-from store_core.broker.consumer_filter import ConsumerFilterData, SubscriptionData, calculate_bit_map
+from store_core.broker.consumer_filter import BloomFilter, ConsumerFilterData, SubscriptionData, calculate_bit_map
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
 from store_core.broker.subscription_group import RegisteredSubscription
+from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.store.broker_config import BrokerConfig
@@ -54,12 +55,52 @@ def subscribed(topic: str, text: str = "a > 5", kind: str = "SQL92", version: in
 # ---- registering
 
 
+def test_an_expression_is_registered_with_its_bits_and_time(filters: Filters) -> None:
+    assert filters.add("a > 5", 7)
+
+    found = filters.one()
+    assert ("g1", "TopicA", "a > 5", 7, 0) == (
+        found.consumer_group, found.topic, found.expression, found.client_version, found.dead_time
+    )  # fmt: skip
+    assert filters.clock.wall_ms == found.born_time
+    assert BloomFilter().generate("g1", "TopicA") == found.bloom
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"), [("a", "TAG"), ("a", ""), ("", "SQL92"), ("a >", "SQL92"), ("a > 5", "SQL99")]
+)
+def test_what_is_no_expression_is_not_registered(expression: str, kind: str, filters: Filters) -> None:
+    assert not filters.register_expression("TopicA", "g1", expression, 1, expression_type=kind)
+
+    assert filters.get("TopicA", "g1") is None
+    assert {"filterDataByTopic": {}} == filters.encode()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_is_not_newer_changes_nothing(version: int, filters: Filters) -> None:
+    filters.add("a > 5", 1)
+    before = filters.one()
+    filters.clock.advance(1)
+
+    assert not filters.add("a > 6", version)
+    assert before == filters.one()
+
+
 def test_a_newer_expression_is_born_when_it_comes(filters: Filters) -> None:
     filters.add("a > 5", 1)
     filters.clock.advance(1)
 
     assert filters.add("a > 6", 2)
     assert ("a > 6", filters.clock.wall_ms) == (filters.one().expression, filters.one().born_time)
+
+
+def test_a_newer_version_of_the_same_expression_keeps_its_birth(filters: Filters) -> None:
+    filters.add("a > 5", 1)
+    born = filters.one().born_time
+    filters.clock.advance(1)
+
+    assert filters.add("a > 5", 2)
+    assert (2, born) == (filters.one().client_version, filters.one().born_time)
 
 
 def test_a_newer_one_that_does_not_compile_takes_the_old_one_with_it(filters: Filters) -> None:
@@ -87,6 +128,20 @@ def test_a_group_leaves_the_topics_it_no_longer_names(filters: Filters) -> None:
 
 
 # ---- expiry
+
+
+def test_a_group_is_forgotten_a_day_after_it_left(filters: Filters) -> None:
+    filters.add("a > 5", 1, "g1")
+    filters.add("a > 5", 1, "g2")
+    filters.unregister("g1")
+    filters.clock.advance(DAY - 0.001)
+    filters.clean()
+    assert filters.one("g1").is_dead
+
+    filters.clock.advance(0.001)
+    filters.clean()
+
+    assert ["g2"] == [data.consumer_group for data in filters.of_topic("TopicA")]
 
 
 def test_how_long_groups_are_kept_is_a_setting(tmp_path: Path) -> None:
@@ -151,3 +206,28 @@ def test_bits_of_another_filter_make_the_whole_file_worthless(filters: Filters, 
 
     assert () == again.of_topic("TopicA")
     assert "expectConsumerNumUseFilter" in again.notes[0]
+
+
+@pytest.mark.parametrize(
+    "member",
+    ['"bornTime":"x"', '"bloomFilterData":{"bitPos":["x"]}', '"bloomFilterData":{"bitPos":7}', '"expression":[]'],
+)
+def test_a_file_of_other_kinds_is_refused(member: str, filters: Filters) -> None:
+    filters.path.parent.mkdir()
+    filters.path.write_text('{"filterDataByTopic":{"TopicA":{"groupFilterData":{"g1":{' + member + "}}}}}")
+
+    with pytest.raises(CorruptRecordError, match="TopicA"):
+        filters.load()
+
+
+def test_bits_beyond_the_map_are_another_filter_s(filters: Filters, tmp_path: Path) -> None:
+    """The file is not trusted: a bit is set by its position later."""
+    filters.add("a > 5")
+    filters.persist()
+    text = filters.path.read_text()
+    filters.path.write_text(text.replace("[19,13,46]", "[19,13,1000000000]"))
+
+    again = Filters(tmp_path)
+    again.load()
+
+    assert () == again.of_topic("TopicA")

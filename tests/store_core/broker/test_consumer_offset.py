@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,7 @@ from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.errors import CorruptRecordError
 from store_core.files.file_system import OsFileSystem
 from store_core.format.release import RELEASES
+from store_core.snapshot.config import DataVersion
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
@@ -31,6 +34,10 @@ def offsets(tmp_path: Path) -> ConsumerOffsetManager:
     return ConsumerOffsetManager(tmp_path, FaultyFileSystem(), FakeClock())
 
 
+def release_4(root: Path) -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(root, FaultyFileSystem(), FakeClock(), "4.9")
+
+
 def commit(offsets: ConsumerOffsetManager, offset: int, queue_id: int = 0, topic: str = "orders") -> None:
     offsets.commit_offset("10.0.0.1:4711", "billing", topic, queue_id, offset)
 
@@ -42,6 +49,58 @@ def loaded(root: Path, text: str, release: Release = "5.3") -> ConsumerOffsetMan
     manager = ConsumerOffsetManager(root, OsFileSystem(), FakeClock(), release)
     manager.load()
     return manager
+
+
+# ---- committing
+
+
+def test_what_was_committed_is_answered(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+    commit(offsets, 7, queue_id=1)
+
+    assert (5, 7) == tuple(offsets.query_offset("billing", "orders", queue_id) for queue_id in (0, 1))
+    assert {0: 5, 1: 7} == offsets.query_offsets("billing", "orders")
+
+
+def test_what_was_never_committed_is_minus_one(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+
+    assert -1 == offsets.query_offset("billing", "orders", 1)
+    assert -1 == offsets.query_offset("other", "orders", 0)
+    assert offsets.query_offsets("other", "orders") is None
+
+
+def test_an_offset_may_go_back_with_a_warning(offsets: ConsumerOffsetManager, caplog: pytest.LogCaptureFixture) -> None:
+    commit(offsets, 5)
+    commit(offsets, 5)
+    quiet = not caplog.records
+    with caplog.at_level(logging.WARNING):
+        commit(offsets, 4)
+
+    assert quiet
+    assert 4 == offsets.query_offset("billing", "orders", 0)
+    assert "10.0.0.1:4711 commits offset 4 of orders@billing, queue 0, back from 5" in caplog.text
+
+
+@pytest.mark.parametrize(("queue_id", "offset"), [(1 << 31, 0), (-(1 << 31) - 1, 0), (0, 1 << 63)])
+def test_numbers_that_java_does_not_hold_are_refused(
+    offsets: ConsumerOffsetManager, queue_id: int, offset: int
+) -> None:
+    with pytest.raises(ValueError, match="bits"):
+        commit(offsets, offset, queue_id)
+
+
+def test_the_data_version_moves_on_after_so_many_commits(tmp_path: Path) -> None:
+    clock = FakeClock()
+    offsets = ConsumerOffsetManager(tmp_path, OsFileSystem(), clock, version_step=3)
+    clock.advance(1)
+    counters = []
+    for offset in range(7):
+        commit(offsets, offset)
+        counters.append(offsets.data_version.counter)
+
+    assert [0, 0, 1, 1, 1, 2, 2] == counters
+    assert DataVersion(NOW + 1000, 2) == offsets.data_version
 
 
 # ---- pulls and resets
@@ -73,6 +132,17 @@ def test_resets_are_passed_over_where_the_broker_has_them_off(tmp_path: Path) ->
     commit(off, 9)
 
     assert 9 == off.query_offset("billing", "orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "group", "queue_id", "offset"), [("", "g", 0, 0), ("t", "", 0, 0), ("t", "g", -1, 0), ("t", "g", 0, -1)]
+)
+def test_a_reset_that_makes_no_sense_is_passed_over(
+    offsets: ConsumerOffsetManager, topic: str, group: str, queue_id: int, offset: int
+) -> None:
+    offsets.assign_reset_offset(topic, group, queue_id, offset)
+
+    assert {} == offsets.offset_table()
 
 
 # ---- groups and topics
@@ -122,10 +192,41 @@ def test_golden_files_are_written_as_they_were_read(name: str, golden: Callable[
     assert offsets.path.read_text() == offsets.text()
 
 
+def test_the_file_is_what_fastjson_writes(offsets: ConsumerOffsetManager) -> None:
+    for queue_id in (2, 1, 0):
+        commit(offsets, 10 + queue_id, queue_id)
+    offsets.persist()
+
+    assert (
+        '{\n\t"dataVersion":{\n\t\t"counter":0,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
+        '\t"groupTopicMap":{\n\t\t"billing":[\n\t\t\t"orders"\n\t\t]\n\t},\n'
+        '\t"offsetTable":{\n\t\t"orders@billing":{\n\t\t\t0:10,\n\t\t\t1:11,\n\t\t\t2:12\n\t\t}\n\t},\n\t"pullOffsetTable":{}\n}'
+    ) == offsets.path.read_text()
+
+
+def test_release_4_writes_the_offsets_alone(tmp_path: Path) -> None:
+    offsets = release_4(tmp_path)
+    commit(offsets, 5)
+    offsets.persist()
+
+    assert '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5\n\t\t}\n\t}\n}' == offsets.path.read_text()
+    assert 0 == offsets.data_version.counter
+
+
 def test_quoted_queue_ids_are_taken(tmp_path: Path) -> None:
     offsets = loaded(tmp_path, '{"offsetTable":{"orders@billing":{"0":5,"1":"6"}}}')
 
     assert {0: 5, 1: 6} == offsets.query_offsets("billing", "orders")
+
+
+def test_loading_replaces_what_is_there_and_keeps_what_a_file_lacks(tmp_path: Path) -> None:
+    offsets = loaded(tmp_path, '{"offsetTable":{"orders@billing":{0:5}}}')
+    version = offsets.data_version
+    commit(offsets, 7, topic="refunds")
+    offsets.load()
+
+    assert {"orders@billing": {0: 5}} == offsets.offset_table()
+    assert version == offsets.data_version
 
 
 @pytest.mark.parametrize(
@@ -170,3 +271,11 @@ def test_what_was_persisted_is_loaded(
     again.load()
 
     assert (offsets.offset_table(), offsets.data_version) == (again.offset_table(), again.data_version)
+
+
+def test_other_json_readers_take_a_file_once_its_keys_are_quoted(offsets: ConsumerOffsetManager) -> None:
+    commit(offsets, 5)
+    offsets.persist()
+    text = offsets.path.read_text().replace("\t0:", '\t"0":')
+
+    assert {"orders@billing": {"0": 5}} == json.loads(text)["offsetTable"]

@@ -45,6 +45,31 @@ def test_golden_files_are_written_as_they_were_read(name: str, golden: Callable[
     assert table.offset_table()
 
 
+def test_a_level_that_was_never_delivered_starts_at_0(table: DelayOffsetTable) -> None:
+    table.update_offset(3, 30)
+
+    assert (30, 0) == (table.offset_of(3), table.offset_of(4))
+
+
+def test_what_was_persisted_is_loaded(table: DelayOffsetTable, tmp_path: Path) -> None:
+    for level in (18, 3, 1):
+        table.update_offset(level, level * 10)
+    table.persist()
+    again = DelayOffsetTable(tmp_path, OsFileSystem(), FakeClock(0))
+    again.load()
+
+    assert '\t"offsetTable":{\n\t\t1:10,\n\t\t3:30,\n\t\t18:180\n\t}\n}' in table.path.read_text()
+    assert (table.offset_table(), table.data_version) == (again.offset_table(), again.data_version)
+
+
+def test_release_4_writes_the_offsets_alone(tmp_path: Path) -> None:
+    table = DelayOffsetTable(tmp_path, OsFileSystem(), FakeClock(), "4.9")
+    table.update_offset(3, 30)
+    table.persist()
+
+    assert '{\n\t"offsetTable":{3:30\n\t}\n}' == table.path.read_text()
+
+
 def test_the_data_version_moves_on_after_so_many_updates(tmp_path: Path) -> None:
     table = DelayOffsetTable(tmp_path, OsFileSystem(), FakeClock(), version_step=2)
     for offset in range(5):

@@ -50,6 +50,16 @@ def offsets(tmp_path: Path) -> Offsets:
     return Offsets(tmp_path)
 
 
+def test_offsets_are_written_after_ten_seconds_and_then_at_each_interval(offsets: Offsets) -> None:
+    offsets.manager.load()
+    found = []
+    for offset in (5, 6, 7):
+        offsets.commit(offset)
+        found.append((offsets.step(), offsets.written()))
+
+    assert [(10.0, 5), (13.0, 6), (16.0, 7)] == found
+
+
 def test_wake_up_between_the_intervals_writes_nothing(offsets: Offsets) -> None:
     offsets.manager.load()
     offsets.commit(5)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +56,15 @@ def test_golden_files_are_written_as_they_were_read(name: str, golden: Callable[
     assert "SELF_TEST_TOPIC" in topics.topics()
 
 
+def test_a_topic_has_rocketmq_s_defaults(topics: TopicConfigManager) -> None:
+    load(topics, '{"topicConfigTable":{"orders":{}}}')
+
+    assert TopicConfig(topic_name="orders") == topics.select_topic_config("orders")
+    assert TopicConfig(
+        topic_name="orders", read_queue_nums=16, write_queue_nums=16, perm=6, topic_filter_type="SINGLE_TAG"
+    ) == topics.select_topic_config("orders")
+
+
 @pytest.mark.parametrize(("perm", "readable", "writeable"), [(6, True, True), (4, True, False), (2, False, True)])
 def test_permissions_are_bits(perm: int, readable: bool, writeable: bool) -> None:
     topic = TopicConfig(topic_name="orders", perm=perm)
@@ -78,6 +88,19 @@ def test_updates_and_deletions_move_the_data_version(topics: TopicConfigManager)
     assert topics.select_topic_config("orders") is None
 
 
+def test_what_was_persisted_is_loaded(topics: TopicConfigManager, tmp_path: Path) -> None:
+    config = TopicConfig(
+        topic_name="%RETRY%g", perm=7, order=True, topic_filter_type="MULTI_TAG", attributes={"b": "2", "a": "1"}
+    )
+    topics.update_topic_config(config)
+    topics.persist()
+    again = TopicConfigManager(tmp_path, OsFileSystem(), FakeClock(0))
+    again.load()
+
+    assert config == again.select_topic_config("%RETRY%g")
+    assert topics.data_version == again.data_version
+
+
 def test_release_4_has_no_attributes(tmp_path: Path) -> None:
     topics = TopicConfigManager(tmp_path, OsFileSystem(), FakeClock(), "4.9")
     topics.update_topic_config(TopicConfig(topic_name="orders", attributes={"a": "1"}))
@@ -85,6 +108,17 @@ def test_release_4_has_no_attributes(tmp_path: Path) -> None:
 
     assert "attributes" not in text
     assert "stateVersion" not in text
+
+
+def test_members_that_nobody_knows_are_written_again(topics: TopicConfigManager) -> None:
+    load(topics, '{"topicConfigTable":{"orders":{"liteTopic":{"ttl":5},"perm":4}}}')
+    config = topics.select_topic_config("orders")
+    assert config is not None
+    topics.update_topic_config(replace(config, perm=6))
+
+    assert '"liteTopic":{\n\t\t\t\t"ttl":5\n\t\t\t},\n\t\t\t"order":false,\n\t\t\t"perm":6' in write_config(
+        topics.encode()
+    )
 
 
 @pytest.mark.parametrize(

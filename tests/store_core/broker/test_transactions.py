@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.broker.topic_kind import HALF_TOPIC, OP_TOPIC
+from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from store_core.broker.transactions import Transaction, TransactionState, TransactionStatus, transaction_state
+from store_core.store.message_store import DefaultMessageStore
+from store_core.store.message_store_config import MessageStoreConfig
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.store.logs import Log, message
 
@@ -117,6 +119,44 @@ def test_transactions_of_a_real_broker_end_as_producers_decided(
 # ---- one transaction
 
 
+def test_a_half_message_alone_is_pending(writer: Writer) -> None:
+    half = writer.half("K")
+
+    assert Transaction(PENDING, "orders", 3, "shop", "K", half, 0, 1_700_000_000_000) == writer.only()
+
+
+def test_a_commit_names_the_half_message_it_settles(writer: Writer) -> None:
+    writer.put("other")
+    half = writer.half("K")
+    commit = writer.commit(half)
+    op = writer.op(b"0")
+
+    assert (COMMITTED, half, commit, op) == _facts(writer.only())
+
+
+def test_a_commit_without_an_operation_counts(writer: Writer) -> None:
+    writer.put("other")
+    half = writer.half("K")
+    commit = writer.commit(half)
+
+    assert (COMMITTED, half, commit, None) == _facts(writer.only())
+
+
+def test_an_operation_alone_is_a_rollback(writer: Writer) -> None:
+    half = writer.half("K")
+    op = writer.op(b"0")
+
+    assert (ROLLED_BACK, half, None, op) == _facts(writer.only())
+
+
+def test_one_operation_settles_many(writer: Writer) -> None:
+    for key in "ABCD":
+        writer.half(key)
+    writer.op(b"3,0,1,")
+
+    assert [ROLLED_BACK, ROLLED_BACK, PENDING, ROLLED_BACK] == [known.status for known in writer.state().transactions]
+
+
 def test_a_half_message_that_the_broker_wrote_anew_is_one_transaction(writer: Writer) -> None:
     writer.half("K")
     writer.half("other")
@@ -138,6 +178,14 @@ def test_half_messages_without_a_unique_key_are_each_their_own(writer: Writer) -
     writer.half(None)
 
     assert 2 == writer.state().counts()[PENDING]
+
+
+def test_what_the_broker_gave_up_is_orphaned(writer: Writer) -> None:
+    writer.half("K")
+    writer.half("L")
+    writer.put(CHECK_MAX_TIME_TOPIC, properties={"UNIQ_KEY": "K"})
+
+    assert [ORPHANED, PENDING] == [known.status for known in writer.state().transactions]
 
 
 def test_settlements_whose_half_message_is_gone_are_orphaned(writer: Writer) -> None:
@@ -187,3 +235,39 @@ def test_prepared_messages_of_old_releases_are_settled_by_their_offset(
         known.half_offset,
         known.half_queue_offset,
     )
+
+
+@pytest.mark.parametrize("body", [b"", b",", b"abc", b"1,x", b"-1", b"1;2", b"9" * 40, b"\xff"])
+def test_an_operation_that_says_nothing_is_noted(writer: Writer, body: bytes) -> None:
+    writer.half("K")
+    where = writer.op(body)
+    found = writer.state()
+
+    assert 1 == found.counts()[PENDING]
+    assert f"at {where}" in found.notes[0]
+
+
+def test_an_operation_with_another_tag_is_noted(writer: Writer) -> None:
+    writer.half("K")
+    writer.op(b"0", tags="x")
+
+    assert 1 == len(writer.state().notes)
+
+
+def test_hostile_half_messages_are_counted_like_others(writer: Writer) -> None:
+    writer.put(HALF_TOPIC, properties={"REAL_QID": "9" * 30, "PGROUP": "shop"})
+    known = writer.only()
+
+    assert (PENDING, None, None, "shop") == (known.status, known.topic, known.queue_id, known.group)
+
+
+def test_an_open_store_is_asked_like_its_files(tmp_path: Path) -> None:
+    config = MessageStoreConfig(mapped_file_size_commit_log=1 << 16, release="4.9")
+    with DefaultMessageStore.open(tmp_path, config, broker_hooks=False) as store:
+        store.put_message(message(topic=HALF_TOPIC, properties={"UNIQ_KEY": "K"}))
+
+        assert [PENDING] == [known.status for known in transaction_state(store).transactions]
+
+
+def _facts(known: Transaction) -> tuple[object, ...]:
+    return known.status, known.half_offset, known.commit_offset, known.op_offset
