@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.broker.consumer_filter import ExpressionMessageFilter
-from store_core.broker.pull_checks import PullSysFlag, ResponseCode
+from store_core.broker.pull_checks import PullSysFlag
 from store_core.broker.pull_message_processor import PullRequestHoldService
 from store_core.files.clock import SystemClock
 from store_core.format.java import hash_code
@@ -50,69 +50,11 @@ def arrive(broker: PullBroker, store: FakeStore, **more: Any) -> None:  # noqa: 
     broker.hold.notify_message_arriving("orders", more.pop("queue_id", 0), 1, **({"tags_code": 0} | more))
 
 
-def test_without_a_message_a_pull_waits(broker: PullBroker) -> None:
-    assert broker.wait() is None
-    assert (1, []) == (len(broker.hold), broker.answers)
-
-
-@pytest.mark.parametrize("flags", [CARRIED, CARRIED | COMMIT])
-def test_without_the_flag_no_pull_waits(broker: PullBroker, flags: int) -> None:
-    answer = broker.wait(sys_flag=flags)
-
-    assert answer is not None
-    assert (ResponseCode.PULL_NOT_FOUND, 0) == (answer.code, len(broker.hold))
-
-
-def test_without_somebody_to_answer_no_pull_waits(broker: PullBroker) -> None:
-    assert (19, 0) == (broker.pull(sys_flag=CARRIED | SUSPEND).code, len(broker.hold))
-
-
-@pytest.mark.parametrize(
-    "status",
-    [status for status in GetMessageStatus if ResponseCode.of_status(status, 0) is not ResponseCode.PULL_NOT_FOUND],
-)
-def test_other_answers_do_not_wait(broker: PullBroker, store: FakeStore, status: GetMessageStatus) -> None:
-    store.result = GetMessageResult(status)
-
-    assert broker.wait() is not None
-    assert 0 == len(broker.hold)
-
-
 def test_a_message_wakes_a_pull_up(broker: PullBroker, store: FakeStore) -> None:
     broker.wait()
     arrive(broker, store)
 
     assert ([b"one"], 0) == ([answer.body for answer in broker.answers], len(broker.hold))
-
-
-def test_a_message_of_another_queue_wakes_nobody_up(broker: PullBroker, store: FakeStore) -> None:
-    broker.wait()
-    arrive(broker, store, queue_id=1)
-
-    assert (1, []) == (len(broker.hold), broker.answers)
-
-
-def test_a_message_before_the_offset_wakes_nobody_up(broker: PullBroker, store: FakeStore) -> None:
-    broker.wait(queue_offset=1)
-    arrive(broker, store)
-
-    assert (1, []) == (len(broker.hold), broker.answers)
-
-
-def test_each_waiting_pull_of_a_queue_is_answered(broker: PullBroker, store: FakeStore) -> None:
-    for _ in range(3):
-        broker.wait()
-    arrive(broker, store)
-
-    assert 3 == len(broker.answers)
-
-
-def test_a_pull_that_is_woken_up_does_not_wait_again(broker: PullBroker, store: FakeStore) -> None:
-    broker.wait()
-    store.max_offset = 1
-    broker.hold.notify_message_arriving("orders", 0, 1, 0)
-
-    assert ([ResponseCode.PULL_NOT_FOUND], 0) == ([answer.code for answer in broker.answers], len(broker.hold))
 
 
 def test_a_pull_commits_when_it_comes_and_not_when_it_wakes_up(broker: PullBroker, store: FakeStore) -> None:
@@ -124,36 +66,7 @@ def test_a_pull_commits_when_it_comes_and_not_when_it_wakes_up(broker: PullBroke
     assert 9 == broker.offsets.query_offset("billing", "orders", 0)
 
 
-def test_permissions_are_checked_again_on_waking_up(broker: PullBroker, store: FakeStore) -> None:
-    broker.wait()
-    broker.group("billing", consume_enable=False)
-    arrive(broker, store)
-
-    assert [ResponseCode.NO_PERMISSION] == [answer.code for answer in broker.answers]
-
-
 # ---- time
-
-
-@pytest.mark.parametrize(("waited", "answers"), [(14.9, 0), (15.1, 1)])
-def test_a_pull_whose_time_is_up_is_answered(broker: PullBroker, waited: float, answers: int) -> None:
-    broker.wait(suspend_timeout_millis=15_000)
-    broker.clock.advance(waited)
-    broker.hold.run_once()
-
-    assert ([ResponseCode.PULL_NOT_FOUND] * answers, 1 - answers) == (
-        [answer.code for answer in broker.answers],
-        len(broker.hold),
-    )
-
-
-def test_setting_the_clock_does_not_prolong_the_waiting(broker: PullBroker) -> None:
-    broker.wait(suspend_timeout_millis=1000)
-    broker.clock.wall_ms -= 3_600_000
-    broker.clock.advance(1)
-    broker.hold.run_once()
-
-    assert 1 == len(broker.answers)
 
 
 def test_a_message_that_nobody_told_of_is_noticed(broker: PullBroker, store: FakeStore) -> None:
@@ -208,13 +121,6 @@ def test_expressions_are_asked_with_the_properties(
     arrive(broker, store, properties=properties)
 
     assert woken == len(broker.answers)
-
-
-def test_a_message_of_unknown_tags_may_be_for_anybody(broker: PullBroker, store: FakeStore) -> None:
-    broker.wait(subscription="TagA")
-    arrive(broker, store, tags_code=None)
-
-    assert 1 == len(broker.answers)
 
 
 # ---- the rest
