@@ -282,8 +282,8 @@ class Answer(ABC, Generic[AnyReport]):
         return cls(*given, **options)
 
     @abstractmethod
-    def on(self, engine: Engine, store: StorePaths) -> AnyReport:
-        """Make the report on an engine; the path knows where the log is."""
+    def on(self, engine: Engine, store: Store) -> AnyReport:
+        """Make the report on an engine: all that is read of the store is as of its moment."""
 
     def for_store(self, name: str) -> Self:  # noqa: ARG002 -- most ask all stores alike
         """Return what is asked of one of several stores."""
@@ -327,9 +327,9 @@ class Answer(ABC, Generic[AnyReport]):
         from store_core.snapshot.store import Store, stores_of
 
         are_stores = isinstance(store, Sequence) and bool(store) and all(isinstance(each, Store) for each in store)
-        stores = cast("Sequence[Store]", store) if are_stores else stores_of(cast("StorePaths", store), config=config)
+        stores = stores_of(store, config=config)
         paths = stores[0].paths if len(stores) == 1 else [each for one in stores for each in given_paths(one.paths)]
-        asked = _at_times_of(self.told(config), paths)
+        asked = _at_times_of(self.told(config), stores)
         if isinstance(engine, AbstractContextManager):  # it ends what it has started
             with engine as running:
                 report = _answered(asked, stores, running)
@@ -363,7 +363,7 @@ class Answer(ABC, Generic[AnyReport]):
 
 def _answered(asked: Answer[AnyReport], stores: Sequence[Store], engine: Engine) -> AnyReport:
     if len(stores) == 1:
-        return asked.on(engine, stores[0].paths)
+        return asked.on(engine, stores[0])
     if not asked.TAKES_SEVERAL:
         names = ", ".join(str(each.paths) for each in stores)
         raise InvalidOptionError(
@@ -387,7 +387,7 @@ def _of_store(asked: Answer[AnyReport], store: Store, engine: Engine) -> OfStore
     from store_core.answers.report import OfStore
 
     try:
-        return OfStore(store.name, asked.on(engine, store.paths))
+        return OfStore(store.name, asked.on(engine, store))
     except (StoreError, OSError) as error:
         return OfStore(store.name, error=error, is_miss=isinstance(error, asked.MISSES))
 
@@ -401,7 +401,7 @@ def one_root(store: StorePaths) -> str | os.PathLike[str]:
     return store[0]
 
 
-def _at_times_of(asked: AnyAnswer, paths: StorePaths) -> AnyAnswer:
+def _at_times_of(asked: AnyAnswer, stores: Sequence[Store]) -> AnyAnswer:
     """Return an answer with times in ms in place of those before the log's last message."""
     times = [each.name for each in options_of(type(asked)) if each.kind is Kind.TIME]
     relative = {name: getattr(asked, name) for name in times if _is_relative(getattr(asked, name))}
@@ -409,7 +409,7 @@ def _at_times_of(asked: AnyAnswer, paths: StorePaths) -> AnyAnswer:
         return asked
     from store_core.store.read.read_options import with_absolute_times
 
-    return replace(asked, **with_absolute_times(paths, relative, tuple(relative)))
+    return replace(asked, **with_absolute_times(stores, relative, tuple(relative)))
 
 
 def processes(count: int, on_progress: ProgressSink | None = None) -> LocalEngine:

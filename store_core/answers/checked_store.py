@@ -39,6 +39,7 @@ from store_core.snapshot.index import Index, KeyFile, LoadedIndex
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd, LiveMoment
 from store_core.snapshot.store import store_at
+from store_core.snapshot.timers import Timers
 from store_core.snapshot.told_release import ToldRelease
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -411,7 +412,7 @@ class _Judge:
         self.tally.add_all(self.config.findings)
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self.compared.queues}
         self.tally.add_all(self.config.impossible(ends, is_open=is_open))
-        stray = None if is_open else stray_timers(store, self.log.segments, release)
+        stray = None if is_open else stray_timers(Timers.of(store), self.log, release)
         if stray is not None:
             expected = "timers in the log"
             self.tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected=expected, found=stray.note)])

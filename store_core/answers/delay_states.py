@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,16 @@ from store_core.broker.transactions import with_ms
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.record.delayed import TIMER_TOPIC
 from store_core.format.release import RELEASE_RULES, Release
-from store_core.snapshot.timers import TIMER_LOG, Timers, due_times
+from store_core.snapshot.timers import Timers, due_times
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
-    from store_core.files.segment_source import Segment
     from store_core.format.release_rules import ReleaseRules
+    from store_core.snapshot.log import Log
 
 
 _MOST: Final = 100_000
@@ -56,42 +55,47 @@ class StrayTimers(NamedTuple):
         )
 
 
-def stray_timers(root: Path, segments: Sequence[Segment], release: str) -> StrayTimers | None:
+def stray_timers(timers: Timers, log: Log, release: str, end: int | None = None) -> StrayTimers | None:
     """Return the pending timers that lead to no timer in the log; None if all do, or there are none.
 
     Those before the log's first record are left out: what they led to was deleted.
+
+    * `end`: Physical offset at which the log is read to its end, if a broker goes on writing it.
     """
-    if not segments or segments[0].entries is not None or not (root / TIMER_LOG).is_dir():
+    if not log.segments or log.segments[0].entries is not None:
         return None
-    timers = Timers.of(root)
+    most = np.iinfo(np.int64).max if end is None else end
     wanted: dict[int, list[tuple[int, str, int]]] = {}
     looked_at = 0
     for file in timers.files:
         units = Timers.units(file).units
         is_pending = due_times(units) >= (timers.read_until or 0)
-        is_pending &= units["physical_offset"] >= segments[0].start_offset
+        is_pending &= (units["physical_offset"] >= log.begin) & (units["physical_offset"] < most)
         for number in np.flatnonzero(is_pending)[: _MOST - looked_at].tolist():
             unit = units[number]
             place = file.start_offset + number * units.dtype.itemsize
             wanted.setdefault(int(unit["physical_offset"]), []).append((place, file.path, int(unit["store_size"])))
             looked_at += 1
-    look_up = RecordLookUp(segments, wanted, release)
+    look_up = RecordLookUp(log.segments, wanted, release)
     records = look_up.merge(map(look_up.run, look_up.plan()))
-    end = segments[-1].end_offset
+    begin = log.remaining().begin  # after the look-up: what was deleted meanwhile is not missing
     stray: list[StrayTimers] = []
     for offset, units_there in wanted.items():
-        record = records.get(offset)
+        if offset < begin:
+            continue
+        nothing = f"the log's last file ends at {log.end}" if offset >= log.end else "no record begins there"
         for place, path, size in units_there:
-            if record is None:
-                found = f"the log's last file ends at {end}" if offset >= end else "no record begins there"
-            elif record["topic"] != TIMER_TOPIC:
-                found = f"a message of topic {record['topic'][:100]!r}"
-            elif record["store_size"] != size:
-                found = f"a timer of {record['store_size']} bytes, not of {size}"
-            else:
-                continue
-            stray.append(StrayTimers(0, path, place, offset, found))
+            found = nothing if offset not in records else _mistaken(records[offset], size)
+            if found is not None:
+                stray.append(StrayTimers(0, path, place, offset, found))
     return min(stray, key=lambda each: each.position)._replace(timers=len(stray)) if stray else None
+
+
+def _mistaken(record: Mapping[str, Any], size: int) -> str | None:
+    """Return what a record is, if not the timer of some bytes."""
+    if record["topic"] != TIMER_TOPIC:
+        return f"a message of topic {record['topic'][:100]!r}"
+    return None if record["store_size"] == size else f"a timer of {record['store_size']} bytes, not of {size}"
 
 
 DELAY_COLUMNS: Final = ("queue_id", "queue_offset", "physical_offset", "store_timestamp", "properties", "body")

@@ -16,7 +16,7 @@ from store_core.errors import InvalidOptionError, SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at
 from store_core.format.times import table_time
 from store_core.queue.index_format import INDEX_HEADER_SIZE
-from store_core.snapshot.index import Index, KeyFile
+from store_core.snapshot.index import KeyFile
 from store_core.snapshot.queues import FileQueue, OpenUnits, Queues, UnitFile
 from store_core.store.clean import DiskLimits, SpaceVerdict, expiry_rule, hour_at, parse_delete_when
 from store_core.store.message_store_config import MessageStoreConfig
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.release import Release
+    from store_core.snapshot.store import Store
 
 
 _HOURS: Final = range(24)
@@ -348,23 +349,23 @@ class DependentFile(NamedTuple):
     needed_up_to: int  # physical offset: it goes when the log begins after it
 
 
-def dependent_files(root: Path) -> Iterator[DependentFile]:
+def dependent_files(store: Store) -> Iterator[DependentFile]:
     """Yield the files of queues and index that can be deleted, in the order of deletion in each directory.
 
     The last file of each never goes. A file goes only after those before it (RocketMQ: ``CleanConsumeQueueService``).
     Queues in a RocksDB have none.
     """
-    for queue in Queues(root).each():
+    for queue in store.queues.each():
         if isinstance(queue, FileQueue):
-            yield from _in_order(root, ((file.path, _last_position(file)) for file in queue.listed[:-1]))
-    yield from _in_order(root, ((path, _index_end(path)) for path in Index(root).paths[:-1]))
+            yield from _in_order(store, ((file.path, _last_position(file)) for file in queue.listed[:-1]))
+    yield from _in_order(store, ((path, _index_end(path)) for path in store.index.paths[:-1]))
 
 
-def _in_order(root: Path, files: Iterator[tuple[Path, int | None]]) -> Iterator[DependentFile]:
-    above = -1
+def _in_order(store: Store, files: Iterator[tuple[Path, int | None]]) -> Iterator[DependentFile]:
+    root, above = store.root, -1
     for path, position in files:
-        if position is None:
-            return
+        if position is None or (store.end is not None and position >= store.end):
+            return  # the last one: a broker has filled it since, and begun another
         above = max(above, position)
         yield DependentFile(str(path).removeprefix(f"{root}/"), blocks_on_disk(file_at(path)), above)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from store_core.answers.store_description import Description
-    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
 
@@ -51,14 +51,13 @@ class Info(Answer["InfoReport"]):
     )
     HAS_PARTS: ClassVar = False
 
-    def on(self, engine: Engine, store: StorePaths) -> InfoReport:
+    def on(self, engine: Engine, store: Store) -> InfoReport:
         """Look at a store; there are no parts for an engine."""
         del engine
         from store_core.answers.store_description import Description
-        from store_core.snapshot.store import Store
 
-        with Store(store) as opened:
-            return _report(Description(opened))
+        with store:
+            return _report(Description(store))
 
 
 def _report(store: Description) -> InfoReport:

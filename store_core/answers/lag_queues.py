@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
 
 
@@ -325,6 +324,9 @@ _LAST_FILES: Final = 2
 _PART_QUEUES: Final = 200
 """Queues in a part: the bounds of their files take some hundredths of a second."""
 
+_LOOKS: Final = 3
+"""How often a queue is listed: a broker deletes its files one after the other."""
+
 _LISTED_COLUMNS: Final = ("physical_offset", "store_timestamp", "tags", "keys", "unique_key", "born_host")
 
 
@@ -356,9 +358,9 @@ class LagJob:
         self.root = store.root_for(StoreUse.READ_QUEUES)
         self.groups = BrokerGroups.of(store.config)
         self.segments: tuple[Segment, ...] = store.log.segments
-        self.log_end = None if as_of is None else _log_end_at(store.paths, as_of)
+        self.log_end = None if as_of is None else _log_end_at(store, as_of)
         self.queues = store.queues  # of a store that is written: as of when the offsets were read
-        self.written = max(file.stat().st_mtime_ns for file in self.groups.files) // 1_000_000
+        self.written = max(store.config.written(file) or 0 for file in self.groups.files)
         self._group, self._topic, self._most = group, topic, most_messages
         self._is_past = as_of is not None
 
@@ -405,13 +407,19 @@ class LagJob:
         return [name for name in names if not _is_system_group(name) and (not self._group or name in self._group)]
 
     def _lags(self, asked: ConsumedQueue) -> list[QueueLag]:
-        name = asked.topic, asked.queue_id
-        try:
-            bounds = self.queues.bounds(*name)
-            return self._behind(asked, bounds, self.queues.before(*name, bounds, self.log_end))
-        except SegmentVanishedError as error:
-            _log.warning("%s", error.problem)
-            return self._behind(asked, None, None)
+        name, problem = (asked.topic, asked.queue_id), ""
+        for _ in range(_LOOKS):
+            try:
+                bounds = self.queues.bounds(*name)
+                return self._behind(asked, bounds, self.queues.before(*name, bounds, self.log_end))
+            except SegmentVanishedError as error:
+                problem = error.problem
+                self.queues.close()  # lists the queue anew, without the file that a broker has deleted
+                queue = self.queues.get(*name)
+                if queue is None or not queue.files:
+                    break
+        _log.warning("%s", problem)
+        return self._behind(asked, None, None)
 
     def _behind(self, asked: ConsumedQueue, bounds: QueueBounds | None, then: QueueBounds | None) -> list[QueueLag]:
         """Compare what groups have committed with a queue; each of its units from the least offset on is read once.
@@ -495,7 +503,7 @@ class LagJob:
 _PLACE: Final = ("physical_offset", "store_size")
 
 
-def _log_end_at(store: StorePaths, time: int) -> int | None:
+def _log_end_at(store: Store, time: int) -> int | None:
     from store_core.store.read.read_plan import log_end_at  # plans reads, too, of which most lags need nothing
 
     return log_end_at(store, time)

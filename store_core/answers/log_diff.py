@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
 
@@ -70,12 +71,12 @@ class Diff(Answer["DiffReport"]):
     same_extent: bool = flag("Count it as a difference if one log begins or ends elsewhere.")
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
 
-    def on(self, engine: Engine, store: StorePaths) -> DiffReport:
+    def on(self, engine: Engine, store: Store) -> DiffReport:
         """Find where both logs begin and end, then compare them in parts, by bytes or by records.
 
         What follows the end of a log that a broker holds is not looked at: a record may be in progress there.
         """
-        pair = LogPair.of(store, self.b)
+        pair = LogPair.of(store.paths, self.b)
         if self.by is DiffBy.RECORDS or (self.by is DiffBy.AUTO and not pair.is_cut_alike):
             return engine.run_grouped(RecordDiffJob(pair, self))
         return engine.run(DiffJob(pair, self))

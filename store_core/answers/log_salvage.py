@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.salvage_output import SalvageOutput
     from store_core.store.segment_salvage import SalvagePart
@@ -53,20 +54,20 @@ class Salvage(Answer["SalvageReport"]):
         choices=SalvageFormat,
     )
 
-    def on(self, engine: Engine, store: StorePaths) -> SalvageReport:
+    def on(self, engine: Engine, store: Store) -> SalvageReport:
         """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
         from store_core.store.salvage_output import SalvageOutput
         from store_core.store.segment_salvage import segment_size
 
         if self.into is None:
-            return engine.run(SalvageJob(store, None))
-        with SalvageOutput.of_format(Path(self.into), self.kind, store) as output:
-            job = SalvageJob(store, output)
+            return engine.run(SalvageJob(store.paths, None))
+        with SalvageOutput.of_format(Path(self.into), self.kind, store.paths) as output:
+            job = SalvageJob(store.paths, output)
             report = engine.run(job)
             if output.format is SalvageFormat.STORE:
                 from store_core.store.salvage_output import PIECES, NewLog
 
-                with NewLog(output.work, segment_size(store)) as log:
+                with NewLog(output.work, segment_size(store.paths)) as log:
                     for part in job.parts:
                         piece = output.piece_path(part.segment.start_offset)
                         log.append(piece)

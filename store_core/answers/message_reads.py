@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.read_plan import ReadPlan
@@ -257,18 +258,20 @@ class ReadJob:
     A read that queues give a look-up for reads what that picked. The others share one scan of the log where they can,
     which chooses the records of each: see `rows_by_one_scan`.
 
-    * `reads`: Planned in this order: a later one sees all that an earlier one does.
+    * `reads`: By name. All see the log as of the store's moment.
     """
 
-    def __init__(self, paths: StorePaths, reads: Mapping[str, MessageRead]) -> None:
-        self.paths = paths
+    def __init__(self, store: Store, reads: Mapping[str, MessageRead]) -> None:
         self.reads = dict(reads)
-        self.notes: tuple[str, ...] = ()
+        plans = self._plans(store)
+        self.notes = tuple(dict.fromkeys(note for plan in plans.values() for note in plan.notes))
+        self.parts = self._parts(plans)
 
     def plan(self) -> Sequence[ReadPart]:
         """Return the parts: what each read needs of each segment."""
-        plans = self._plans()
-        self.notes = tuple(dict.fromkeys(note for plan in plans.values() for note in plan.notes))
+        return self.parts
+
+    def _parts(self, plans: Mapping[str, ReadPlan]) -> Sequence[ReadPart]:
         found = [(name, _without_tail(part)) for name, plan in plans.items() for part in plan.ranges]
         shared: dict[tuple[str, int], list[tuple[str, ReadRange]]] = {}
         parts = []
@@ -280,22 +283,16 @@ class ReadJob:
         parts += [ReadPart(tuple(ranges)) for ranges in shared.values()]
         return sorted(parts, key=lambda each: each.ranges[0][1].begin)  # of each read, in log order
 
-    def _plans(self) -> dict[str, ReadPlan]:
+    def _plans(self, store: Store) -> dict[str, ReadPlan]:
         """Plan each read; where no queue can look anything up, reads that share a scan share its plan, too."""
         plans: dict[str, ReadPlan] = {}
         shared: ReadPlan | None = None
-        has_queues = _has_queue_files(self.paths)
+        has_queues = _has_queue_files(store.paths)
         for name, read in self.reads.items():
             can_share = not has_queues and can_share_scan(read)
-            plans[name] = shared if can_share and shared is not None else self._plan(read)
+            plans[name] = shared if can_share and shared is not None else _planned(store, read)
             shared = plans[name] if can_share else shared
         return plans
-
-    def _plan(self, read: MessageRead) -> ReadPlan:
-        """Plan a read; the last bodies tell where the log ends, whether the others are checked or not."""
-        from store_core.store.read.read_plan import plan_ranges
-
-        return plan_ranges(self.paths, replace(read.options, verify_crc=True))
 
     def run(self, part: ReadPart) -> list[tuple[str, pa.Table]]:
         """Read one part."""
@@ -314,6 +311,13 @@ class ReadJob:
         for name, table in (each for partial in partials for each in partial):
             found[name].append(table)
         return FoundRows({name: self.reads[name].whole(tables) for name, tables in found.items()}, self.notes)
+
+
+def _planned(store: Store, read: MessageRead) -> ReadPlan:
+    """Plan a read; the last bodies tell where the log ends, whether the others are checked or not."""
+    from store_core.store.read.read_plan import plan_ranges
+
+    return plan_ranges(store, replace(read.options, verify_crc=True))
 
 
 def _has_queue_files(paths: StorePaths) -> bool:

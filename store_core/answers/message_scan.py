@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
@@ -42,7 +42,6 @@ class Gathered(Protocol):
 
 
 Found = TypeVar("Found", bound=Gathered)
-Result_co = TypeVar("Result_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +90,22 @@ class Scanned(Generic[Found]):
     counts: ScanCounts
 
 
-class MessageScan(ABC, Generic[Found, Result_co]):
-    """A job that gathers something of each message; see `store_core.store.parts.Job`.
+class MessageScan(ABC, Generic[Found]):
+    """A job that gathers something of each message, and counts them; see `store_core.store.parts.Job`.
 
     Damage ends nothing: what is no message is counted. Bodies are read, and checked, only if a column needs them,
     except those of the last records, which tell where the log ends.
 
-    * `store`: As of `store_core.read_messages`.
     * `options`: Which messages; columns, mode and parts are set here.
 
-    * `store`: The store root.
+    * `store`: The store's root.
     * `notes`: What planning found.
     * `missing`: What is missing between segments, as damage.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]]  # columns of the batches, which may have others, too
 
-    def __init__(self, store: StorePaths, options: ReadOptions | None = None) -> None:
+    def __init__(self, store: Store, options: ReadOptions | None = None) -> None:
         from store_core.files.store_path import store_roots
         from store_core.store.read.option_values import ReadMode
         from store_core.store.read.read_options import ReadOptions
@@ -123,17 +121,13 @@ class MessageScan(ABC, Generic[Found, Result_co]):
             nearest_times=True,
         )
         plan = plan_ranges(store, replace(self.options, verify_crc=True))  # where the log ends
-        self.store = str(store_roots(store)[0])
+        self.store = str(store_roots(store.paths)[0])
         self.ranges, self.notes = plan.ranges, plan.notes
         self.missing = ScanCounts.of_missing(plan.missing)
 
     @abstractmethod
     def nothing(self) -> Found:
         """Return what is gathered of no message."""
-
-    @abstractmethod
-    def report(self, found: Found, counts: ScanCounts) -> Result_co:
-        """Return the result."""
 
     def plan(self) -> Sequence[ReadRange]:
         """Return the ranges."""
@@ -151,13 +145,13 @@ class MessageScan(ABC, Generic[Found, Result_co]):
                 found.add(messages, part.segment)
         return Scanned(found, counts)
 
-    def merge(self, scanned: Iterable[Scanned[Found]]) -> Result_co:
-        """Merge the results of all ranges, and report them."""
+    def merge(self, scanned: Iterable[Scanned[Found]]) -> tuple[Found, ScanCounts]:
+        """Merge the results of all ranges."""
         found, counts = self.nothing(), self.missing
         for each in scanned:
             found.absorb(each.found)
             counts += each.counts
-        return self.report(found, counts)
+        return found, counts
 
 
 def messages_and_damage(batch: pa.RecordBatch, part: ReadRange) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -61,10 +61,9 @@ from store_core.store.read.option_values import ReadMode
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
 
@@ -107,14 +106,12 @@ class Trace(Answer["TraceReport"]):
         keys = {key for report in found for key in report.tables["messages"]["unique_key"].to_pylist() if key}
         return replace(self, what=keys.pop(), kind=NamedBy.KEY) if len(keys) == 1 else None
 
-    def on(self, engine: Engine, store: StorePaths) -> TraceReport:
+    def on(self, engine: Engine, store: Store) -> TraceReport:
         """Find the copies of a message by its unique key, which they keep; one without it, by its message id.
 
         That takes the key index where it proves complete, and for a message id a scan.
         """
-        from store_core.snapshot.store import Store
-
-        return _Tracing(engine, store, Store(store).root, self).report(self.what)
+        return _Tracing(engine, store, self).report(self.what)
 
 
 trace = function_of(Trace)
@@ -129,17 +126,15 @@ _COPIES: Final = "copies"
 @dataclass(frozen=True, slots=True)
 class _Tracing:
     engine: Engine
-    paths: StorePaths
-    root: Path
+    store: Store
     options: Trace
 
     def report(self, what: str) -> TraceReport:
-        from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, Config
-        from store_core.snapshot.log import Log
+        from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS
 
+        extent = self.store.asked_log
         levels = delay_levels(self.options.config, self.options.release)
-        # Asked first, so that in a growing store nothing is called delivered whose delivery is not among the records.
-        config = Config(self.root, self.options.release)
+        config = self.store.config.of_release(self.options.release)
         delivered, delay_notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
         offsets, offset_notes = config.known(CONSUMER_OFFSETS, "what groups have consumed")
         consumed = None if offsets is None else offsets.by_group
@@ -147,10 +142,9 @@ class _Tracing:
         rows, notes = self._records(what)
         halves = [row for row in rows if kind_of(row) is StepKind.HALF]
         rows += self._operations(halves) if halves else []
-        extent = Log.for_reading(self.paths)
         messages = [_Message(key, those, broker) for key, those in _by_message(rows)]
         facts = TraceFacts(
-            store=str(self.root),
+            store=str(self.store.root),
             what=what,
             begin=extent.begin,
             end=extent.end,
@@ -173,7 +167,6 @@ class _Tracing:
 
     def _records(self, what: str) -> tuple[list[_Row], tuple[str, ...]]:
         """Return the records of the messages that a word means, in log order."""
-        from store_core.snapshot.log import Log
         from store_core.store.read.one_message import meanings_of
 
         for meaning in meanings_of(what, self.options.kind):
@@ -187,9 +180,9 @@ class _Tracing:
                     rows = next(those for _, those in _by_message(rows) if any(row["msg_id"] == asked for row in those))
             if rows:
                 return rows, notes
-        missing = Log.for_reading(self.paths).missing_bytes
+        missing = self.store.asked_log.missing_bytes
         where = f"; {missing:,} bytes of its log are missing, where one may have been" if missing else ""
-        raise StoreNotFoundError(f"{self.root} has no message with the key, id or position {what!r}{where}")
+        raise StoreNotFoundError(f"{self.store.root} has no message with the key, id or position {what!r}{where}")
 
     def _as_asked(self, meaning: Mapping[str, Any]) -> MessageRead:
         return read_of(TRACE_COLUMNS, trace_rows, release=self.options.release, **meaning)
@@ -217,9 +210,9 @@ class _Tracing:
         """
         strict = replace(read, options=replace(read.options, mode=ReadMode.FAILFAST))
         try:
-            found = self.engine.run(ReadJob(self.paths, {_COPIES: strict}))
+            found = self.engine.run(ReadJob(self.store, {_COPIES: strict}))
         except (CorruptRecordError, SegmentLayoutError):
-            found = self.engine.run(ReadJob(self.paths, {_COPIES: read}))
+            found = self.engine.run(ReadJob(self.store, {_COPIES: read}))
         return found.tables[_COPIES].to_pylist(), found.notes
 
 

@@ -22,7 +22,7 @@ from store_core.answers.group_table import (
     top_rows,
     uncertain_note,
 )
-from store_core.answers.message_scan import MessageScan, ScanCounts
+from store_core.answers.message_scan import MessageScan
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import (
     Report,
@@ -38,6 +38,7 @@ from store_core.answers.report import (
 )
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.times import iso_day, utc_days
 from store_core.format.words import agreeing, counted
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
 
@@ -80,9 +81,33 @@ class Bill(Answer["BillReport"]):
 
     rows: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
 
-    def on(self, engine: Engine, store: StorePaths) -> BillReport:
+    def on(self, engine: Engine, store: Store) -> BillReport:
         """Total a log range by range."""
-        return engine.run(BillScan(store, self.rows))
+        scan, log = BillScan(store), store.asked_log
+        found, counts = engine.run(scan)
+        configured, notes = _configured_topics(store)
+        topics = _Topics(found, counts.bytes, log.usual_size, configured)
+        tables = {name: top_rows(getattr(found, name), self.rows, _SUMMED) for name in ("queues", "tags", "producers")}
+        tables |= {"topics": topics.rows(self.rows), "kinds": topics.kinds(), "days": _days(found.days, self.rows)}
+        for row in (row for rows in tables.values() for row in rows):
+            row["percent"] = round(100 * row["bytes"] / counts.bytes, 2) if counts.bytes else 0.0
+        facts = BillFacts(
+            store=scan.store,
+            messages=counts.messages,
+            bytes=counts.bytes,
+            overhead_bytes=sum(row["bytes"] for row in tables["kinds"] if row["is_overhead"]),
+            segments=len(log.segments),
+            segment_size=log.usual_size,
+            file_bytes=sum(each.size for each in log.segments),
+            damaged_ranges=counts.damaged_ranges,
+            damaged_bytes=counts.damaged_bytes,
+            notes=(
+                *scan.notes,
+                *notes,
+                *((note for name, what in _TABLES.items() for note in uncertain_note(getattr(found, name), what))),
+            ),
+        )
+        return BillReport.of(facts, tables)
 
 
 bill = function_of(Bill)
@@ -147,51 +172,14 @@ class _BillSums:
             groups.absorb(getattr(other, name))
 
 
-class BillScan(MessageScan["_BillSums", "BillReport"]):
-    """Totals a log range by range, in bounded memory: of too many groups the smallest are totalled as one.
-
-    * `top`: Rows of each table, without the one for all others.
-    """
+class BillScan(MessageScan["_BillSums"]):
+    """Totals a log range by range, in bounded memory: of too many groups the smallest are totalled as one."""
 
     COLUMNS: ClassVar = ("topic", "queue_id", "tags", "born_host", "store_timestamp")
-
-    def __init__(self, store: StorePaths, top: int) -> None:
-        super().__init__(store)
-        self._paths = store
-        self._top = top
 
     def nothing(self) -> _BillSums:
         """Return empty totals."""
         return _BillSums()
-
-    def report(self, found: _BillSums, counts: ScanCounts) -> BillReport:
-        """Make the report."""
-        from store_core.snapshot.log import Log
-
-        log = Log.for_reading(self._paths)
-        configured, notes = _configured_topics(self._paths)
-        topics = _Topics(found, counts.bytes, log.usual_size, configured)
-        tables = {name: top_rows(getattr(found, name), self._top, _SUMMED) for name in ("queues", "tags", "producers")}
-        tables |= {"topics": topics.rows(self._top), "kinds": topics.kinds(), "days": _days(found.days, self._top)}
-        for row in (row for rows in tables.values() for row in rows):
-            row["percent"] = round(100 * row["bytes"] / counts.bytes, 2) if counts.bytes else 0.0
-        facts = BillFacts(
-            store=self.store,
-            messages=counts.messages,
-            bytes=counts.bytes,
-            overhead_bytes=sum(row["bytes"] for row in tables["kinds"] if row["is_overhead"]),
-            segments=len(log.segments),
-            segment_size=log.usual_size,
-            file_bytes=sum(each.size for each in log.segments),
-            damaged_ranges=counts.damaged_ranges,
-            damaged_bytes=counts.damaged_bytes,
-            notes=(
-                *self.notes,
-                *notes,
-                *((note for name, what in _TABLES.items() for note in uncertain_note(getattr(found, name), what))),
-            ),
-        )
-        return BillReport.of(facts, tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +252,17 @@ def _days(days: GroupTable, top: int) -> list[dict[str, Any]]:
     return [*named, last] if last else named
 
 
-def _configured_topics(paths: StorePaths) -> tuple[frozenset[str] | None, tuple[str, ...]]:
+def _configured_topics(store: Store) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     """Return the topics that the broker has configured, and what is to be said of that."""
     from store_core.files.store_path import store_roots
     from store_core.snapshot.config import TOPICS, Config
 
-    root = store_roots(paths)[0]
-    found, notes = Config(root).known(TOPICS, "which topics the broker has")
+    root = store_roots(store.paths)[0]
+    try:
+        config = store.config
+    except (InvalidOptionError, UnsupportedStoreError):  # several roots, or an archive
+        config = Config(root)
+    found, notes = config.known(TOPICS, "which topics the broker has")
     if found is None and not notes:
         return None, (f"which topics the broker has is not known: {root} has no config/{TOPICS.name}",)
     return None if found is None else frozenset(found), notes

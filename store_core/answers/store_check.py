@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from store_core.answers.checked_store import CheckedStore
-    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage
     from store_core.store.rebuild.options import RebuildOptions
@@ -128,11 +128,13 @@ class Check(Compared["CheckReport"]):
 
     topic: tuple[str, ...] = opt((), "Only queues of this topic; can be repeated.", metavar="TOPIC")
 
-    def on(self, engine: Engine, store: StorePaths) -> CheckReport:
+    def on(self, engine: Engine, store: Store) -> CheckReport:
         """Check a store; scratch files are in the system's directory for temporary files."""
         from store_core.answers.checked_store import checked_by
 
-        return CheckReport.of_checked(checked_by(engine, one_root(store), self.comparison(self.topic), self.release))
+        return CheckReport.of_checked(
+            checked_by(engine, one_root(store.paths), self.comparison(self.topic), self.release)
+        )
 
 
 check = function_of(Check)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
 
@@ -74,28 +74,27 @@ class DeadLetters(Answer["DeadLettersReport"]):
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 
-    def on(self, engine: Engine, store: StorePaths) -> DeadLettersReport:
+    def on(self, engine: Engine, store: Store) -> DeadLettersReport:
         """Read the topics of dead letters, through their queues where these prove complete."""
-        from store_core.snapshot.config import SUBSCRIPTION_GROUPS, Config
-        from store_core.snapshot.log import Log
-        from store_core.snapshot.store import Store
+        from store_core.snapshot.config import SUBSCRIPTION_GROUPS
 
-        root, extent = Store(store).root, Log.for_reading(store)
+        root, extent = store.root, store.asked_log
         topics: dict[str, Any] = {"topics_pattern": DEAD_LETTER_PATTERN}
         if self.group:
             topics = {"topic": tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in self.group)}
         read = read_of(DEAD_LETTER_COLUMNS, dead_letter_rows, release=self.release, **topics)
         found = engine.run(ReadJob(store, {"letters": read}))
         rows = found.tables["letters"].to_pylist()
-        _check_groups(root, self.group, {str(row["topic"]) for row in rows})
+        _check_groups(store, self.group, {str(row["topic"]) for row in rows})
         offsets = (origin_offset(row) for row in rows)
         origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), self.release))
+        begin = extent.remaining().begin  # after the look-up: what was deleted meanwhile is not missing
         what = "after how many attempts groups give up"
-        groups, notes = Config(root, self.release).known(SUBSCRIPTION_GROUPS, what)
+        groups, notes = store.config.of_release(self.release).known(SUBSCRIPTION_GROUPS, what)
         limits = {
             name: group.retry_max_times for name, group in (groups or {}).items() if "retryMaxTimes" in group.given
         }
-        letters = [_letter(row, origins, extent.begin, limits) for row in rows]
+        letters = [_letter(row, origins, begin, limits) for row in rows]
         facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
         return DeadLettersReport.of(facts, {"groups": list(_groups(letters, limits)), "letters": letters[: self.rows]})
 
@@ -106,14 +105,14 @@ dead_letters = function_of(DeadLetters)
 _Row = dict[str, Any]
 
 
-def _check_groups(root: Path, asked: Sequence[str], found: Collection[str]) -> None:
+def _check_groups(store: Store, asked: Sequence[str], found: Collection[str]) -> None:
     """Refuse groups without dead letters that nothing in the store knows, if it knows any: they are mistyped."""
     missing = [group for group in asked if f"{DEAD_LETTER_PREFIX}{group}" not in found]
-    known = known_groups(root) if missing else frozenset[str]()
+    known = known_groups(store) if missing else frozenset[str]()
     for group in missing:
         if known and group not in known:
             hint = did_you_mean(group, known) or f"the groups are {known_names(known)}"
-            raise InvalidOptionError(f"no consumer group {group!r} in {root}; {hint}")
+            raise InvalidOptionError(f"no consumer group {group!r} in {store.root}; {hint}")
 
 
 def _letter(row: _Row, origins: Mapping[int, _Row], begin: int, limits: Mapping[str, int]) -> _Row:
@@ -179,18 +178,17 @@ def _groups(letters: Sequence[_Row], limits: Mapping[str, int]) -> Iterator[_Row
         }
 
 
-def known_groups(root: Path) -> frozenset[str]:
+def known_groups(store: Store) -> frozenset[str]:
     """Return the groups that are configured, have committed offsets, or have a topic of retries or dead letters.
 
-    * `root`: The store's root; a file that is broken is left out.
+    A file that is broken is left out.
     """
-    from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, Config
+    from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS
     from store_core.store.read.stored_topics import stored_topics
 
-    config = Config(root)
-    configured, _ = config.known(SUBSCRIPTION_GROUPS, "which groups there are")
-    offsets, _ = config.known(CONSUMER_OFFSETS, "what groups have consumed")
-    topics = stored_topics((root,))
+    configured, _ = store.config.known(SUBSCRIPTION_GROUPS, "which groups there are")
+    offsets, _ = store.config.known(CONSUMER_OFFSETS, "what groups have consumed")
+    topics = stored_topics((store.root,))
     of_topics = {
         topic.removeprefix(prefix)
         for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
 
@@ -132,19 +132,16 @@ class Delays(Answer["DelaysReport"]):
     release: Release = release_option()
     config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
-    def on(self, engine: Engine, store: StorePaths) -> DelaysReport:
+    def on(self, engine: Engine, store: Store) -> DelaysReport:
         """Read the topics where they wait, through their queues where these prove complete."""
         from store_core.answers.delay_states import stray_timers
-        from store_core.snapshot.config import DELAY_OFFSETS, Config
-        from store_core.snapshot.log import Log
-        from store_core.snapshot.store import Store
+        from store_core.snapshot.config import DELAY_OFFSETS
 
         levels = delay_levels(self.config, self.release)
-        root = Store(store).root
-        # What is delivered is asked first, so that nothing which is delivered meanwhile appears orphaned.
-        config = Config(root, self.release)
+        root, extent = store.root, store.asked_log
+        config = store.config.of_release(self.release)
         delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
-        written = _written(root, DELAY_OFFSETS.name), _written(root, TIMER_CHECK_FILE)
+        written = (config.written(root / CONFIG_DIRECTORY / name) for name in (DELAY_OFFSETS.name, TIMER_CHECK_FILE))
         known = _Known(delivered, *config.timer_check, _last_stored(store), *written)
         shared: dict[str, Any] = {"release": self.release, "verify_crc": False}
         reads = {
@@ -163,10 +160,9 @@ class Delays(Answer["DelaysReport"]):
             "timer": timer_states(found.tables["timers"], timers),
         }
         notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), self.release)
-        extent = Log.for_reading(store)
-        missing_bytes, stray = extent.missing_bytes, stray_timers(root, extent.segments, self.release)
+        stray = stray_timers(store.timers, extent, self.release, store.end)
         notes += () if stray is None else (stray.note,)
-        return _Made(root, self, rules, known, judged, (*found.notes, *notes), missing_bytes).report()
+        return _Made(root, self, rules, known, judged, (*found.notes, *notes), extent.missing_bytes).report()
 
 
 delays = function_of(Delays)
@@ -184,14 +180,6 @@ class _Known:
     check_written: int | None
 
 
-def _written(root: Path, name: str) -> int | None:
-    """Return when a file of the broker's configuration was written, ms; None if that is not known."""
-    try:
-        return (root / CONFIG_DIRECTORY / name).stat().st_mtime_ns // 1_000_000
-    except OSError:
-        return None
-
-
 def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release) -> tuple[str, ...]:
     """Say that the log has cancellations of timers as other releases write them."""
     if not releases:
@@ -202,12 +190,12 @@ def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release
     return (f"{shown} not cancelled by the rules of RocketMQ {release}, but by those of {names}: {advice}",)
 
 
-def _last_stored(paths: StorePaths) -> int | None:
+def _last_stored(store: Store) -> int | None:
     """Return the store time of the last record, ms; None in an empty log."""
     from store_core.store.read.one_message import last_rows
 
     read = read_of(("store_timestamp",)).options
-    batches = last_rows(paths, read, 1)
+    batches = last_rows(store, read, 1)
     if not batches:
         return None
     time: int = batches[-1]["store_timestamp"].cast(pa.int64())[-1].as_py()

@@ -178,6 +178,8 @@ class Description:
                 self.queue_count += 1
                 with self._noted():
                     bounds = queue.bounds(self.log.begin)
+                    if self.store.end is not None:
+                        bounds = queues.before(*queue.name, bounds, self.store.end) or bounds
                     self.bounds[queue.name] = bounds
                     self.furthest = max(filter(None, (self.furthest, bounds.last)), default=None)
             for queue in found:
@@ -235,6 +237,9 @@ class Description:
             paths = self.store.index.paths
             if len(paths) > _MOST_INDEX_FILES or (isinstance(self.root, UrlPath) and len(paths) > 1):
                 return None, len(paths)
+            if self.store.end is not None:  # a broker goes on filling the last one
+                counts = [file.stop - 1 for file in self.store.index.files(trusts_size=True) if file.stop > 1]
+                return sum(counts), len(counts)
             return sum(max(KeyFile(path).header.index_count - 1, 0) for path in paths), len(paths)
         return None, 0
 
@@ -242,6 +247,9 @@ class Description:
 
     def _end(self) -> tuple[int | None, str | None]:
         """Return where the log ends, and the store time of its last record; None if only reading more would tell."""
+        if self.store.end is not None:
+            last = self.store.last_store_time
+            return self.store.end, None if last is None else iso_time(last)
         queued = self._queued_end()
         segments = self.log.segments
         end = queued

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from store_core.answers.export_proof import ProofReport
     from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.export.lake_table import LakeTable
     from store_core.store.parts import Engine
     from store_core.store.read.follow.log_position import LogPosition
@@ -87,9 +88,9 @@ class Prove(_OfLake["ProofReport"]):
     that the store still has. Nothing is written.
     """
 
-    def on(self, engine: Engine, store: StorePaths) -> ProofReport:
+    def on(self, engine: Engine, store: Store) -> ProofReport:
         """Read both sides again."""
-        return prove_by(engine, store, self.into, table_of(engine, self.kind, self.into, self.table))
+        return prove_by(engine, store.paths, self.into, table_of(engine, self.kind, self.into, self.table))
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,11 @@ class Export(_OfLake["Report[Any]"]):
         if self.prove and (self.topic or self.allow_loss):
             raise InvalidOptionError("--prove compares all that was exported: leave out --topic and --allow-loss")
 
-    def on(self, engine: Engine, store: StorePaths) -> Report[Any]:
+    def on(self, engine: Engine, store: Store) -> Report[Any]:
         """Export, or prove, on an engine all of whose workers see the directory."""
         if self.prove:
             return Prove(self.into, self.kind, self.table).on(engine, store)
-        return export_by(engine, store, self, table_of(engine, self.kind, self.into, self.table))
+        return export_by(engine, store.paths, self, table_of(engine, self.kind, self.into, self.table))
 
 
 export = function_of(Export)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.answers.lag_queues import FoundLag, LagJob, QueueLag
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
@@ -75,20 +74,18 @@ class Lag(Answer["LagReport"]):
         None, "Time zone of options that name none, and of the times in the text, such as +08:00.", metavar="ZONE"
     )
 
-    def on(self, engine: Engine, store: StorePaths) -> LagReport:
+    def on(self, engine: Engine, store: Store) -> LagReport:
         """Look at the queues that groups consume.
 
         Only if the record of a queue's last unit is not there the log's end is looked for, in its last file: what a
         queue has past it does not count.
         """
         from store_core.answers.lag_queues import LagJob
-        from store_core.snapshot.store import Store
 
-        opened = Store(store)
-        job = LagJob(opened, self.group, self.topic, self.as_of, self.rows if self.messages else 0)
+        job = LagJob(store, self.group, self.topic, self.as_of, self.rows if self.messages else 0)
         found = engine.run(job)
         given = self.as_of if self.now is None else self.now
-        now, notes = _present(opened) if given is None else (given, ())
+        now, notes = _present(store) if given is None else (given, ())
         return _report(job, found, self.as_of, now, notes)
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.group_table import COUNT, MAX, MIN, TOP, GroupTable
-from store_core.answers.message_scan import MessageScan, ScanCounts, Scanned
+from store_core.answers.message_scan import MessageScan, Scanned
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.producer_keys import (
     SEND_COLUMNS,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
     from store_core.format.properties import PropertyParser
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
 
@@ -108,7 +108,7 @@ class Producers(Answer["ProducersReport"]):
 
     rows: int = opt(TOP, "Rows of each table.", metavar="N", least=1)
 
-    def on(self, engine: Engine, store: StorePaths) -> ProducersReport:
+    def on(self, engine: Engine, store: Store) -> ProducersReport:
         """Gather totals and keys range by range, then look at the keys of each group.
 
         Only sends count, but for sizes: copies that brokers make, such as retries, have the times and keys of their
@@ -181,7 +181,7 @@ class SendTotals:
         groups.add_totals(totals)
 
 
-class SendScan(MessageScan[SendTotals, tuple[SendTotals, ScanCounts]]):
+class SendScan(MessageScan[SendTotals]):
     """Reads what there is to gather."""
 
     COLUMNS: ClassVar = SEND_COLUMNS
@@ -189,10 +189,6 @@ class SendScan(MessageScan[SendTotals, tuple[SendTotals, ScanCounts]]):
     def nothing(self) -> SendTotals:
         """Return empty totals."""
         return SendTotals(self.options.property_parser)
-
-    def report(self, found: SendTotals, counts: ScanCounts) -> tuple[SendTotals, ScanCounts]:
-        """Return both."""
-        return found, counts
 
 
 _GROUP_BYTES: Final = 512 << 20

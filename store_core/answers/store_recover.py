@@ -30,7 +30,7 @@ from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_path import StorePaths, path_of
+from store_core.files.store_path import path_of
 from store_core.files.url_path import UrlPath
 from store_core.format.columns import STRINGS_TYPE
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
@@ -39,6 +39,7 @@ from store_core.format.words import agreeing, counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from store_core.snapshot.store import Store
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
     from store_core.store.recovery.recovery_report import RecoveryReport
@@ -90,11 +91,11 @@ class Recover(Answer["RecoverReport"]):
         if not self.dry_run:
             raise InvalidOptionError(_ONLY_DRY)
 
-    def on(self, engine: Engine, store: StorePaths) -> RecoverReport:
+    def on(self, engine: Engine, store: Store) -> RecoverReport:
         """Run a recovery for each release, as if it were the only one; no lock is taken."""
         from store_core.store.store_layout import check_is_store, chosen_log, config_of, configured_root
 
-        path = one_root(store)
+        path = one_root(store.paths)
         if isinstance(path_of(path), UrlPath):
             raise UnsupportedStoreError(
                 f"{path}: a broker's start can be simulated only with files on a local disk, where nothing is "

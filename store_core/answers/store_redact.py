@@ -17,7 +17,7 @@ from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import check_is_no_url, check_is_root
-from store_core.files.store_path import ConfiguredRoot, StorePaths
+from store_core.files.store_path import ConfiguredRoot
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from store_core.answers.redaction import Redacted, Redaction, SearchedFile
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
@@ -62,7 +63,7 @@ class Redact(Answer["RedactReport"]):
         """Put the copy of each store into a directory of its own."""
         return replace(self, into=Path(self.into) / quote(name, safe=""))
 
-    def on(self, engine: Engine, store: StorePaths) -> RedactReport:
+    def on(self, engine: Engine, store: Store) -> RedactReport:
         """Redact a copy, all of whose workers see it; every byte of it is searched before it appears.
 
         Queues, index and offsets stay valid, since no record moves and no property changes; checksums are computed
@@ -73,7 +74,7 @@ class Redact(Answer["RedactReport"]):
         from store_core.store.new_directory import NewDirectory, copy_store, files_below, named_places, places_beside
 
         redaction = Redaction.of(self.pattern, self.text, self.key, self.topic)
-        path = one_root(store)
+        path = one_root(store.paths)
         check_is_no_url(Path(path))
         root = path if isinstance(path, ConfiguredRoot) else Path(path).resolve()
         check_is_root(root, OsFileSystem())

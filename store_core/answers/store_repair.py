@@ -24,7 +24,7 @@ from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_is_no_url, check_is_root, check_store_kind
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import ConfiguredRoot, StorePaths, path_of
+from store_core.files.store_path import ConfiguredRoot, path_of
 from store_core.queue.queue_path import is_light, queue_path
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.report import Report
     from store_core.files.file_system import FileSystem
+    from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildRules
 
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
 class PlanRepair(Compared["RepairPlan"]):
     """Check a store, and plan the least that makes its queues and index right; nothing is written."""
 
-    def on(self, engine: Engine, store: StorePaths) -> RepairPlan:
+    def on(self, engine: Engine, store: Store) -> RepairPlan:
         """Check the whole store, and say which queues and index files are wrong, and what would be done."""
         from store_core.store.store_layout import chosen_log
 
-        path = one_root(store)
+        path = one_root(store.paths)
         chosen = self.store_path_commit_log or chosen_log(path, self.config)
         return plan_by(engine, os.fspath(path), replace(self, store_path_commit_log=chosen))
 
@@ -68,9 +69,9 @@ class Repair(Answer["RepairReport"]):
     plan: str | os.PathLike[str] = opt(MISSING, "File with what `plan_repair` returned, as JSON.", metavar="FILE")
     file_system: FileSystem | None = None
 
-    def on(self, engine: Engine, store: StorePaths) -> RepairReport:
+    def on(self, engine: Engine, store: Store) -> RepairReport:
         """Repair on an engine all of whose workers can write the store."""
-        return repair_by(engine, os.fspath(one_root(store)), self.plan, self.file_system)
+        return repair_by(engine, os.fspath(one_root(store.paths)), self.plan, self.file_system)
 
 
 plan_repair = function_of(PlanRepair)
@@ -115,10 +116,10 @@ class RepairCommand(Compared["Report[Any]"]):
         if self.apply is not None and any(getattr(self, each.name) != each.default for each in others):
             raise InvalidOptionError(_WHOLE)
 
-    def on(self, engine: Engine, store: StorePaths) -> Report[Any]:
+    def on(self, engine: Engine, store: Store) -> Report[Any]:
         """Plan, or carry out a plan."""
         if self.apply is not None:
-            if isinstance(store, ConfiguredRoot):  # by --config or --store-path-commit-log
+            if isinstance(store.paths, ConfiguredRoot):  # by --config or --store-path-commit-log
                 raise InvalidOptionError(_WHOLE)
             return Repair(self.apply).on(engine, store)
         given = {each.name: getattr(self, each.name) for each in fields(PlanRepair)}

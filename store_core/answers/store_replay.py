@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
+    from store_core.snapshot.store import Store
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
     from store_core.store.sink.staged_batch import StagedBatch
@@ -126,7 +127,7 @@ class Replay(Answer["ReplayReport"]):
             expected = "a topic of 1 to 127 letters, digits and characters of _-%|, as producers can name it"
             raise InvalidOptionError(f"to_topic: expected {expected}, found {found}: {refusal}")
 
-    def on(self, engine: Engine, store: StorePaths) -> ReplayReport:
+    def on(self, engine: Engine, store: Store) -> ReplayReport:
         """Stage records beside the log, which become visible together, as by ``df.write``.
 
         The target's ledger has the name, so that a replay which is repeated after a crash appends nothing twice. An
@@ -138,25 +139,26 @@ class Replay(Answer["ReplayReport"]):
         from store_core.store.store_layout import chosen_log, config_of
 
         chosen = self.read.get("store_path_commit_log")
-        if chosen is not None and isinstance(store, ConfiguredRoot):
-            store = store_at(str(store), None, self.config, chosen)
+        paths = store.paths
+        if chosen is not None and isinstance(paths, ConfiguredRoot):
+            paths = store_at(str(paths), None, self.config, chosen)
         places = {name: self.read[name] for name in _PLACES if name in self.read}
-        store = ReadOptions.parse(**places).store_of(store).paths
-        root = Path(os.fspath(Store(store).root))
+        paths = ReadOptions.parse(**places).store_of(paths).paths
+        root = Path(os.fspath(Store(paths).root))
         into = root if self.into is None else Path(self.into)
-        place = store if isinstance(store, str | os.PathLike) else root
+        place = paths if isinstance(paths, str | os.PathLike) else root
         config, is_same = self.into_config, root.resolve() == into.resolve()
         if config is None and is_same:  # the configuration is the target's, too
             config = self.config or self.read.get("config")
         by_engine = getattr(engine, "replay", None)
         if by_engine is not None:
-            done: ReplayReport = by_engine(self, store, into)
+            done: ReplayReport = by_engine(self, paths, into)
             return done
         if self.where is not None or self.edit:
             raise InvalidOptionError("where, edit: these are SQL of Spark: give --spark, or ask in a session of Spark")
         target_log = (chosen or chosen_log(place, config)) if is_same else None
         of_target = config_of(config, target_log, self.release)
-        return _Replay(root, store, into, of_target, self, SystemClock()).run()
+        return _Replay(root, paths, into, of_target, self, SystemClock()).run()
 
     def is_mistaken(self, store: StorePaths, report: ReplayReport) -> bool:
         """Return whether nothing was chosen, and the store knows none of the topics, or of the queues."""

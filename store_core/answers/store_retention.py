@@ -19,7 +19,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes
 from store_core.files.segment_source import Segment, modified_ns
 from store_core.files.store_kind import StoreUse
-from store_core.files.store_path import StorePaths, nothing_at, places_of
+from store_core.files.store_path import nothing_at, places_of
 from store_core.files.url_path import UrlPath
 from store_core.format.times import DAY_MS, iso_time, table_time
 from store_core.format.words import agreeing, counted
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from store_core.answers.disk_forecast import Deletion, DependentFile, DiskForecast, DiskSizes, DiskState, LogFile
     from store_core.answers.lag_queues import ConsumedQueue, FoundLag, LagJob
     from store_core.format.release import Release
+    from store_core.snapshot.log import Log
+    from store_core.snapshot.store import Store
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.parts import Engine
 
@@ -109,7 +111,7 @@ class Retention(Answer["RetentionReport"]):
         self.settings()
         self.sizes()
 
-    def on(self, engine: Engine, store: StorePaths) -> RetentionReport:
+    def on(self, engine: Engine, store: Store) -> RetentionReport:
         """Look at the queues that groups consume, then foresee deletions.
 
         The log is taken to grow as its own store times say. What groups consume until then is not foreseen. Of the log,
@@ -166,17 +168,17 @@ class _Log:
 class RetentionJob:
     """Looks at queues as `LagJob` does, and foresees deletions when it merges; see `store_core.store.parts.Job`."""
 
-    def __init__(self, store: StorePaths, asked: Retention) -> None:
+    def __init__(self, store: Store, asked: Retention) -> None:
         from store_core.answers.lag_queues import LagJob
-        from store_core.snapshot.store import Store
+        from store_core.snapshot.queues import Queues
 
         self.asked, self.config, self.sizes = asked, asked.settings(), asked.sizes()
         self.now = SystemClock().now_ms() if asked.now is None else asked.now
         self.zone = None if asked.time_zone is None else parse_zone("time_zone", asked.time_zone)
-        opened = Store(store, config=self.config)
-        store, root = opened.paths, opened.root_for(StoreUse.READ_QUEUES)
-        self.root = root
-        self.log = _log_of(store)
+        self.store = opened = store.configured(self.config)
+        self.root = opened.root_for(StoreUse.READ_QUEUES)
+        self.is_rocksdb = Queues(self.root).database is not None
+        self.log = _log_of(opened)
         self.notes: tuple[str, ...] = ()
         self.lag: LagJob | None = None
         try:
@@ -200,7 +202,7 @@ class RetentionJob:
 
         rows = [row for each in partials for row in each.rows]
         root = self.root
-        files = [] if _is_rocksdb(root) else list(dependent_files(root))
+        files = [] if self.is_rocksdb else list(dependent_files(self.store))
         forecast = DiskForecast(self.config, self._state(root, files), self.zone)
         until = self._until(forecast.state)
         forecast.run(until)
@@ -295,7 +297,7 @@ class RetentionJob:
             yield f"the growth is an estimate from {seen}: give the broker's own, in bytes a day (--daily-growth)"
         if self.sizes.daily_growth is None and not self.log.daily_growth:
             yield "the growth is not known: the log's first and last record have no store times that differ"
-        if _is_rocksdb(self.root):
+        if self.is_rocksdb:
             yield "queues are in a RocksDB, which drops units by compaction, not files"
         if self.log.is_dledger:
             yield "this is a DLedger log, which deletes by settings of its own, of the same names and defaults"
@@ -304,16 +306,25 @@ class RetentionJob:
 # ---- what is there
 
 
-def _log_of(store: StorePaths) -> _Log:
+def _log_of(store: Store) -> _Log:
+    log = store.log
+    for _ in log.segments[1:]:
+        try:
+            return _described(store, log)
+        except FileNotFoundError:  # a broker deletes the first ones
+            log = log.remaining()
+    return _described(store, log)
+
+
+def _described(store: Store, log: Log) -> _Log:
     from store_core.answers.disk_forecast import LogFile
     from store_core.snapshot.log import first_store_timestamp, has_record
-    from store_core.snapshot.store import Store
 
-    segments = list(Store(store).log.segments)
+    segments = [each for each in log.segments if store.end is None or each.start_offset < store.end]
     while len(segments) > 1 and not has_record(segments[-1]):
         segments.pop()
     if not segments:
-        raise nothing_at(places_of(store), ())
+        raise nothing_at(places_of(store.paths), ())
     files = tuple(
         LogFile(segment.start_offset, segment.size, modified_ns(segment) // 1_000_000, segment.name)
         for segment in segments
@@ -322,23 +333,15 @@ def _log_of(store: StorePaths) -> _Log:
     return _Log(files, *_end_of(store, segments[-1]), first_store_timestamp(segments[0]), is_dledger)
 
 
-def _end_of(store: StorePaths, last: Segment) -> tuple[int, int | None]:
+def _end_of(store: Store, last: Segment) -> tuple[int, int | None]:
     """Return where the records of the last segment end, and the latest of their store times."""
-    from store_core.store.read.read_messages import read_messages
-
     columns = ["physical_offset", "store_size", "store_timestamp_ms"]
     end, latest = last.start_offset, None
-    for batch in read_messages(store, columns=columns, starting_offsets=last.start_offset, mode="DROPMALFORMED"):
+    for batch in store.messages(columns=columns, starting_offsets=last.start_offset, mode="DROPMALFORMED"):
         end = int(batch["physical_offset"][-1].as_py()) + int(batch["store_size"][-1].as_py())
         time = int(pc.max(batch["store_timestamp_ms"]).as_py())
         latest = time if latest is None else max(time, latest)
     return end, latest
-
-
-def _is_rocksdb(root: Path) -> bool:
-    from store_core.snapshot.queues import Queues
-
-    return Queues(root).database is not None
 
 
 # ---- rows of the report

@@ -37,11 +37,10 @@ from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
 
-    from store_core.files.store_path import StorePaths
     from store_core.format.release import Release
     from store_core.snapshot.log import Log
+    from store_core.snapshot.store import Store
     from store_core.snapshot.units import Queue
     from store_core.store.parts import Engine
 
@@ -55,15 +54,13 @@ class QueuedRecord(NamedTuple):
     physical_offset: int
 
 
-def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | None:
+def absent_records(store: Store, records: Iterable[QueuedRecord]) -> set[int] | None:
     """Return the physical offsets of records to which their queues do not lead; None if there are no queue files.
 
     What a crash or a running broker has not put into its queues yet is not absent: as long as the store is open, a
     queue that ends before a record proves nothing.
-
-    * `root`: The store's root.
     """
-    from store_core.files.store_lock import ABORT_FILE, is_lock_held
+    from store_core.files.store_lock import ABORT_FILE
     from store_core.snapshot.queues import Queues
 
     by_queue: dict[tuple[str, int], list[QueuedRecord]] = {}
@@ -71,11 +68,11 @@ def absent_records(root: Path, records: Iterable[QueuedRecord]) -> set[int] | No
         by_queue.setdefault((record.topic, record.queue_id), []).append(record)
     if not by_queue:
         return set()
-    beside = Queues(root)
+    beside = Queues(store.root)
     queues = {queue.name: queue for queue in beside.each() if queue.files} if beside.database is None else {}
     if not queues:
         return None
-    is_open = is_lock_held(root) or (root / ABORT_FILE).exists()
+    is_open = store.is_live or (store.root / ABORT_FILE).exists()
     return {
         offset for queue, wanted in by_queue.items() for offset in _absent(queues.get(queue), wanted, is_open=is_open)
     }
@@ -128,16 +125,11 @@ class Transactions(Answer["TransactionsReport"]):
     rows: int = opt(1000, "Rows that are listed; all are counted.", metavar="N", least=0)
     release: Release = release_option()
 
-    def on(self, engine: Engine, store: StorePaths) -> TransactionsReport:
+    def on(self, engine: Engine, store: Store) -> TransactionsReport:
         """Read the system topics through their queues where these prove complete; of other messages heads alone."""
-        from store_core.snapshot.log import Log
-        from store_core.snapshot.store import Store
-
-        root = Store(store).root
-        # A growing store: where the broker is in the half messages is asked first, so that the new copies of those that
-        # it is past are read, too; and settling records are planned before half messages, so nothing new appears
-        # orphaned.
-        asked_next = _asked_next(root)
+        # Where the broker is in the half messages: before the log's end is, so that the new copies of those that it is
+        # past are read, too.
+        asked_next = _asked_next(store)
         shared: dict[str, Any] = {"release": self.release}
         reads = {
             "given_up": read_of(("unique_key",), topic=(CHECK_MAX_TIME_TOPIC,), **shared),
@@ -153,7 +145,8 @@ class Transactions(Answer["TransactionsReport"]):
         }
         found = engine.run(ReadJob(store, reads))
         now = SystemClock().now_ms() if self.now is None else self.now
-        return _Judged(root, Log.for_reading(store), found, self, now, *asked_next).report()
+        log = store.asked_log.remaining()  # after the read: the halves of what was deleted are not missing
+        return _Judged(store, log, found, self, now, *asked_next).report()
 
 
 transactions = function_of(Transactions)
@@ -233,14 +226,14 @@ def end_of(found: Transaction, evidence: Evidence) -> End:
             return End.HALF_DELETED if evidence.log_begin and is_first else End.HALF_MISSING
 
 
-def _asked_next(root: Path) -> tuple[int, tuple[str, ...]]:
+def _asked_next(store: Store) -> tuple[int, tuple[str, ...]]:
     """Return the queue offset of the half message that the broker looks at next, and a note on the file.
 
     It is 0 if it is not known.
     """
-    from store_core.snapshot.config import CONSUMER_OFFSETS, Config
+    from store_core.snapshot.config import CONSUMER_OFFSETS
 
-    found_offsets, notes = Config(root).known(CONSUMER_OFFSETS, "what groups have consumed")
+    found_offsets, notes = store.config.known(CONSUMER_OFFSETS, "what groups have consumed")
     offsets = None if found_offsets is None else found_offsets.by_group
     return (offsets or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0), notes
 
@@ -259,7 +252,7 @@ def _settled(batch: pa.RecordBatch) -> pa.RecordBatch:
 class _Judged:
     """The rows that were found, and what they say."""
 
-    root: Path
+    store: Store
     log: Log
     found: FoundRows
     options: Transactions
@@ -295,7 +288,7 @@ class _Judged:
 
         names = QueuedRecord._fields
         commits = [row for row in self._settled if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]
-        return absent_records(self.root, [QueuedRecord(*(row[name] for name in names)) for row in commits])
+        return absent_records(self.store, [QueuedRecord(*(row[name] for name in names)) for row in commits])
 
     def _evidence(self, absent: Collection[int]) -> Evidence:
         halves = self.found.tables["halves"]
@@ -319,7 +312,7 @@ class _Judged:
         too_old = self.at - 1000 * self.options.older_than
         often = [each for end, each in ended if end in _UNSETTLED and each.checks >= self.options.most_checks]
         return TransactionsFacts(
-            store=str(self.root),
+            store=str(self.store.root),
             now=iso_time(self.at),
             begin=self.log.begin,
             end=self.log.end,

@@ -7,6 +7,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
@@ -247,7 +248,8 @@ class ConfigManager(ABC):
         """
         with self._lock:
             self.notes = ()
-            notes = read_config(self.path, self.decode, self._file_system, release=self._release).notes
+            stored = partial(bytes_of, file_system=self._file_system)
+            notes = read_config(self.path, self.decode, stored, release=self._release).notes
             self.notes = (*notes, *self.notes)  # `decode` may have added some
             self.is_loaded = True
 

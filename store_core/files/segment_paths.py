@@ -18,7 +18,7 @@ from store_core.format.release import DEFAULT_RELEASE, rules_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from store_core.files.file_system import FileStatus, FileSystem
+    from store_core.files.file_system import FileStatus, FileSystem, OpenFile
 
 
 def _none_full() -> Collection[Path]:
@@ -160,7 +160,7 @@ def list_for_loading(
 def _told_apart(one: Path, other: Path, file_system: FileSystem, *, takes_twins: bool) -> tuple[Path, Path]:
     """Return of two files of the same name the one that is all zeros, and the other one."""
     for zeros, data in ((other, one), (one, other)) if takes_twins else ():
-        if _is_all_zeros(zeros, file_system):
+        if _has_no_data(zeros, file_system):
             return zeros, data
     raise SegmentLayoutError(
         f"two files claim offset {one.name}: {one} and {other}. One was made ahead when the process ended, "
@@ -168,18 +168,23 @@ def _told_apart(one: Path, other: Path, file_system: FileSystem, *, takes_twins:
     )
 
 
-def _is_all_zeros(path: Path, file_system: FileSystem) -> bool:
+def _has_no_data(path: Path, file_system: FileSystem) -> bool:
     file = file_system.open(path, writable=False)
     try:
-        at = 0
-        while (data := file.next_data(at)) is not None:
-            for begin in range(data[0], data[1], _CHUNK):
-                if file.read(min(_CHUNK, data[1] - begin), begin).strip(b"\0"):
-                    return False
-            at = data[1]
-        return True
+        return is_all_zeros(file, file.size())
     finally:
         file.close()
+
+
+def is_all_zeros(file: OpenFile, size: int) -> bool:
+    """Return whether the first bytes of a file are zeros; its holes are not read."""
+    at = 0
+    while at < size and (data := file.next_data(at)) is not None:
+        for begin in range(data[0], min(data[1], size), _CHUNK):
+            if file.read(min(_CHUNK, data[1] - begin), begin).strip(b"\0"):
+                return False
+        at = data[1]
+    return True
 
 
 def _wrong(path: Path, status: FileStatus, file_size: int) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
-from store_core.errors import CorruptRecordError, StoreAccessError, UnsafeSizeError
+from store_core.errors import CorruptRecordError, StoreAccessError, StoreError, UnsafeSizeError
 from store_core.files.access import explained_access, kind_of_file
 from store_core.files.archive_listing import is_archive
 from store_core.files.file_system import FileSystem, OsFileSystem
@@ -350,7 +351,7 @@ def backup_of(path: Path) -> Path:
 def read_config(
     path: Path,
     decode: Callable[[JsonObject, str], object],
-    file_system: FileSystem,
+    read_bytes: Callable[[Path], bytes | None],
     *,
     release: Release | None = None,
 ) -> ReadConfig:
@@ -363,7 +364,7 @@ def read_config(
     features = named_rules(release)
 
     def read(file: Path) -> bool:
-        data = bytes_of(file, file_system)
+        data = read_bytes(file)
         if data:
             decode(parse_config(data, str(file), features), str(file))
         return bool(data)
@@ -509,6 +510,13 @@ class TimerCheck(NamedTuple):
     offset: int  # the queue offset of the first timer that was not in the wheel then
 
 
+class _Held(NamedTuple):
+    """What was in a file when it was first asked for, and when that was written, ms; None without the file."""
+
+    data: bytes | None
+    written: int | None
+
+
 class Config:
     """The files of a store's broker, each of which is read once, when it is first asked for.
 
@@ -523,7 +531,39 @@ class Config:
     def __init__(self, root: Path, release: str | None = None) -> None:
         self.root = root
         self._release = cast("Release | None", release)
+        self._held: dict[Path, _Held] = {}
         self._found: dict[str, ConfigFile[Any] | None] = {}
+
+    def of_release(self, release: str | None) -> Config:
+        """Return what a release reads in the same bytes; one that stands for any reads them as this does."""
+        if named_rules(cast("Release | None", release)) is named_rules(self._release):
+            return self
+        other = Config(self.root, release)
+        other._held = self._held
+        return other
+
+    def hold(self, *names: str) -> None:
+        """Read the bytes of files now, each with its backup, whoever asks for them later; who asks gets the errors."""
+        for name in names:
+            path = self.root / CONFIG_DIRECTORY / name
+            with suppress(StoreError, OSError):
+                if not self._at(path).data:
+                    self._at(backup_of(path))
+
+    def written(self, path: Path) -> int | None:
+        """Return when a file was written, ms, as of when it was first asked for; None if that is not known."""
+        with suppress(StoreError, OSError):
+            return self._at(path).written
+        return None
+
+    def _at(self, path: Path) -> _Held:
+        if path not in self._held:
+            check_is_file(path)
+            written = None
+            with suppress(FileNotFoundError):
+                written = path.stat().st_mtime_ns // 1_000_000  # before its bytes, which may be newer
+            self._held[path] = _Held(bytes_of(path, OsFileSystem()), written)
+        return self._held[path]
 
     def path(self, kind: ConfigKind[T]) -> Path:
         """Return the path of a file, whether it is there or not."""
@@ -554,7 +594,7 @@ class Config:
         with explained_access(self.root):
             for each in (path, backup_of(path)):
                 check_is_file(each)
-            source, notes = read_config(path, keep, OsFileSystem(), release=self._release)
+            source, notes = read_config(path, keep, lambda file: self._at(file).data, release=self._release)
         return None if source is None else ConfigFile(found[-1], f"{CONFIG_DIRECTORY}/{source.name}", notes)
 
     def known(self, kind: ConfigKind[T], what: str) -> tuple[T | None, tuple[str, ...]]:
@@ -604,10 +644,8 @@ class Config:
     def timer_check(self) -> TimerCheck:
         """How far timers were delivered when the broker last said so."""
         try:
-            file = OsFileSystem().open(self.root / CONFIG_DIRECTORY / TIMER_CHECK_FILE, writable=False)
-            data = file.read(_CHECKED * _LONG.itemsize, 0)
-            file.close()
-        except OSError:
+            data = (self._at(self.root / CONFIG_DIRECTORY / TIMER_CHECK_FILE).data or b"")[: _CHECKED * _LONG.itemsize]
+        except (StoreError, OSError):
             return TimerCheck(None, 0)
         numbers: list[int] = np.frombuffer(data[: len(data) // _LONG.itemsize * _LONG.itemsize], _LONG).tolist()
         read_until, _, offset = [*numbers, 0, 0, 0][:_CHECKED]

@@ -223,7 +223,7 @@ class KeyFile:
                 break
         return self
 
-    def sized_by_contents(self, expected: tuple[int, int] | None = None, *, is_full: bool) -> KeyFile:
+    def sized_by_contents(self, expected: tuple[int, int] | None = _USUAL, *, is_full: bool) -> KeyFile:
         """Set the counts with which the chains of the slots reach all entries; they stay 0 if the file shows none.
 
         * `expected`: Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of

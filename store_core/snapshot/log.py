@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import Counter
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from store_core.errors import SegmentLayoutError
+from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments, is_archive
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, twin_note
+from store_core.files.segment_paths import is_all_zeros
 from store_core.files.segment_source import PagedBytes, Segment, load_record, open_pages
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import (
@@ -37,6 +39,7 @@ from store_core.files.store_kind import (
     several_members_error,
 )
 from store_core.files.store_path import ConfiguredRoot, StorePaths, located, log_directories, nothing_at, places_of
+from store_core.files.url_path import UrlFile
 from store_core.format.columnar.spans import EntryLog
 from store_core.format.properties import decode_text
 from store_core.format.record.record_head import store_timestamp
@@ -177,15 +180,29 @@ class Log:
     def _starts(self) -> list[int]:
         return [segment.start_offset for segment in self.segments]
 
+    def remaining(self) -> Log:
+        """Return the log without segments whose files are gone, as a broker deletes the oldest.
+
+        Who has read of a log that is being cleaned asks afterwards: whatever was not found from its beginning on was
+        never there.
+        """
+        left = tuple(each for each in self.segments if not each.is_plain or Path(each.path).exists())
+        return self if len(left) == len(self.segments) else replace(self, segments=left)
+
     def segment_at(self, offset: int) -> Segment | None:
         """Return the segment that a physical offset is in; None if there is none."""
         found = self.segments[max(bisect_right(self._starts, offset) - 1, 0)] if self.segments else None
         return found if found is not None and found.start_offset <= offset < found.end_offset else None
 
     def record_at(self, offset: int) -> NamedRecord | None:
-        """Return the record at a physical offset; None if there is no sound one. Nothing else of the log is read."""
+        """Return the record at a physical offset; None if there is no sound one, or not any more.
+
+        Nothing else of the log is read.
+        """
         segment = self.segment_at(offset)
-        return None if segment is None else _record_in(segment, offset)
+        with suppress(SegmentVanishedError):
+            return None if segment is None else _record_in(segment, offset)
+        return None
 
     def time_at(self, offset: int, size: int | None = None) -> int | None:
         """Return the store time of a record, of some bytes if they are given, ms; else as of `record_at`."""
@@ -319,14 +336,10 @@ def _is_all_zeros(segment: Segment) -> bool:
     """Return whether a file has no data; of one on another machine only the beginning is looked at."""
     if segment.codec is not None or segment.archive:
         return False
-    end = segment.size if segment.is_plain else min(segment.size, _CHUNK)
-    with open_pages(segment) as opened:
-        at = 0
-        while (at := opened.next_data(at)) < end:
-            if opened.chunk(at, min(at + _CHUNK, end)).any():
-                return False
-            at = min(at + _CHUNK, end)
-    return True
+    remote = segment.remote
+    file = OsFileSystem().open(Path(segment.path), writable=False) if remote is None else UrlFile(remote)
+    with closing(file):
+        return is_all_zeros(file, segment.size if remote is None else min(segment.size, _CHUNK))
 
 
 def _with_expanded_sizes(segments: list[Segment]) -> list[Segment]:

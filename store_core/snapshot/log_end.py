@@ -9,7 +9,7 @@ of a moment, with those of queues and index.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -110,7 +110,7 @@ class FoundEnd:
         return cls(ends[-1].end_offset, ends[-1].segment.path, tuple(tail for tail in tails if tail is not None))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SegmentEnd:
     """Where the records of one segment end, given that no later segment has any."""
 
@@ -125,6 +125,12 @@ class SegmentEnd:
     def end_offset(self) -> int:
         """Physical offset one past the last record."""
         return self.segment.start_offset + self.found.position
+
+    @cached_property
+    def last_time(self) -> int | None:
+        """Store time of the last record, ms; None without one."""
+        last = -1 if self.found.chain is None else self.found.chain.place.last_sound
+        return time_in(self.segment, last) if last >= 0 else None
 
     @property
     def tail(self) -> TornTail | None:
@@ -258,21 +264,13 @@ def _data_end(opened: PagedBytes) -> int:
     return high if high < opened.raw.size else low
 
 
-def quick_end(segments: Sequence[Segment]) -> int:
-    """Return the physical offset at which a log ends, by its last part alone where that is enough."""
-    written = next(filter(has_record, reversed(segments)), None)
-    end = None if written is None else end_by_tail(written, verify_crc=True)
-    return find_end(segments).end_offset if end is None else end.end_offset
-
-
-def last_store_time(segments: Sequence[Segment]) -> int | None:
-    """Return the store time of the last record of a log, in ms; None if it has none."""
+def quick_end(segments: Sequence[Segment]) -> SegmentEnd | None:
+    """Find where the records of a log end, by its last part alone where that is enough; None if it has none."""
     for segment in filter(has_record, reversed(segments)):
-        end = end_by_tail(segment, verify_crc=False)
-        end = end or segment_end(segment, is_first=False, verify_crc=False, has_tail=False)
-        last = -1 if end.found.chain is None else end.found.chain.place.last_sound
-        if last >= 0:
-            return time_in(segment, last)
+        end = end_by_tail(segment, verify_crc=True)
+        end = end or segment_end(segment, is_first=False, verify_crc=True, has_tail=False)
+        if end.last_time is not None:
+            return end
     return None
 
 

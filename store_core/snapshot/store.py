@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Flag, auto
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import is_archive
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import single_file
+from store_core.files.names import TIMER_CHECK_FILE
 from store_core.files.storage import StorageSettings
 from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, dledger_logs, is_root, queue_database
 from store_core.files.store_lock import is_lock_held
@@ -26,10 +28,10 @@ from store_core.files.store_path import (
     root_at,
     store_roots,
 )
-from store_core.snapshot.config import CONSUMER_OFFSETS, DELAY_OFFSETS, LIGHT_OFFSETS, Config, read_checkpoint
+from store_core.snapshot.config import CONFIG_KINDS, Config, read_checkpoint
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import LogBesideQueues, last_store_time, quick_end
+from store_core.snapshot.log_end import LogBesideQueues, SegmentEnd, quick_end
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.timers import Timers
 
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 
 
 _FILES: Final = OsFileSystem()
+_MOMENT: Final[tuple[str, ...]] = ("is_live", "config", "log", "end", "last_store_time")
+"""What is taken of a store that is being written, so that all that is read later is as of then."""
+
 _SEVERAL: Final = frozenset(",*?[")
 """What a path may have that stands for several."""
 
@@ -137,7 +142,7 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle where it is and, if it was taken, its moment: the rest is read again when it is needed."""
-        moment: tuple[str, ...] = ("is_live", "config", "end") if "end" in self.__dict__ else ()
+        moment = _MOMENT if self.__dict__.get("end") is not None else ()
         moment += ("name",) if self._among is not None else ()
         return _restored, (type(self), self.paths, {name: getattr(self, name) for name in moment})
 
@@ -212,6 +217,17 @@ class Store:
             check_store_kind(self.root, _FILES, use, reads_entries=True)
         return self.root
 
+    def configured(
+        self,
+        config: MessageStoreConfig | str | os.PathLike[str] | None,
+        store_path_commit_log: str | os.PathLike[str] | None = None,
+    ) -> Store:
+        """Return this store, or another one if a configuration says that its log is elsewhere."""
+        if config is None and store_path_commit_log is None:
+            return self
+        other = Store(self.paths, config=config, store_path_commit_log=store_path_commit_log)
+        return self if other.paths == self.paths else other
+
     @cached_property
     def _roots(self) -> tuple[Path, ...]:
         """The directories that may be its root; those of an archive are itself."""
@@ -264,12 +280,18 @@ class Store:
     @cached_property
     def end(self) -> int | None:
         """Physical offset at which everything ends that is read of a store that is being written; None if it is not."""
-        return quick_end(self.log.segments) if self.is_live else None
+        if not self.is_live:
+            return None
+        return self.log.begin if self._last is None else self._last.end_offset
 
     @cached_property
     def last_store_time(self) -> int | None:
         """Store time of the log's last message, ms; None without one."""
-        return last_store_time(self.log.segments)
+        return None if self._last is None else self._last.last_time
+
+    @cached_property
+    def _last(self) -> SegmentEnd | None:
+        return quick_end(self.log.segments)
 
     # ---- its parts
 
@@ -280,12 +302,19 @@ class Store:
         What groups and delay levels of a store that is being written have reached is read before, so that no offset is
         after the end of its queue.
         """
-        for kind in (CONSUMER_OFFSETS, LIGHT_OFFSETS, DELAY_OFFSETS) if self.is_live else ():
+        if self.is_live:
             with suppress(StoreError, OSError):  # who asks for them gets the error
-                self.config.read(kind)
+                self.config.hold(*(kind.name for kind in CONFIG_KINDS), TIMER_CHECK_FILE)
         with suppress(StoreNotFoundError):
             return Log.for_reading(self._log_paths())
         return Log(())
+
+    @cached_property
+    def asked_log(self) -> Log:
+        """That part of the log which the paths name: a segment, a directory, or all; errors as of `Log.of`."""
+        is_whole = store_roots(self.paths) == tuple(places_of(self.paths))
+        whole = self.log if is_whole or self.is_live else None
+        return whole if is_whole and whole is not None and whole.segments else Log.for_reading(self.paths)
 
     def _log_paths(self) -> StorePaths:
         """Return where the log is: below the root, unless the segments that were given are elsewhere."""
@@ -320,7 +349,7 @@ class Store:
     @cached_property
     def timers(self) -> Timers:
         """The log of timers; without files if there is none."""
-        return Timers.of(self.root)
+        return Timers.of(self.root, self.config)
 
     @cached_property
     def topics(self) -> tuple[str, ...]:
@@ -348,9 +377,7 @@ class Store:
         """
         from store_core.store.read.read_messages import messages_of, parsed_options  # noqa: PLC0415 -- see the import contract
 
-        if self.end is not None and options.get("ending_offsets") is None:
-            options["ending_offsets"] = self.end
-        return messages_of((self,), parsed_options(self.paths, options))
+        return messages_of((self,), parsed_options((self,), options), by_moment=True)
 
     def view(
         self,
@@ -414,7 +441,7 @@ def _restored(kind: type[Store], paths: StorePaths, moment: Mapping[str, object]
 
 
 def stores_of(
-    paths: StorePaths,
+    paths: StorePaths | Sequence[Store],
     *,
     config: MessageStoreConfig | str | os.PathLike[str] | None = None,
     storage: Mapping[str, object] | StorageSettings | str | None = None,
@@ -424,8 +451,9 @@ def stores_of(
 
     Parameters
     ----------
-    paths : path or sequence of paths
-        Also patterns such as ``"/data/*/store"``, and several paths separated by commas.
+    paths : path or sequence of paths, or of Store
+        Also patterns such as ``"/data/*/store"``, and several paths separated by commas. Stores are returned as they
+        are.
     config, storage
         As of `Store`; they hold for each.
     store_path_commit_log : path, optional
@@ -443,7 +471,9 @@ def stores_of(
     >>> [store.name for store in stores_of("/data/*/store")]  # doctest: +SKIP
     ['broker-a', 'broker-b']
     """
-    settings = StorageSettings.of(storage or {})
+    if isinstance(paths, Sequence) and paths and isinstance(paths[0], Store):
+        return tuple(cast("Sequence[Store]", paths))
+    paths, settings = cast("StorePaths", paths), StorageSettings.of(storage or {})
     if store_path_commit_log is not None or _is_one(paths):
         return (Store(paths, config=config, storage=settings, store_path_commit_log=store_path_commit_log),)
     from store_core.snapshot.stores import StoreNames, grouped_paths  # noqa: PLC0415 -- most ask for one store

@@ -92,14 +92,14 @@ class Timers:
     read_until: int | None  # the time up to which slots were due, ms; None if unknown
 
     @classmethod
-    def of(cls, root: Path) -> Self:
-        """List the files; none if there is no log of timers."""
+    def of(cls, root: Path, config: Config | None = None) -> Self:
+        """List the files, none if there is no log of timers; `config` is that of the store."""
         directory, notes = root / TIMER_LOG, list[str]()
         files: tuple[Segment, ...] = ()
         if directory.is_dir():
             with explained_access(directory):
                 files = tuple(segments_in(directory, notes))
-        return cls(root, files, tuple(notes), Config(root).timer_check.read_until)
+        return cls(root, files, tuple(notes), (config or Config(root)).timer_check.read_until)
 
     @staticmethod
     def units(file: Segment) -> TimerUnits:

@@ -22,13 +22,13 @@ import numpy as np
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import COMMIT_LOG
+from store_core.files.segment_source import open_pages
 from store_core.files.store_lock import ABORT_FILE
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, TAGS, decode_text, parse_properties
 from store_core.format.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES, Release
 from store_core.queue.dispatch.dispatch_batch import INDEX_TAG_PREFIX
-from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot.config import read_checkpoint
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
@@ -38,12 +38,6 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
 
-
-_USUAL: Final = (5_000_000, 20_000_000)
-"""Slots and entries of an index file unless configured otherwise (``maxHashSlotNum``, ``maxIndexNum``)."""
-
-_USUAL_INDEX_SIZE: Final = INDEX_HEADER_SIZE + SLOT_SIZE * _USUAL[0] + INDEX_DTYPE.itemsize * _USUAL[1]
-"""Bytes of such a file."""
 
 _MOST_FILES: Final = 2
 """How many index files are examined, newest first."""
@@ -56,9 +50,6 @@ _LAST_ENTRIES: Final = 4096
 
 _FEWEST_SHARED: Final = 2
 """Minimum entries that must share a slot. While a broker adds an entry, its file may count one slot too many."""
-
-_SMALL_INDEX: Final = 1 << 15
-"""Maximum bytes of an index file whose slot and entry counts are searched for if unknown."""
 
 _TAIL: Final = 1 << 16
 """Bytes at the end of a segment that are searched for its blank record."""
@@ -107,20 +98,10 @@ def _count_of(path: Path, *, is_full: bool) -> int | None:
             return 0
         if header.hash_slot_count != entries:
             return None
-        is_known = entries > 0 and _find_slots(file, is_full=is_full)
+        is_known = entries > 0 and file.sized_by_contents(is_full=is_full).slots > 0
         return entries if is_known and _share_slots(file) else None
     except (OSError, ValueError, StoreError):  # ValueError: mapped while being truncated
         return None
-
-
-def _find_slots(file: KeyFile, *, is_full: bool) -> bool:
-    """Find the slots of an index file as created; false if unclear: only a full, usual or small file shows them."""
-    if is_full:
-        slots, rest = divmod(file.size - file.position(file.header.index_count), SLOT_SIZE)
-        return slots > 0 and not rest and file.sized(slots, file.header.index_count).slots > 0
-    if file.size == _USUAL_INDEX_SIZE:
-        return file.sized(*_USUAL).slots > 0
-    return file.size <= _SMALL_INDEX and file.sized_by_contents(_USUAL, is_full=False).slots > 0
 
 
 def _share_slots(file: KeyFile) -> bool:
@@ -154,7 +135,10 @@ def _repeated_records(segments: Sequence[Segment]) -> Iterator[str]:
 def _read(segment: Segment, position: int, count: int) -> bytes:
     """Read bytes of a segment, as far as they exist."""
     try:
-        return OsFileSystem().open(Path(segment.path), writable=False).read(count, position)
+        with open_pages(segment) as opened:
+            stop = min(position + count, segment.size)
+            opened.load(position, stop)
+            return bytes(opened.raw[position:stop])
     except (OSError, StoreError):
         return b""
 

@@ -13,10 +13,8 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
 from store_core.files.names import CONFIG_DIRECTORY
-from store_core.files.store_path import StorePaths, given_paths
 from store_core.format.columnar.arrow_slices import repeat_text
 from store_core.format.columns import STORE, column_named, resolve_columns
-from store_core.format.release import named_rules
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, ConfigFile, ConfigKind, backup_of
 from store_core.snapshot.store import Store
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+
+    from store_core.files.store_path import StorePaths
 
 
 _NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
@@ -160,7 +160,7 @@ T = TypeVar("T")
 
 def config_of(store: Store, options: ViewOptions) -> Config:
     """Return the configuration files of a store as the release of some options reads them."""
-    return store.config if named_rules(options.read.release) is None else Config(store.root, options.read.release)
+    return store.config.of_release(options.read.release)
 
 
 def read_table(store: Store, kind: ConfigKind[T], options: ViewOptions) -> ConfigFile[T] | None:
@@ -199,7 +199,7 @@ def resolved(store: Store, options: ViewOptions) -> ViewOptions:
     if options.log_end is not None or "as_of" not in options.view.options:
         return options
     as_of = options.read.as_of
-    return replace(options, log_end=store.end if as_of is None else log_end_at(store.paths, as_of))
+    return replace(options, log_end=store.end if as_of is None else log_end_at(store, as_of))
 
 
 def plan_view(store: Store, options: ViewOptions) -> tuple[ViewPart, ...]:
@@ -270,8 +270,7 @@ def view_of(
     if is_messages(view):
         readers = [store.messages(columns=columns, **options) for store in stores]
         return pa.RecordBatchReader.from_batches(readers[0].schema, chain.from_iterable(readers))
-    paths = [path for store in stores for path in given_paths(store.paths)]
-    return _rows_of(stores, ViewOptions.parse(view, columns=columns, **with_absolute_times(paths, options)))
+    return _rows_of(stores, ViewOptions.parse(view, columns=columns, **with_absolute_times(stores, options)))
 
 
 def _rows_of(stores: Sequence[Store], options: ViewOptions) -> pa.RecordBatchReader:

@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.answers import Check, Diff, Salvage
+from store_core.snapshot.store import Store
 from store_core.store.log_side import DiffBy
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
@@ -109,7 +110,7 @@ def test_spark_compares_logs_as_this_process_does(by: DiffBy, spark: SparkSessio
     for record in log.records[5::20]:
         log.flip(record.physical_offset + BODY_AT, 3)
     other = log.write(tmp_path / "other")
-    here, there = (Diff(other, by).on(engine, sound) for engine in (InProcess(), SparkEngine(spark)))
+    here, there = (Diff(other, by).on(engine, Store(sound)) for engine in (InProcess(), SparkEngine(spark)))
 
     assert 3 == here.found.changed_records
     assert here.to_json() == there.to_json()
@@ -121,9 +122,9 @@ def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path
     for record in log.records[5::20]:
         log.flip(record.physical_offset + BODY_AT, 3)
     store = log.write(tmp_path / "store")
-    here = Salvage(tmp_path / "new").on(InProcess(), store)
+    here = Salvage(tmp_path / "new").on(InProcess(), Store(store))
     made = every_file((tmp_path / "new").rename(tmp_path / "here"))
-    there = Salvage(tmp_path / "new").on(SparkEngine(spark), store)
+    there = Salvage(tmp_path / "new").on(SparkEngine(spark), Store(store))
 
     assert 57 == here.found.records
     assert here.to_json() == there.to_json()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
@@ -30,17 +31,19 @@ _PIECE: Final = 8 << 20
 """Bytes of the last segment that are read at once; where its records start is known from planning."""
 
 
-def last_rows(paths: StorePaths, options: ReadOptions, most: int, before: int | None = None) -> list[pa.RecordBatch]:
+def last_rows(
+    store: StorePaths | Store, options: ReadOptions, most: int, before: int | None = None
+) -> list[pa.RecordBatch]:
     """Read the last rows of a log.
 
-    * `paths`: Of one store.
+    * `store`: One; a `Store` is read as of its moment.
     * `most`: How many rows; fewer if the log has fewer.
     * `before`: Physical offset where the read ends, if not at the log's end.
 
     Returns: In log order.
     """
     bound = options.ending_offsets if before is None else replace(options.ending_offsets, physical=before)
-    plan, mapped = plan_and_walk(paths, replace(options, max_partition_bytes=_PIECE, ending_offsets=bound))
+    plan, mapped = plan_and_walk(store, replace(options, max_partition_bytes=_PIECE, ending_offsets=bound))
     found: deque[pa.RecordBatch] = deque()
     for part in reversed(_pieces(plan.ranges)):
         missing = most - sum(batch.num_rows for batch in found)

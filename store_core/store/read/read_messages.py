@@ -137,15 +137,18 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     return messages_of(options.stores_of(path), options)
 
 
-def parsed_options(path: StorePaths, named: Mapping[str, object]) -> ReadOptions:
+def parsed_options(path: StorePaths | Sequence[Store], named: Mapping[str, object]) -> ReadOptions:
     """Return the options of a read by their names; times may be relative to the log's last message."""
     return ReadOptions.parse(**with_absolute_times(path, named))
 
 
-def messages_of(stores: Sequence[Store], options: ReadOptions) -> pa.RecordBatchReader:
-    """Read the messages of stores, one after the other; see `read_messages`."""
+def messages_of(stores: Sequence[Store], options: ReadOptions, *, by_moment: bool = False) -> pa.RecordBatchReader:
+    """Read the messages of stores, one after the other, as they are now or as of their moments; see `read_messages`."""
     asked = [options.named(store) for store in stores]
-    planned = [plan_and_walk(store.paths, each, by_tail=True) for store, each in zip(stores, asked, strict=True)]
+    planned = [
+        plan_and_walk(store if by_moment else store.paths, each, by_tail=True)
+        for store, each in zip(stores, asked, strict=True)
+    ]
     watch = TopicWatch.of(paths_of(stores), options)
     batches = watch.to_end(
         batch

@@ -23,7 +23,7 @@ from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, Opt
 from store_core.store.read.store_time import parse_zone, store_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import tzinfo
 
     from store_core.files.store_path import StorePaths
@@ -194,7 +194,7 @@ class ReadOptions:
         """Return the store at some paths, as the configuration and the settings of a storage say."""
         return Store(paths, config=self.config, storage=self.storage, store_path_commit_log=self.store_path_commit_log)
 
-    def stores_of(self, paths: StorePaths) -> tuple[Store, ...]:
+    def stores_of(self, paths: StorePaths | Sequence[Store]) -> tuple[Store, ...]:
         """Return the stores at some paths, likewise."""
         return stores_of(
             paths, config=self.config, storage=self.storage, store_path_commit_log=self.store_path_commit_log
@@ -341,7 +341,7 @@ def is_relative(value: object) -> bool:
 
 
 def with_absolute_times(
-    paths: StorePaths, options: Mapping[str, object], names: Iterable[str] = TIMES
+    paths: StorePaths | Sequence[Store], options: Mapping[str, object], names: Iterable[str] = TIMES
 ) -> dict[str, Any]:
     """Return options by name, with times in ms where relative ones were given; others are as they were."""
     found = {name: str(options[name]).strip() for name in names if is_relative(options.get(name))}

@@ -22,11 +22,12 @@ from store_core.files.segment_source import Segment, size_on_disk
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import root_of_member
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
-from store_core.files.store_path import ConfiguredRoot, StorePaths, located
+from store_core.files.store_path import ConfiguredRoot, StorePaths, nothing_at, places_of
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
 from store_core.snapshot.log_end import FoundEnd, SegmentEnd, covered_note, end_by_tail, uncommitted_note
+from store_core.snapshot.store import Store
 from store_core.store.read.lookup.look_up import LookUp
 from store_core.store.read.lookup.looked_up import DEFAULT_COSTS, SCAN, LookUpCosts, ReadExplanation, TrafficOf
 from store_core.store.read.message_reader import read_range
@@ -74,14 +75,14 @@ class ReadPlan:
 
 
 def plan_ranges(
-    paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS, *, by_tail: bool = False
+    store: StorePaths | Store, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS, *, by_tail: bool = False
 ) -> ReadPlan:
     """Plan the reading of a log; called once, before any range is read.
 
     Parameters
     ----------
-    paths : path or sequence of paths
-        See `store_core.snapshot.log.Log.of`.
+    store : path, sequence of paths or Store
+        See `store_core.snapshot.log.Log.of`. A `Store` is read as of its moment.
     options : ReadOptions
     costs : LookUpCosts
         When a look-up is used in place of a scan; the rows are the same.
@@ -95,21 +96,25 @@ def plan_ranges(
     SegmentLayoutError
         If the files do not form one log, unless the options tolerate that.
     """
-    return plan_and_walk(paths, options, costs, by_tail=by_tail)[0]
+    return plan_and_walk(store, options, costs, by_tail=by_tail)[0]
 
 
 def plan_and_walk(
-    paths: StorePaths, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS, *, by_tail: bool = False
+    store: StorePaths | Store, options: ReadOptions, costs: LookUpCosts = DEFAULT_COSTS, *, by_tail: bool = False
 ) -> tuple[ReadPlan, Mapping[Segment, Chain]]:
     """Plan as `plan_ranges` does; also return segments that were mapped for it, for a reader in the same process.
 
     The chain of a segment is as of `store_core.format.log_end.LogEnd` if it was walked.
     """
-    paths = options.store_of(paths).paths
+    if isinstance(store, Store):
+        opened = store = store.configured(options.config, options.store_path_commit_log)
+    else:
+        opened = options.store_of(store)
     for attempt in range(_ATTEMPTS):
         try:
-            end = None if options.as_of is None else log_end_at(paths, options.as_of, options.storage)
-            planner = _Planner(paths, options, costs, end, by_tail=by_tail)
+            as_of = None if options.as_of is None else log_end_at(store, options.as_of, options.storage)
+            log, end = _log_of(opened) if opened is store else (Log.for_reading(opened.paths), None)
+            planner = _Planner(opened.paths, log, options, costs, (end, as_of), by_tail=by_tail)
             return planner.plan(), planner.mapped
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
@@ -117,14 +122,22 @@ def plan_and_walk(
     raise AssertionError("unreachable")
 
 
-def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTINGS) -> int | None:
+def _log_of(store: Store) -> tuple[Log, int | None]:
+    """Return the segments of a store's moment that are still there, and its end."""
+    log = store.asked_log.remaining()
+    if not log.segments:
+        raise nothing_at(places_of(store.paths), log.notes)
+    return log, store.end
+
+
+def log_end_at(store: StorePaths | Store, time: int, storage: StorageSettings = NO_SETTINGS) -> int | None:
     """Return where a log ended at a time: the physical offset of the first record that was stored then or later.
 
     It is the first in the order of the log, so what is before it is what the broker had when its clock first showed
     that time, however the clock was set later. Segments are left out as for `starting_timestamp` (ADR 0023), so one or
     two are read. Damaged ranges are no records.
 
-    * `paths`: As of `plan_ranges`.
+    * `store`: As of `plan_ranges`.
     * `time`: Store time, ms.
     * `storage`: For paths that are URLs.
 
@@ -138,25 +151,33 @@ def log_end_at(paths: StorePaths, time: int, storage: StorageSettings = NO_SETTI
         fail_on_data_loss=False,
         storage=storage,
     )
-    found = (batch for part in plan_ranges(paths, options).ranges for batch in read_range(part, options))
+    found = (batch for part in plan_ranges(store, options).ranges for batch in read_range(part, options))
     first = next(found, None)
     return None if first is None else int(first["physical_offset"][0].as_py())
 
 
 class _Planner:
-    def __init__(
-        self, paths: StorePaths, options: ReadOptions, costs: LookUpCosts, end_as_of: int | None, *, by_tail: bool
+    def __init__(  # noqa: PLR0913 -- what is read, and how
+        self,
+        paths: StorePaths,
+        log: Log,
+        options: ReadOptions,
+        costs: LookUpCosts,
+        ends: tuple[int | None, int | None],  # of the moment, and of a time that is asked for
+        *,
+        by_tail: bool,
     ) -> None:
         self._by_tail = by_tail
-        self._paths = paths = located(paths, options.storage)
+        self._paths = paths
         self._traffic = TrafficOf(paths)
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
         self._configured = next((path for path in given if isinstance(path, ConfiguredRoot)), None)
         self._options = options
         self._costs = costs
-        self._end_as_of = end_as_of
-        self._listed = Log.of(paths, reads_entries=True, storage=options.storage)
-        self._segments, self._notes = self._listed.segments, list(self._listed.notes)
+        self._log_end = ends[0]
+        self._latest = min((end for end in ends if end is not None), default=None)
+        self._listed = log
+        self._segments, self._notes = log.segments, list(log.notes)
         self._ends: list[SegmentEnd] = []
         self._is_live = False
         self.walked: dict[Segment, Chain] = {}
@@ -282,7 +303,7 @@ class _Planner:
 
     def _note_end(self, end: SegmentEnd, *, is_live: bool) -> None:
         found = end.found
-        where = f"at offset {end.end_offset} of {end.segment.path}"
+        where = f"at offset {self._known_end(end.end_offset)} of {end.segment.path}"
         if is_live:
             text = f"the log ends {where}, where a record may be in progress: another process holds the store's lock."
             self._notes.append(text)
@@ -312,7 +333,13 @@ class _Planner:
     def _found_end(self) -> FoundEnd | None:
         """Return where the log ends; for a live log, without the record being written."""
         found = FoundEnd.of(self._ends) if self._ends else None
-        return replace(found, tails=()) if found is not None and self._is_live else found
+        if found is None or not self._is_live:
+            return found
+        return replace(found, end_offset=self._known_end(found.end_offset), tails=())
+
+    def _known_end(self, found: int) -> int:
+        """Return where the log ended at the moment that the plan is of: a live one may have grown since."""
+        return found if self._log_end is None else min(found, self._log_end)
 
     def _coverage(self) -> Coverage:
         """Report what has been checked so far; all but the last segment is checked when read."""
@@ -331,8 +358,8 @@ class _Planner:
     def _bounds(self) -> tuple[int, int | None]:
         """Return between which physical offsets rows can start; damage everywhere else is a row in mode PERMISSIVE."""
         begin, end = self._options.start.physical or 0, self._options.end.physical
-        if self._end_as_of is not None:
-            end = self._end_as_of if end is None else min(end, self._end_as_of)
+        if self._latest is not None:
+            end = self._latest if end is None else min(end, self._latest)
         position = None if self._options.is_permissive else self._options.position
         if position is None:
             return begin, end

@@ -10,6 +10,7 @@ import pytest
 
 from store_core.answers import DeadLetters, DeadLettersReport, dead_letters
 from store_core.answers.verdict import Verdict
+from store_core.snapshot.store import Store
 from tests.builders import Record
 from tests.life_logs import LifeLog, message_id, write_config
 
@@ -122,7 +123,7 @@ def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> 
     for number in range(60):
         log.dead(log.send(f"k{number}"), f"k{number}", f"group{number % 3}")
     root = log.write(tmp_path)
-    pooled = DeadLetters().on(pool, root)
+    pooled = DeadLetters().on(pool, Store(root))
 
     assert dead_letters(root).to_json() == pooled.to_json()
     assert (60, 60) == (pooled.found.letters, pooled.found.here)

@@ -18,6 +18,7 @@ from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess
 from tests.budgets import budget
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, LogBuilder, Record
@@ -304,7 +305,7 @@ def test_a_pool_gives_what_this_process_gives(
     for record in log.records[5:50:5]:
         log.flip(record.physical_offset + BODY_AT, 3)
     other = log.write(tmp_path / "other")
-    here, there = (Diff(other, **options).on(engine, whole) for engine in (InProcess(), pool))
+    here, there = (Diff(other, **options).on(engine, Store(whole)) for engine in (InProcess(), pool))
 
     assert here.found.has_differences
     assert here.to_json() == there.to_json()

@@ -19,6 +19,7 @@ from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record
+from store_core.snapshot.store import Store
 from store_core.store import new_directory
 from store_core.store.parts import InProcess
 from store_core.store.salvage_tiles import SalvageFormat
@@ -345,10 +346,10 @@ def test_targets_that_would_harm_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["store", "parquet"])
 def test_a_pool_gives_what_this_process_gives(kind: str, tmp_path: Path, pool: ProcessPool) -> None:
     store = damaged(tmp_path)
-    here = Salvage(tmp_path / "new", SalvageFormat(kind)).on(InProcess(), store)
+    here = Salvage(tmp_path / "new", SalvageFormat(kind)).on(InProcess(), Store(store))
     made = every_file(tmp_path / "new")
     shutil.rmtree(tmp_path / "new")
-    there = Salvage(tmp_path / "new", SalvageFormat(kind)).on(pool, store)
+    there = Salvage(tmp_path / "new", SalvageFormat(kind)).on(pool, Store(store))
 
     assert here.to_json() == there.to_json()
     assert made == every_file(tmp_path / "new")

@@ -10,6 +10,7 @@ import pytest
 from store_core.answers import message_scan
 from store_core.answers.answer import processes as engine_of
 from store_core.answers.message_scan import MessageScan, ScanCounts
+from store_core.snapshot.store import Store
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder
 
 if TYPE_CHECKING:
@@ -33,14 +34,11 @@ class Offsets:
         self.found += other.found
 
 
-class OffsetScan(MessageScan[Offsets, tuple[Offsets, ScanCounts]]):
+class OffsetScan(MessageScan[Offsets]):
     COLUMNS: ClassVar[tuple[str, ...]] = ("topic",)
 
     def nothing(self) -> Offsets:
         return Offsets()
-
-    def report(self, found: Offsets, counts: ScanCounts) -> tuple[Offsets, ScanCounts]:
-        return found, counts
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 30, 1000])
@@ -55,7 +53,7 @@ def test_each_message_is_gathered_once_in_log_order(
     log.flip(log.records[3].physical_offset + BODY_AT)  # a body that nobody reads
     log.flip(damaged.physical_offset + SIZE_AT, 1)
     with engine_of(processes) as engine:
-        found, counts = engine.run(OffsetScan(log.write(tmp_path)))
+        found, counts = engine.run(OffsetScan(Store(log.write(tmp_path))))
 
     sound = [each for each in log.records if each is not damaged]
     assert [each.physical_offset for each in sound] == [offset for _, offset in found.found]
@@ -72,7 +70,7 @@ def test_what_a_crash_left_after_the_end_is_no_damage(tmp_path: Path) -> None:
     end = log.records[-1].physical_offset
     segment.write_bytes(segment.read_bytes()[: end + 60].ljust(4096, b"\0"))
     with engine_of(1) as engine:
-        _, counts = engine.run(OffsetScan(store))
+        _, counts = engine.run(OffsetScan(Store(store)))
 
     assert ScanCounts(1, log.records[0].size) == counts
 
@@ -81,7 +79,7 @@ def test_a_last_record_whose_body_is_damaged_is_after_the_end(tmp_path: Path) ->
     log = LogBuilder()
     log.append_all(b"one", b"two")
     log.flip(log.records[-1].physical_offset + BODY_AT)
-    scan = OffsetScan(log.write(tmp_path))
+    scan = OffsetScan(Store(log.write(tmp_path)))
     with engine_of(1) as engine:
         _, counts = engine.run(scan)
 

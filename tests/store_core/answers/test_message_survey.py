@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from store_core.answers import delays, message_reads, transactions
 from store_core.answers.answer import processes as engine_of
 from store_core.answers.message_reads import MessageRead, ReadJob, can_share_scan, read_of, rows_by_one_scan
+from store_core.snapshot.store import Store
 from tests.budgets import budget
 from tests.life_logs import BEGIN, LifeLog
 
@@ -58,7 +59,7 @@ def life_logs(draw: st.DrawFn) -> LifeLog:
 def test_a_shared_scan_finds_what_each_read_finds(log: LifeLog) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = log.write(Path(directory) / "store")
-        job = ReadJob(root, reads())
+        job = ReadJob(Store(root), reads())
         parts = [part for part in job.plan() if len(part.ranges) > 1]
         for part in parts:
             alone = {name: job.reads[name].rows_of(each) for name, each in part.ranges}
@@ -74,7 +75,7 @@ def test_a_shared_scan_finds_what_each_read_finds(log: LifeLog) -> None:
 def test_reads_of_different_ends_each_find_their_own(log: LifeLog, data: st.DataObject) -> None:
     """In a growing log, what is planned later ends later."""
     with tempfile.TemporaryDirectory() as directory:
-        job = ReadJob(log.write(Path(directory) / "store"), reads())
+        job = ReadJob(Store(log.write(Path(directory) / "store")), reads())
         for part in job.plan():
             starts = [each.physical_offset for each in log.records]
             whole = part.ranges[0][1]
@@ -122,7 +123,7 @@ def test_a_pool_makes_the_same_tables(tmp_path: Path) -> None:
     log = LifeLog(512)
     for number in range(20):
         log.append(b"x", topic=TOPICS[number % 4], sys_flag=(number % 2) * 8)
-    job = ReadJob(log.write(tmp_path / "store"), reads())
+    job = ReadJob(Store(log.write(tmp_path / "store")), reads())
     with engine_of(1) as engine:
         found = engine.run(job).tables
 

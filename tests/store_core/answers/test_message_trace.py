@@ -14,6 +14,7 @@ from store_core.answers import Trace, TraceReport, message_trace, trace
 from store_core.answers.message_reads import ReadJob
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
+from store_core.snapshot.store import Store
 from store_core.store.read.option_table import NamedBy
 from store_core.store.read.option_values import ReadMode
 from tests.builders import MAGIC_AT, in_batch
@@ -228,7 +229,7 @@ def test_the_index_and_a_pool_change_nothing(tmp_path: Path, pool: ProcessPool) 
     config: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200}
     with DefaultMessageStore.open(root, MessageStoreConfig(max_hash_slot_num=100, max_index_num=1000, **config)):
         pass
-    pooled = Trace("k7").on(pool, root).to_json()
+    pooled = Trace("k7").on(pool, Store(root)).to_json()
 
     assert scanned == pooled == trace(root, "k7").to_json()
     assert len(FAILED) == scanned["records"]

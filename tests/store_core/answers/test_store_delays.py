@@ -12,6 +12,7 @@ import pytest
 
 from store_core.answers import Delays, DelaysReport, delays
 from store_core.answers.verdict import Verdict
+from store_core.snapshot.store import Store
 from tests.builders import BODY_AT
 from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores, stores_of_kind, unpack
 from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
@@ -315,7 +316,7 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
 def test_the_report_is_the_same_in_a_pool(golden_directory: Path, pool: ProcessPool) -> None:
     root = unpack(find_golden_store(DELAY_STORES[-1]), golden_directory).root
     options = Delays(now=BEGIN)
-    pooled = options.on(pool, root)
+    pooled = options.on(pool, Store(root))
 
     assert options.ask(root).to_json() == pooled.to_json()
 

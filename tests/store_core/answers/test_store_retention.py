@@ -15,6 +15,7 @@ import pytest
 from store_core import InvalidOptionError, MessageStoreConfig, StoreNotFoundError, read_messages
 from store_core.answers import Retention, RetentionReport, retention
 from store_core.answers.verdict import Verdict
+from store_core.snapshot.store import Store
 from tests.builders import LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.clean.test_clean_golden import CLEANED, THERE
@@ -139,7 +140,7 @@ def test_the_disk_is_drawn_day_by_day(store: Path) -> None:
 
 def test_every_engine_says_the_same_and_nothing_is_written(store: Path, pool: ProcessPool) -> None:
     before = every_file(store)
-    assert options().ask(store).to_json() == options().on(pool, store).to_json()
+    assert options().ask(store).to_json() == options().on(pool, Store(store)).to_json()
     assert before == every_file(store)
 
 

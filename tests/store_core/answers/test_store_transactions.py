@@ -13,6 +13,7 @@ from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import Transactions, TransactionsReport, transactions
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
+from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess, Job
 from tests.builders import SIZE_AT
 from tests.golden_stores import UnpackedStore, golden_stores, newer_store, unpack
@@ -135,7 +136,7 @@ def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(tmp
     log.half("b")
     root = log.write(tmp_path)
 
-    report = Transactions(now=BEGIN + 1000).on(BrokerMeanwhile(root), root)
+    report = Transactions(now=BEGIN + 1000).on(BrokerMeanwhile(root), Store(root))
     assert {"U-a": "pending", "U-b": "pending"} == states(report)
 
 
@@ -193,7 +194,7 @@ def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> 
     log.op(*halves[::2])
     root = log.write(tmp_path)
     options = Transactions(now=BEGIN)
-    pooled = options.on(pool, root)
+    pooled = options.on(pool, Store(root))
 
     assert options.ask(root).to_json() == pooled.to_json()
     assert (20, 20) == (pooled.found.pending, pooled.found.rolled_back)

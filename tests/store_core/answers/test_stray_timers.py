@@ -10,6 +10,7 @@ import pytest
 from store_core.answers import check, delays
 from store_core.answers.delay_states import stray_timers
 from store_core.snapshot.log import Log
+from store_core.snapshot.timers import Timers
 from tests.builders import LogBuilder, Timer, write_timers
 from tests.golden_stores import GoldenStore, stores_of_kind, unpack
 
@@ -34,7 +35,7 @@ def test_timers_that_lead_to_their_records_are_no_finding(tmp_path: Path) -> Non
     _, places, size = store_with(tmp_path / "first", (0, 1))
     root, _, _ = store_with(tmp_path / "second", (places[0], size), (places[2], size))
 
-    assert stray_timers(root, Log.of(root).segments, "5.3") is None
+    assert stray_timers(Timers.of(root), Log.of(root), "5.3") is None
     assert "timer_unit" not in check(root).counts
 
 
@@ -56,7 +57,7 @@ def test_timers_that_lead_elsewhere_are_named(number: int, found: str, tmp_path:
 
 def test_a_record_of_another_size_is_another_timer(tmp_path: Path) -> None:
     root, _, size = store_with(tmp_path, (0, 1))
-    stray = stray_timers(root, Log.of(root).segments, "5.3")
+    stray = stray_timers(Timers.of(root), Log.of(root), "5.3")
 
     assert stray is not None
     assert f"a timer of {size} bytes, not of 1" == stray.found
@@ -74,4 +75,4 @@ def test_what_a_crash_explains_is_no_finding(tmp_path: Path) -> None:
 def test_timers_that_rocketmq_wrote_lead_to_their_records(store: GoldenStore, tmp_path: Path) -> None:
     root = unpack(store, tmp_path).root
 
-    assert stray_timers(root, Log.of(root).segments, store.release) is None
+    assert stray_timers(Timers.of(root), Log.of(root), store.release) is None
