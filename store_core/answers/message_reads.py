@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from store_core.answers.message_scan import PART_BYTES
 from store_core.errors import SegmentVanishedError
+from store_core.files.store_kind import has_queues
+from store_core.files.store_path import store_roots
 from store_core.format.columnar.arrow_slices import true_mask
 from store_core.format.columns import CORRUPT_RECORD, arrow_schema
 from store_core.format.properties import PropertyParser
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
@@ -287,9 +288,9 @@ class ReadJob:
         """Plan each read; where no queue can look anything up, reads that share a scan share its plan, too."""
         plans: dict[str, ReadPlan] = {}
         shared: ReadPlan | None = None
-        has_queues = _has_queue_files(store.paths)
+        can_look_up = any(map(has_queues, store_roots(store.paths)))
         for name, read in self.reads.items():
-            can_share = not has_queues and can_share_scan(read)
+            can_share = not can_look_up and can_share_scan(read)
             plans[name] = shared if can_share and shared is not None else _planned(store, read)
             shared = plans[name] if can_share else shared
         return plans
@@ -318,14 +319,6 @@ def _planned(store: Store, read: MessageRead) -> ReadPlan:
     from store_core.store.read.read_plan import plan_ranges
 
     return plan_ranges(store, replace(read.options, verify_crc=True))
-
-
-def _has_queue_files(paths: StorePaths) -> bool:
-    """Return whether a store has queues, of whatever kind, that may look records up."""
-    from store_core.files.store_path import store_roots
-    from store_core.snapshot.queues import Queues
-
-    return any(Queues(root).exist for root in store_roots(paths))
 
 
 def _without_tail(part: ReadRange) -> ReadRange:

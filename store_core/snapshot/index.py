@@ -223,13 +223,18 @@ class KeyFile:
                 break
         return self
 
-    def sized_by_contents(self, expected: tuple[int, int] | None = _USUAL, *, is_full: bool) -> KeyFile:
+    def sized_by_contents(
+        self, expected: tuple[int, int] | None = _USUAL, *, is_full: bool, trusts_size: bool = False
+    ) -> KeyFile:
         """Set the counts with which the chains of the slots reach all entries; they stay 0 if the file shows none.
 
         * `expected`: Likely slots and entries: they are tried first, by a few entries, which avoids reading a file of
           400 MB.
         * `is_full`: Whether there is a newer file.
+        * `trusts_size`: A file of the usual size has the usual counts, whatever its chains show.
         """
+        if trusts_size and self.size == _USUAL_SIZE and self.header.index_count <= _USUAL[1]:
+            return self.sized(*_USUAL)
         found = self._counts(expected, is_full=is_full)
         return self if found is None or self.header.index_count > found[1] else self.sized(*found)
 
@@ -431,7 +436,7 @@ class Index:
         Left out is what is no file, or was deleted since the directory was listed. A file that is not empty and shows
         no counts is yielded with 0 slots.
 
-        * `trusts_size`: A file of the usual size has the usual counts, whatever its chains show.
+        * `trusts_size`: As of `KeyFile.sized_by_contents`.
         """
         paths, expected = self.paths, _USUAL
         for path in paths:
@@ -441,10 +446,8 @@ class Index:
                 file = self._file(path)
             except FileNotFoundError:
                 continue
-            if trusts_size and file.size == _USUAL_SIZE and file.header.index_count <= _USUAL[1]:
-                file.sized(*_USUAL)
-            elif not file.is_empty:
-                file.sized_by_contents(expected, is_full=path != paths[-1])
+            if not file.is_empty or (trusts_size and file.size == _USUAL_SIZE):
+                file.sized_by_contents(expected, is_full=path != paths[-1], trusts_size=trusts_size)
             if file.slots:
                 expected = file.slots, file.most_entries
             yield file

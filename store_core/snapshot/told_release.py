@@ -62,12 +62,9 @@ _START: Final = unit_dtype(replace(MESSAGE_HEAD, fields=MESSAGE_HEAD.fields[:7])
 
 def evidence_of_old_parser(segments: Sequence[Segment]) -> str | None:
     """Return what shows that a log was last written by a release up to 4.9.0; None if nothing does."""
-    return next(_shared_slots(_roots_of(segments)), None) or next(_repeated_records(segments), None)
-
-
-def _roots_of(segments: Sequence[Segment]) -> list[Path]:
     directories = dict.fromkeys(Path(segment.path).parent for segment in segments)
-    return [directory.parent for directory in directories if directory.name == COMMIT_LOG]
+    roots = [directory.parent for directory in directories if directory.name == COMMIT_LOG]
+    return next(_shared_slots(roots), None) or next(_repeated_records(segments), None)
 
 
 # ----------------------------------------------------------------------------------------------------------- the index
@@ -98,7 +95,7 @@ def _count_of(path: Path, *, is_full: bool) -> int | None:
             return 0
         if header.hash_slot_count != entries:
             return None
-        is_known = entries > 0 and file.sized_by_contents(is_full=is_full).slots > 0
+        is_known = entries > 0 and file.sized_by_contents(is_full=is_full, trusts_size=True).slots > 0
         return entries if is_known and _share_slots(file) else None
     except (OSError, ValueError, StoreError):  # ValueError: mapped while being truncated
         return None
