@@ -115,7 +115,7 @@ class Replay:
     """A commit log configured as a golden store's, without services, and with a clock that can be set."""
 
     def __init__(self, store: UnpackedStore, directory: Path) -> None:
-        conf = dict(line.split("=", 1) for line in store.path.joinpath("store.conf").read_text().split())
+        conf = store.conf
         self.store = store
         self.directory = directory
         self.clock = ScriptedClock()
@@ -137,10 +137,7 @@ class Replay:
             is_batch_topic=state.is_batch_topic,
         )
         self.puts = PutService(self.commit_log, state, [])
-        self._stored_times = {
-            line["physicalOffset"]: line["storeTimestamp"]
-            for line in map(json.loads, store.path.joinpath("readback.jsonl").read_text().splitlines())
-        }
+        self._stored_times = {line["physicalOffset"]: line["storeTimestamp"] for line in store.lines("record")}
 
     def put(self, put: Put) -> tuple[object, ...]:
         """Put a message as RocketMQ got it, at the same time; return the result in the form of `Put.expected`."""

@@ -105,6 +105,12 @@ def find_golden_store(name: str) -> GoldenStore:
     return next(store for store in golden_stores() if store.name == name)
 
 
+_BROKER_CONF: Final = {"cl-size": "16777216", "cq-size": "600000", "slot-num": "5000", "index-num": "20000"}
+_ANSWERS: Final = {
+    "queue": "queues.jsonl", "byTime": "bytime.jsonl", "record": "readback.jsonl", "summary": "recovered.json",
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class UnpackedStore:
     """A golden store as files. It is shared by all tests of a session: copy it before writing."""
@@ -124,6 +130,18 @@ class UnpackedStore:
         return sorted((path for each in directories if each.is_dir() for path in each.iterdir()), key=_by_name)
 
     @property
+    def conf(self) -> dict[str, str]:
+        """The settings with which it was made; a whole broker's store has no file of them."""
+        path = self.path / "store.conf"
+        return read_conf(path) if path.exists() else _BROKER_CONF
+
+    def lines(self, kind: str) -> list[dict[str, Any]]:
+        """Return RocketMQ's answers of a kind: ``queue``, ``byTime``, ``record`` or ``summary``."""
+        path = self.path / _ANSWERS[kind]
+        found = _json_lines(path if path.exists() else self.path / "dump.jsonl")
+        return [line for line in found if line.get("type", kind) == kind]
+
+    @property
     def info(self) -> dict[str, Any]:
         """The maker's notes on the store; for torn ones with the position of the damage."""
         answer: dict[str, Any] = json.loads(self.path.joinpath("info.json").read_text())
@@ -139,7 +157,13 @@ class UnpackedStore:
 
     def raw_properties(self) -> list[bytes]:
         """Return the stored property bytes of every record, in log order."""
-        return [base64.b64decode(line["propertiesRaw"]) for line in _read_back(self.path)]
+        return [base64.b64decode(line["propertiesRaw"]) for line in self.lines("record")]
+
+
+def read_conf(path: Path) -> dict[str, str]:
+    """Read ``store.conf``."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def unpack(store: GoldenStore, directory: Path) -> UnpackedStore:
@@ -165,14 +189,6 @@ def _extract(packed: Path, target: Path) -> None:
         archive.extractall(target)  # noqa: S202 -- our own archives; the filter is there from Python 3.11.4
 
 
-@lru_cache(maxsize=4)
-def _read_back(path: Path) -> list[dict[str, Any]]:
-    lines = path.joinpath("readback.jsonl")
-    if lines.exists():
-        return list(_json_lines(lines))
-    return [line for line in _json_lines(path / "dump.jsonl") if line["type"] == "record"]
-
-
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
@@ -181,7 +197,7 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 @lru_cache(maxsize=4)
 def _expected(store: UnpackedStore, decompress: bool) -> list[Row]:
-    lines = _read_back(store.path)
+    lines = store.lines("record")
     codes = {line["properties"].get("TAGS"): line["dispatch"]["tagsCode"] for line in lines if not _is_delayed(line)}
     size = store.segments[0].stat().st_size
     return [_row(line, codes, size, decompress=decompress) for line in lines]

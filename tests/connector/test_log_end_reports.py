@@ -18,10 +18,10 @@ from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, as_json, as_text
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import rebuild_here
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import UnpackedStore, golden_stores, read_conf
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import golden_rules
-from tests.store_core.store.damaged_stores import RELEASES, config_of, read_conf
+from tests.store_core.store.damaged_stores import RELEASES, config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,13 +12,13 @@ import pytest
 from store_core import DefaultMessageStore
 from store_core.command.exit_code import ExitCode
 from tests.connector.called import rebuild_consume_queue
-from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, unpack
+from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, read_conf, unpack
 from tests.interop.handed import DERIVED, close_ours, derived_files, golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import SCENARIOS, Scenario, each_release, known_to, random_scenario
 from tests.interop.test_recovered import settings_of
 from tests.interop.toolchain import RELEASES
-from tests.store_core.store.damaged_stores import config_of, read_conf
+from tests.store_core.store.damaged_stores import config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

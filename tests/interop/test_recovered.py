@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core import DefaultMessageStore
+from tests.golden_stores import read_conf
 from tests.interop.handed import Handed, close_ours, golden_names, key_questions, recover_and_hand_over, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import Scenario, each_release, known_to
@@ -18,7 +19,6 @@ from tests.store_core.store.damaged_stores import (
     batch_topics_of,
     config_of,
     damaged_archives,
-    read_conf,
     unpack_damaged,
 )
 

@@ -18,7 +18,7 @@ from tests.interop.scenarios import each_release
 from tests.interop.test_recovered import settings_of
 from tests.interop.toolchain import RELEASES
 from tests.store_core.answers.planting import plant
-from tests.store_core.store.damaged_stores import batch_topics_of, config_of, read_conf
+from tests.store_core.store.damaged_stores import batch_topics_of, config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class _Copy:
 
     @classmethod
     def of(cls, golden: UnpackedStore, directory: Path, name: str, release: str) -> _Copy:
-        conf = read_conf(golden.path / "store.conf")
+        conf = golden.conf
         store = shutil.copytree(golden.root, directory / name.replace("/", "-") / "store")
         return cls(name, store, conf, config_of(conf, RELEASES[release]))
 

@@ -16,16 +16,9 @@ if TYPE_CHECKING:
     from tests.golden_stores import UnpackedStore
 
 
-LIVE_CONF = {"cl-size": "16777216", "cq-size": "600000", "slot-num": "5000", "index-num": "20000"}
-"""Sizes of the store that a broker wrote, with its own configuration file."""
-
-
 def golden_rules(store: UnpackedStore) -> RebuildRules:
     """Return the rules with which a golden store was written."""
-    path = store.path / "store.conf"
-    conf = (
-        dict(line.split("=", 1) for line in path.read_text().split("\n") if "=" in line) if path.exists() else LIVE_CONF
-    )
+    conf = store.conf
     release: Any = store.golden.release
     is_light = conf.get("set.enableLmq") == "true"
     config = MessageStoreConfig(

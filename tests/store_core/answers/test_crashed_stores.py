@@ -11,12 +11,12 @@ import pytest
 from store_core import read_messages
 from store_core.answers import Check
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from tests.golden_stores import read_conf
 from tests.store_core.store.damaged_stores import (
     RELEASES,
     batch_topics_of,
     damaged_archives,
     expected_answers,
-    read_conf,
     unpack_damaged,
 )
 

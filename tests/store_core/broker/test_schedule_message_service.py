@@ -129,8 +129,7 @@ def cut_back(golden: UnpackedStore, directory: Path) -> tuple[Path, int, list[in
     """
     lines = [json.loads(line) for line in golden.path.joinpath("manifest.jsonl").read_text().splitlines()]
     put = {line.get("wroteOffset") for line in lines if line["putStatus"] == "PUT_OK"}
-    back = [json.loads(line) for line in golden.path.joinpath("readback.jsonl").read_text().splitlines()]
-    new = [line for line in back if line["physicalOffset"] not in put]
+    new = [line for line in golden.lines("record") if line["physicalOffset"] not in put]
     start = min(line["physicalOffset"] for line in new)
     root = directory / "store"
     shutil.copytree(golden.root / "commitlog", root / "commitlog")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from store_core.files.file_system import OsFileSystem
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
 
 
 FOLDERS: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
-_LIVE: Final = {"cq-size": "600000"}
 
 
 def golden_rules(store: UnpackedStore) -> QueueRules:
     """Return the rules with which the store was made."""
-    path = store.path / "store.conf"
-    conf = dict(line.split("=", 1) for line in path.read_text().splitlines()) if path.exists() else _LIVE
+    conf = store.conf
     return QueueRules(
         release=cast("Release", store.golden.release),
         consume_queue_file_size=int(conf["cq-size"]),
@@ -48,16 +45,9 @@ def queue_store(root: Path, rules: QueueRules) -> ConsumeQueueStore:
     return ConsumeQueueStore(root, QueueServices(rules, OsFileSystem(), FakeClock()), lambda *_: None)
 
 
-def _lines(store: UnpackedStore, name: str, kind: str) -> list[dict[str, Any]]:
-    path = store.path / name
-    found = path if path.exists() else store.path / "dump.jsonl"
-    lines = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()]
-    return [line for line in lines if line.get("type", kind) == kind]
-
-
 def golden_answers(store: UnpackedStore) -> list[dict[str, Any]]:
     """Return RocketMQ's report of each queue, by topic and id."""
-    return sorted(_lines(store, "queues.jsonl", "queue"), key=lambda line: (line["topic"], line["queueId"]))
+    return sorted(store.lines("queue"), key=lambda line: (line["topic"], line["queueId"]))
 
 
 def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
@@ -68,7 +58,7 @@ def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
         for unit in queue["units"]
         if unit.get("ext", {}).get("filterBitMap")
     }
-    return [_request(line, bit_maps) for line in _lines(store, "readback.jsonl", "record")]
+    return [_request(line, bit_maps) for line in store.lines("record")]
 
 
 def _request(line: dict[str, Any], bit_maps: dict[int, bytes]) -> DispatchRequest:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 ALWAYS: Final = (0, 2**63 - 1)
 """Begin and end of a query for all times."""
 
-_LIVE_CONF: Final = {"slot-num": "5000", "index-num": "20000"}
-
 
 def rules(slots: int = 10, entries: int = 6, **values: Any) -> QueueRules:  # noqa: ANN401 -- fields of QueueRules
     return QueueRules(max_hash_slot_num=slots, max_index_num=entries, **values)
@@ -81,9 +79,7 @@ requests: Final = st.lists(
 
 
 def golden_rules(store: UnpackedStore) -> QueueRules:
-    lines = store.path / "store.conf"
-    conf = dict(line.split("=", 1) for line in lines.read_text().splitlines()) if lines.exists() else _LIVE_CONF
-    return rules(int(conf["slot-num"]), int(conf["index-num"]), release=store.golden.release)
+    return rules(int(store.conf["slot-num"]), int(store.conf["index-num"]), release=store.golden.release)
 
 
 def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:

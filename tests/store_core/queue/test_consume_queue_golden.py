@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.golden
 
 _LMQ: Final = "%LMQ%"
-_LIVE: Final = {"cl-size": str(16 << 20), "cq-size": "600000"}
-"""Settings of the store that a whole broker wrote, which has no store.conf."""
 
 
 @dataclass
@@ -43,39 +41,24 @@ class GoldenQueues:
     store: UnpackedStore
     root: Path
 
-    def lines(self, kind: str) -> list[dict[str, Any]]:
-        """Return RocketMQ's answers of a kind: ``queue``, ``byTime``, ``record`` or ``summary``."""
-        names = {"queue": "queues.jsonl", "byTime": "bytime.jsonl", "record": "readback.jsonl"}
-        names["summary"] = "recovered.json"
-        path = self.store.path / names[kind]
-        path = path if path.exists() else self.store.path / "dump.jsonl"
-        with path.open(encoding="utf-8") as lines:
-            return [line for line in map(json.loads, lines) if line.get("type", kind) == kind]
-
-    @cached_property
-    def settings(self) -> dict[str, str]:
-        path = self.store.path / "store.conf"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return _LIVE | dict(line.split("=", 1) for line in lines if "=" in line)
-
     @cached_property
     def rules(self) -> QueueRules:
         return QueueRules(
             release=self.store.golden.release,  # type: ignore[arg-type]
-            consume_queue_file_size=int(self.settings["cq-size"]),
-            ext_file_size=int(self.settings.get("ext-size", 48 << 20)),
-            is_ext_enabled="ext" in self.settings,
+            consume_queue_file_size=int(self.store.conf["cq-size"]),
+            ext_file_size=int(self.store.conf.get("ext-size", 48 << 20)),
+            is_ext_enabled="ext" in self.store.conf,
         )
 
     @cached_property
     def log_bounds(self) -> tuple[int, int]:
         """Where the log starts and ends, as RocketMQ found after loading."""
-        (summary,) = self.lines("summary")
+        (summary,) = self.store.lines("summary")
         return summary["afterLoad"]["minPhyOffset"], summary["afterLoad"]["maxPhyOffset"]
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        return self.lines("record")
+        return self.store.lines("record")
 
     @cached_property
     def store_times(self) -> dict[tuple[int, int], int]:
@@ -114,7 +97,7 @@ class GoldenQueues:
 
     def queued(self) -> dict[tuple[str, int], list[dict[str, Any]]]:
         """Return the records that have a unit of 20 bytes, by queue, in log order."""
-        of_batches = self.settings.get("bcq-topics", "").split(",")
+        of_batches = self.store.conf.get("bcq-topics", "").split(",")
         queued = defaultdict(list)
         for line in self.records:
             if line["sysFlag"] & 12 not in (4, 12) and line["topic"] not in of_batches:
@@ -125,7 +108,7 @@ class GoldenQueues:
         """Return the filter bit maps by topic, queue and physical offset: the store's maker chose them."""
         return {
             (queue["topic"], queue["queueId"], unit["pos"]): base64.b64decode(unit["ext"]["filterBitMap"] or "")
-            for queue in self.lines("queue")
+            for queue in self.store.lines("queue")
             for unit in queue["units"]
             if "ext" in unit
         }
@@ -143,7 +126,7 @@ def files_below(root: Path) -> dict[str, bytes]:
 
 def asked(queues: GoldenQueues, kind: str) -> list[tuple[dict[str, Any], ConsumeQueue]]:
     """Return the lines about simple queues that have files, each with its queue."""
-    lines = [(line, queues.opened.get((line["topic"], line["queueId"]))) for line in queues.lines(kind)]
+    lines = [(line, queues.opened.get((line["topic"], line["queueId"]))) for line in queues.store.lines(kind)]
     found = [(line, queue) for line, queue in lines if queue is not None]
     assert set(queues.opened) == {(queue.topic, queue.queue_id) for _, queue in found}
     return found

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,11 +34,7 @@ def rules_of(store: UnpackedStore, **rules: bool) -> QueueRules:
 
 def answers(store: UnpackedStore) -> list[dict[str, Any]]:
     """Read the result of RocketMQ's check for each record, as our attributes."""
-    lines = store.path / "readback.jsonl"
-    if not lines.exists():
-        lines = store.path / "dump.jsonl"
-    read = (json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines())
-    return [_answer(line) for line in read if line.get("type", "record") == "record"]
+    return [_answer(line) for line in store.lines("record")]
 
 
 def _answer(line: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,8 +27,7 @@ STORES = [
 
 def queues_of(store: UnpackedStore) -> dict[tuple[str, int], dict[str, Any]]:
     """Return RocketMQ's answers on each queue, by topic and id."""
-    lines = map(json.loads, store.path.joinpath("queues.jsonl").read_text(encoding="utf-8").splitlines())
-    return {(line["topic"], line["queueId"]): line for line in lines}
+    return {(line["topic"], line["queueId"]): line for line in store.lines("queue")}
 
 
 def a_queue(*positions: int, first: int = 0) -> dict[str, dict[bytes, bytes]]:

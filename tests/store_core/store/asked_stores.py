@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core import DefaultMessageStore
 from tests.golden_stores import GoldenStore, UnpackedStore, unpack
-from tests.store_core.store.damaged_stores import batch_topics_of, config_of, read_conf
+from tests.store_core.store.damaged_stores import batch_topics_of, config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _GOLDEN: Final = Path(__file__).parents[2] / "golden"
 _DIRECTORIES: Final = (Path(__file__).parents[4] / "shared" / "golden" / "answers", _GOLDEN / "answers")
 _DERIVED: Final = re.compile(r"golden/(\S+) minus commitlog files (.*), consume queue files (.*)")
-_LIVE_CONF: Final = {"cl-size": "16777216", "cq-size": "600000", "slot-num": "5000", "index-num": "20000"}
 _LIMITS: Final[dict[str, tuple[int, int]]] = {
     "default": (262144, 32),
     "small": (3000, 7),
@@ -43,11 +42,9 @@ def answers(name: str) -> Iterator[dict[str, Any]]:
 
 def open_golden(unpacked: UnpackedStore, limits: str = "default", root: Path | None = None) -> DefaultMessageStore:
     """Open a golden store, or one derived from it, for reading."""
-    conf_path = unpacked.path / "store.conf"
-    conf = read_conf(conf_path) if conf_path.exists() else _LIVE_CONF
-    config = _limited(config_of(conf, unpacked.golden.version), limits)
+    config = _limited(config_of(unpacked.conf, unpacked.golden.version), limits)
     path = root or unpacked.root
-    return DefaultMessageStore.open(path, config, read_only=True, batch_topics=batch_topics_of(conf))
+    return DefaultMessageStore.open(path, config, read_only=True, batch_topics=batch_topics_of(unpacked.conf))
 
 
 def _limited(config: MessageStoreConfig, limits: str) -> MessageStoreConfig:

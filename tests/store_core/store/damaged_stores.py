@@ -24,6 +24,7 @@ from store_core.store.put.commit_log import CommitLog
 from store_core.store.store_layout import log_paths
 from store_core.store.store_life import DerivedStructures
 from store_core.store.store_state import StoreCheckpoint
+from tests.golden_stores import read_conf
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -74,12 +75,6 @@ def unpack_damaged(archive: Path, directory: Path) -> Path:
             files.extraction_filter = getattr(tarfile, "data_filter", None)
             files.extractall(directory)  # noqa: S202 -- our own archives; the filter is there from Python 3.11.4
     return path
-
-
-def read_conf(path: Path) -> dict[str, str]:
-    """Read ``store.conf``."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def config_of(conf: dict[str, str], version: str) -> MessageStoreConfig:

@@ -17,6 +17,7 @@ from store_core import DefaultMessageStore
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
+from tests.golden_stores import read_conf
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.damaged_stores import (
     RELEASES,
@@ -26,7 +27,6 @@ from tests.store_core.store.damaged_stores import (
     damaged_archives,
     expected_answers,
     open_damaged,
-    read_conf,
     unpack_damaged,
 )
 

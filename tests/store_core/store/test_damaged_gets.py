@@ -13,13 +13,13 @@ import pytest
 
 from store_core import DefaultMessageStore
 from store_core.store.get_message import LogLookup
+from tests.golden_stores import read_conf
 from tests.store_core.store.damaged_stores import (
     RELEASES,
     batch_topics_of,
     config_of,
     damaged_archives,
     expected_answers,
-    read_conf,
     unpack_damaged,
 )
 

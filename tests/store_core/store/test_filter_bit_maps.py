@@ -13,7 +13,7 @@ from store_core.files.clock import SystemClock
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.queue.golden_queues import file_bytes
-from tests.store_core.store.damaged_stores import config_of, read_conf
+from tests.store_core.store.damaged_stores import config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ def test_queues_of_a_broker_s_bit_maps_are_built_again_byte_for_byte(
         shutil.rmtree(tmp_path / "store" / folder)
     tmp_path.joinpath("store", "abort").touch()
     tmp_path.joinpath("store", "checkpoint").unlink()  # so that recovery starts at the first segment
-    config = config_of(read_conf(unpacked.path / "store.conf"), unpacked.golden.version)
+    config = config_of(unpacked.conf, unpacked.golden.version)
     with DefaultMessageStore.open(
         tmp_path / "store", config, broker=CALCULATES, filter_bit_map=of_the_generator, file_system=FaultyFileSystem()
     ):

@@ -25,7 +25,7 @@ from store_core.store.sink.commit import SinkCommit
 from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, stores_of_kind, unpack
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.store_kinds import SEGMENT_SIZE, add_dledger, add_rocksdb, every_file, ordinary_store
-from tests.store_core.store.damaged_stores import config_of, read_conf
+from tests.store_core.store.damaged_stores import config_of
 from tests.store_core.store.logs import message
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def test_queues_with_a_rocksdb_beside_them_are_those_of_rocketmq(
     root = shutil.copytree(store.root, tmp_path / "copy")
     if archive is None:
         add_rocksdb(root / "consumequeue")
-    sizes = {key: value for key, value in read_conf(store.path / "store.conf").items() if "." not in key}
+    sizes = {key: value for key, value in store.conf.items() if "." not in key}
     lines = store.path.joinpath("queues.jsonl").read_text(encoding="utf-8").splitlines()
     expected = [line for line in map(json.loads, lines) if line["type"] == "queue"]
 

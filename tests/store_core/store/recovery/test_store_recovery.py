@@ -23,7 +23,7 @@ from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
-from tests.store_core.store.damaged_stores import batch_topics_of, config_of, open_damaged, read_conf
+from tests.store_core.store.damaged_stores import batch_topics_of, config_of, open_damaged
 from tests.store_core.store.logs import FILE_SIZE, message
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def files_of(root: Path, system: FileSystem, path: Path | None = None) -> dict[s
 @pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario != "live"])
 def test_golden_store_is_recovered_as_by_rocketmq(golden: Callable[[str], UnpackedStore], name: str) -> None:
     store = golden(name)
-    answer, conf = recovered(store), read_conf(store.path / "store.conf")
+    answer, conf = recovered(store), store.conf
     system = OverlayFileSystem(OsFileSystem(), FakeClock())
     config = config_of(conf, store.golden.version)
     opened = open_damaged(store.root, config, batch_topics_of(conf), [], system)
@@ -314,7 +314,7 @@ def test_keys_that_a_recovery_leaves_out_of_the_index_are_told_with_the_command_
     source = golden("5.3.3/propcrc")
     root = shutil.copytree(source.root, tmp_path / "store")
     (root / "abort").touch()
-    conf = read_conf(source.path / "store.conf")
+    conf = source.conf
     config = replace(config_of(conf, source.golden.version), release="5.5")
     with DefaultMessageStore.open(root, config) as store:
         (told,) = (each for each in store.recovery_report.decisions if each.what.startswith("left keys"))
@@ -343,7 +343,7 @@ def test_a_dry_run_ends_although_units_of_a_queue_are_swapped(
     shutil.rmtree(root / "consumequeue")
     if is_refused:
         (root / "consumequeue").write_bytes(b"no directory")
-    conf = read_conf(source.path / "store.conf")
+    conf = source.conf
     config = replace(config_of(conf, source.golden.version), release=release)
     report = DefaultMessageStore.dry_run(root, config, batch_topics=batch_topics_of(conf))
 
