@@ -73,42 +73,6 @@ def test_the_paces_are_those_of_rocketmq() -> None:
     assert Pace(interval=0.2, least_pages=4, thorough_interval=0.2, timed=False) == COMMIT_PACE
 
 
-def test_four_pages_are_worth_a_flush(queue: MappedFileQueue, clock: FakeClock) -> None:
-    service = FlushRealTimeService(queue, clock)
-    service.run_once()
-    reached = []
-    for size in (4 * PAGE - 1, 1, 4 * PAGE):
-        append(queue, size)
-        clock.advance(0.5)
-        service.run_once()
-        reached.append(queue.flushed_where)
-
-    assert reached == [0, 4 * PAGE, 8 * PAGE]
-
-
-def test_the_first_flush_and_one_every_ten_seconds_take_everything(queue: MappedFileQueue, clock: FakeClock) -> None:
-    service = FlushRealTimeService(queue, clock)
-    reached = []
-    for seconds in (0.0, 0.5, 9.4, 0.1, 0.5):
-        clock.advance(seconds)
-        append(queue, 1)
-        service.run_once()
-        reached.append(queue.flushed_where)
-
-    assert reached == [1, 1, 1, 4, 4]
-
-
-def test_a_clock_set_back_puts_no_thorough_flush_off(queue: MappedFileQueue, clock: FakeClock) -> None:
-    service = FlushRealTimeService(queue, clock)
-    service.run_once()
-    append(queue, 1)
-    clock.advance(10)
-    clock.wall_ms -= 3_600_000
-    service.run_once()
-
-    assert queue.flushed_where == 1
-
-
 def test_only_thorough_flushes_move_the_checkpoint(queue: MappedFileQueue, clock: FakeClock) -> None:
     told: list[int] = []
     service = FlushRealTimeService(queue, clock, FLUSH_PACE, told.append)
@@ -164,19 +128,6 @@ def test_a_failing_flush_is_told_and_the_service_goes_on(
 # ---- write buffer
 
 
-def test_a_commit_wakes_the_flush(buffered: MappedFileQueue, clock: FakeClock) -> None:
-    woken: list[int] = []
-    service = CommitRealTimeService(buffered, clock, lambda: woken.append(buffered.committed_where))
-    service.run_once()
-    append(buffered, 10)
-    clock.advance(0.2)
-    service.run_once()
-    service.run_once()
-
-    assert woken == [10]
-    assert buffered.max_offset == 10
-
-
 def test_within_the_interval_only_four_pages_are_committed(buffered: MappedFileQueue, clock: FakeClock) -> None:
     service = CommitRealTimeService(buffered, clock, lambda: None)
     service.run_once()
@@ -193,53 +144,7 @@ def test_within_the_interval_only_four_pages_are_committed(buffered: MappedFileQ
     assert buffered.committed_where == 4 * PAGE + 1
 
 
-def test_a_commit_by_pages_puts_the_thorough_one_off(buffered: MappedFileQueue, clock: FakeClock) -> None:
-    service = CommitRealTimeService(buffered, clock, lambda: None)
-    service.run_once()
-    reached = []
-    for size, seconds in ((4 * PAGE, 0.1), (1, 0.15), (0, 0.1)):
-        append(buffered, size)
-        clock.advance(seconds)
-        service.run_once()
-        reached.append(buffered.committed_where)
-
-    assert reached == [4 * PAGE, 4 * PAGE, 4 * PAGE + 1]
-
-
-def test_a_shutdown_commits_before_it_flushes(buffered: MappedFileQueue, clock: FakeClock) -> None:
-    end = append(buffered, 2 * SIZE + 7)
-    CommitRealTimeService(buffered, clock, lambda: None).shutdown()
-    FlushRealTimeService(buffered, clock).shutdown()
-
-    assert (buffered.committed_where, buffered.flushed_where) == (end, end)
-
-
 # ---- group commit
-
-
-def test_a_request_is_answered_when_its_record_is_on_disk(
-    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem
-) -> None:
-    service = GroupCommitService(queue, clock)
-    waiting = request(queue, clock)
-    service.put_request(waiting)
-
-    assert not waiting.future.done()
-    service.run_once()
-    assert waiting.future.result(0) is PutMessageStatus.PUT_OK
-    assert queue.flushed_where == waiting.next_offset
-    assert disk.count("sync") == 1
-
-
-def test_one_sync_serves_all_that_wait(queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem) -> None:
-    service = GroupCommitService(queue, clock)
-    waiting = [request(queue, clock) for _ in range(50)]
-    for one in waiting:
-        service.put_request(one)
-    service.run_once()
-
-    assert {one.future.result(0) for one in waiting} == {PutMessageStatus.PUT_OK}
-    assert disk.count("sync") == 1
 
 
 def test_a_group_commit_looks_every_ten_milliseconds_or_when_a_producer_comes(
@@ -253,121 +158,6 @@ def test_a_group_commit_looks_every_ten_milliseconds_or_when_a_producer_comes(
 
     assert pytest.approx(0.01) == idle
     assert idle == clock.seconds
-
-
-def test_a_request_that_comes_during_a_flush_is_answered_by_the_next_one(
-    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem
-) -> None:
-    service = GroupCommitService(queue, clock)
-    first = request(queue, clock)
-    late: list[GroupCommitRequest] = []
-
-    def while_it_syncs() -> None:
-        if not late:
-            late.append(GroupCommitRequest(first.next_offset, first.deadline))
-            service.put_request(late[0])
-
-    disk.before["sync"] = while_it_syncs
-    service.put_request(first)
-    service.run_once()
-    answered = [first.future.done(), late[0].future.done()]
-    service.run_once()
-
-    assert [True, False] == answered
-    assert PutMessageStatus.PUT_OK is late[0].future.result(0)
-
-
-def test_a_request_is_looked_at_in_one_step_only(
-    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem
-) -> None:
-    service = GroupCommitService(queue, clock)
-    beyond = GroupCommitRequest(append(queue, 100) + 1, clock.monotonic() + 5)
-    service.put_request(beyond)
-    service.run_once()
-    before = clock.seconds
-    service.run_once()
-
-    assert PutMessageStatus.FLUSH_DISK_TIMEOUT is beyond.future.result(0)
-    assert (before, 1) == (clock.seconds, disk.count("sync"))
-
-
-@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
-def test_a_record_behind_a_file_border_takes_two_syncs(
-    queue: MappedFileQueue, clock: FakeClock, disk: FaultyFileSystem, release: str
-) -> None:
-    service = GroupCommitService(queue, clock, release)
-    append(queue, SIZE - 10)
-    waiting = request(queue, clock)
-    service.put_request(waiting)
-    service.run_once()
-
-    assert waiting.future.result(0) is PutMessageStatus.PUT_OK
-    assert disk.count("sync") == 2
-
-
-@pytest.mark.parametrize(
-    ("release", "status"),
-    [
-        ("4.3", PutMessageStatus.FLUSH_DISK_TIMEOUT),
-        ("4.9", PutMessageStatus.FLUSH_DISK_TIMEOUT),
-        ("5.3", PutMessageStatus.PUT_OK),
-    ],
-)
-def test_a_record_two_borders_away_is_reached_from_5_2_on(
-    queue: MappedFileQueue, clock: FakeClock, release: str, status: PutMessageStatus
-) -> None:
-    service = GroupCommitService(queue, clock, release)
-    append(queue, 2 * SIZE)
-    waiting = request(queue, clock)
-    service.put_request(waiting)
-    service.run_once()
-
-    assert waiting.future.result(0) is status
-
-
-def test_release_5_3_waits_a_second_for_a_commit(buffered: MappedFileQueue, clock: FakeClock) -> None:
-    service = GroupCommitService(buffered, clock)
-    waiting = request(buffered, clock)
-    service.put_request(waiting)
-    service.run_once()
-
-    assert waiting.future.result(0) is PutMessageStatus.FLUSH_DISK_TIMEOUT
-    assert clock.slept == [0.001] * 999
-
-
-def test_a_commit_in_time_answers_the_request(
-    buffered: MappedFileQueue, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = GroupCommitService(buffered, clock)
-    waiting = request(buffered, clock)
-    service.put_request(waiting)
-
-    def others_commit(seconds: float) -> None:
-        clock.advance(seconds)
-        if clock.seconds > 0.2:
-            buffered.commit(0)
-
-    monkeypatch.setattr(clock, "sleep", others_commit)
-    service.run_once()
-
-    assert waiting.future.result(0) is PutMessageStatus.PUT_OK
-    assert 0.2 < clock.seconds < 0.3
-
-
-def test_those_who_do_not_wait_are_flushed_too(queue: MappedFileQueue, clock: FakeClock) -> None:
-    append(queue, 10)
-    GroupCommitService(queue, clock).run_once()
-
-    assert queue.flushed_where == 10
-
-
-def test_a_group_commit_moves_the_checkpoint(queue: MappedFileQueue, clock: FakeClock) -> None:
-    told: list[int] = []
-    service = GroupCommitService(queue, clock, "5.3", told.append)
-    service.put_request(GroupCommitRequest(append(queue, 10, time=44), 5))
-    service.run_once()
-
-    assert told == [44]
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
@@ -452,14 +242,6 @@ def test_a_request_whose_flush_hangs_times_out_and_its_data_stay(queue: MappedFi
     watcher.run_once()
     assert waiting.future.result(0) is PutMessageStatus.FLUSH_DISK_TIMEOUT
     assert queue.max_offset == waiting.next_offset
-
-
-def test_the_first_answer_counts(queue: MappedFileQueue, clock: FakeClock) -> None:
-    waiting = request(queue, clock)
-    waiting.answer(PutMessageStatus.FLUSH_DISK_TIMEOUT)
-    waiting.answer(PutMessageStatus.PUT_OK)
-
-    assert waiting.future.result(0) is PutMessageStatus.FLUSH_DISK_TIMEOUT
 
 
 def test_the_watcher_waits_for_a_deadline_but_forgets_the_answered_every_second(
