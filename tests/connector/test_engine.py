@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pyspark_commitlog.engine import SparkEngine
-from store_core.answers import Check, Diff, Salvage
+from store_core.answers import Salvage
 from store_core.snapshot.store import Store
-from store_core.store.log_side import DiffBy
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
-from tests.store_core.rebuilt import golden_rules
+from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,8 +71,8 @@ def test_parts_and_groups_are_merged_in_their_order(spark: SparkSession) -> None
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("name", ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/propcrc"])
-def test_spark_rebuilds_and_compares_as_this_process_does(
+@pytest.mark.parametrize("name", ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/delay", "5.3.3/propcrc"])
+def test_spark_rebuilds_and_compares_as_this_process_does_and_rocketmq_did(
     name: str,
     spark: SparkSession,
     golden: Callable[[str], UnpackedStore],
@@ -89,31 +87,12 @@ def test_spark_rebuilds_and_compares_as_this_process_does(
     bounds = LogBounds(int(store.segments[0].name))
 
     assert rebuilt == rebuild_by(there, store.root, tmp_path / "there", rules)
-    assert _without_index_names(tmp_path / "here") == _without_index_names(tmp_path / "there")
+    for made in ("here", "there"):
+        assert queue_files(store.root) == queue_files(tmp_path / made)
+        assert index_files(store.root) == index_files(tmp_path / made)
     assert rebuild_by(here, store.root, tmp_path / "none", rules, compared=bounds) == rebuild_by(
         there, store.root, tmp_path / "none", rules, compared=bounds
     )
-
-
-def _without_index_names(root: Path) -> dict[str, object]:
-    """Return every file; those of an index, whose names are times, in order."""
-    found = dict(every_file(root))
-    index = [found.pop(name) for name in sorted(found) if name.startswith("index/")]
-    return {**found, "index": index}
-
-
-@pytest.mark.parametrize("by", [DiffBy.BYTES, DiffBy.RECORDS])
-def test_spark_compares_logs_as_this_process_does(by: DiffBy, spark: SparkSession, tmp_path: Path) -> None:
-    log = LogBuilder()
-    log.append_all(*(b"body %d" % number for number in range(60)))
-    sound = log.write(tmp_path / "sound")
-    for record in log.records[5::20]:
-        log.flip(record.physical_offset + BODY_AT, 3)
-    other = log.write(tmp_path / "other")
-    here, there = (Diff(other, by).on(engine, Store(sound)) for engine in (InProcess(), SparkEngine(spark)))
-
-    assert 3 == here.found.changed_records
-    assert here.to_json() == there.to_json()
 
 
 def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path: Path) -> None:
@@ -129,18 +108,3 @@ def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path
     assert 57 == here.found.records
     assert here.to_json() == there.to_json()
     assert [*made.values()] == [*every_file(tmp_path / "new").values()]
-
-
-@pytest.mark.golden
-def test_spark_checks_a_store_as_this_process_does(
-    spark: SparkSession, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
-    store = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
-    queue = next((store / "consumequeue").glob("*/*/*"))
-    units = bytearray(queue.read_bytes())
-    units[8:12] = (1).to_bytes(4, "big")
-    queue.write_bytes(units)
-    here, there = (Check().ask(store, engine=engine) for engine in (InProcess(), SparkEngine(spark)))
-
-    assert {"unit_wrong_size": 1} == here.counts
-    assert here.to_json() == there.to_json()

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pyspark_commitlog.command import main
 from store_core import read_messages
-from tests.life_logs import BEGIN, LifeLog
+from tests.life_logs import LifeLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,28 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def test_transactions_and_delays_end_with_1_where_something_is_stuck(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del spark  # the jobs use the running session
-    log = LifeLog()
-    log.half("a")
-    log.delayed("b", 3)
-    store = str(log.write(tmp_path / "store"))
-
-    assert 0 == main(["transactions", store, "--now", str(BEGIN)])
-    capsys.readouterr()
-    assert 1 == main(["transactions", store, "--older-than", "60", "--json"])
-    assert 1 == json.loads(capsys.readouterr().out)["old_pending"]
-    assert 0 == main(["delays", store, "--now", "2023-11-14T22:13:20Z"])
-    assert "1 waits: it is not due yet" in capsys.readouterr().out
-    assert 1 == main(["delays", store])
-    assert 0 == main(["trace", store, "a"])
-    assert "a: 1 message, 1 record" in capsys.readouterr().out
-    assert 0 == main(["deadletters", store])
-    assert 2 == main(["trace", store, "c"])
 
 
 def test_a_replay_is_chosen_and_edited_by_sql_and_made_once(

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_commitlog.engine import SparkEngine
-from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.connector.rebuilding import differing, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from tests.golden_stores import UnpackedStore
 
@@ -65,16 +60,3 @@ def test_a_golden_store_differs_from_its_log_in_nothing_but_the_torn_unit(
     assert ([{"extra": 1}] if golden_store.golden.scenario in WITH_A_TORN_UNIT else []) == found
     assert (0, 2 if golden_store.golden.scenario == LIVE else 0) == report.index_differences[:2]
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("name", ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/delay", "5.3.3/v2topic"])
-def test_spark_gives_the_files_that_rocketmq_wrote(
-    name: str, golden: Callable[[str], UnpackedStore], spark: SparkSession, tmp_path: Path
-) -> None:
-    store = golden(name)
-    report = rebuild_by(SparkEngine(spark), store.root, tmp_path, golden_rules(store))
-
-    assert queue_files(store.root) == queue_files(tmp_path)
-    assert index_files(store.root) == index_files(tmp_path)
-    assert sum(1 for _ in store.expected()) == report.records

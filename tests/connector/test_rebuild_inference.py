@@ -47,35 +47,21 @@ def run(store: Path, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("name", ["4.9.7/lmq", "5.3.3/lmq"])
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("name", "engine"), [("4.9.7/lmq", ()), ("4.9.7/lmq", ("--spark",)), ("5.3.3/lmq", ())])
 def test_light_queues_are_rebuilt_because_records_name_them(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    name: str, engine: tuple[str, ...], golden: Callable[[str], UnpackedStore], tmp_path: Path
 ) -> None:
     store = golden(name)
-    report = run(
-        bare(store, tmp_path), "--consume-queue-file-size", "800", "--release", store.golden.release, "--replace"
-    )
+    words = ("--consume-queue-file-size", "800", "--release", store.golden.release, "--replace", *engine)
+    report = run(bare(store, tmp_path), *words)
     kept = {name: data for name, data in queue_files(store.root).items() if "%LMQ%" in name}
 
     assert len(kept) > 0
     assert queue_files(store.root) == queue_files(tmp_path / "store")
     assert 0 == report["exit_code"]
     assert any("light queues are rebuilt" in note and "--no-light" in note for note in report["notes"])
-
-
-@pytest.mark.golden
-@pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(("name", "options"), [("4.9.7/lmq", ()), ("5.3.3/lmq", ()), ("5.3.3/bcq", ("conf",))])
-def test_spark_rebuilds_the_kinds_of_queues_that_records_tell(
-    name: str, options: tuple[str, ...], golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
-    store = golden(name)
-    (tmp_path / "broker.conf").write_text(BATCH_CONF)
-    sizes = ["--config", str(tmp_path / "broker.conf")] if options else ["--consume-queue-file-size", "800"]
-    run(bare(store, tmp_path), "--release", store.golden.release, "--replace", *sizes)
-
-    assert queue_files(store.root) == queue_files(tmp_path / "store")
 
 
 @pytest.mark.golden

@@ -28,6 +28,8 @@ from tests.store_core.fakes import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from store_core.command.console import Console
+
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 REPORTS: Final = GOLDEN / "reports"
 HOUR: Final = 3_600_000
@@ -81,11 +83,16 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make the stores, each with another that it is compared with."""
     base = tmp_path_factory.mktemp("reports")
     for name, root in {"life": life_store(base), "tx": _tx(base), "damaged": _damaged(base)}.items():
-        (base / name).mkdir()
-        root.rename(base / name / "store")
-        other = shutil.copytree(base / name / "store", base / name / "other")
-        _change_a_byte(other)
+        beside_another(root, base / name)
     return base
+
+
+def beside_another(root: Path, place: Path) -> Path:
+    """Move a store to a place where another is, of whose log one byte differs."""
+    place.mkdir()
+    root.rename(place / "store")
+    _change_a_byte(shutil.copytree(place / "store", place / "other"))
+    return place
 
 
 def life_store(base: Path) -> Path:
@@ -144,30 +151,37 @@ def _change_a_byte(root: Path) -> None:
 @pytest.mark.parametrize("store", TOPICS)
 @pytest.mark.parametrize("case", CASES)
 def test_an_answers_json_is_as_it_was(case: str, store: str, base: Path) -> None:
-    root = base / store
-    out = root / case
-    out.mkdir()
-    words = {"STORE": root / "store", "OTHER": root / "other", "TOPIC": TOPICS[store], "OUT": out, "NEW": out}
-    typed = [_filled(word, words) for word in CASES[case]]
-    if "--prove" in typed:
-        call(*typed[:-1])
-    code, reports = _asked(typed)
-    volatile = VOLATILE.get(typed[0], ())
-    found = {"exit_code": code, "reports": [_normal(report, volatile, str(out), str(root)) for report in reports]}
-    golden = REPORTS / f"{store}-{case}.json"
-    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    golden, text = golden_of(case, store), json_of(case, base / store)
     if os.environ.get("GOLDEN_REPORTS") == "write":
         golden.write_text(text, encoding="utf-8")
 
     assert golden.read_text(encoding="utf-8") == text
 
 
+def golden_of(case: str, store: str) -> Path:
+    return REPORTS / f"{store}-{case}.json"
+
+
+def json_of(case: str, root: Path, around: Console | None = None) -> str:
+    """Ask, in a directory with the stores, and return the exit code and the reports without what changes."""
+    out = root / case
+    out.mkdir()
+    words = {"STORE": root / "store", "OTHER": root / "other", "TOPIC": TOPICS[root.name], "OUT": out, "NEW": out}
+    typed = [_filled(word, words) for word in CASES[case]]
+    if "--prove" in typed:
+        call(*typed[:-1], around=around)
+    code, reports = _asked(typed, around)
+    volatile = VOLATILE.get(typed[0], ())
+    found = {"exit_code": code, "reports": [_normal(report, volatile, str(out), str(root)) for report in reports]}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
 def _filled(word: object, words: dict[str, object]) -> str:
     return re.sub("[A-Z]{3,}", lambda found: str(words.get(found[0], found[0])), str(word))
 
 
-def _asked(typed: list[str]) -> tuple[int, list[dict[str, Any]]]:
-    called = call(*typed, *FORMS.get(typed[0], ("--json",)))
+def _asked(typed: list[str], around: Console | None) -> tuple[int, list[dict[str, Any]]]:
+    called = call(*typed, *FORMS.get(typed[0], ("--json",)), around=around)
     if typed[0] in ("append", "rebuild"):
         return called.code, [json.loads(called.text)] if called.text else []
     return called.code, called.rows

@@ -21,11 +21,9 @@ from store_core import (
     StoreNotFoundError,
     plan_rebuild,
     rebuild_consume_queue,
-    rebuild_index,
 )
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
-from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.parts import InProcess, PartsDone, Step
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.passes import rebuild_by
@@ -176,50 +174,6 @@ def test_offsets_that_jump_are_no_damage_whatever_is_deleted(discard_old: bool, 
     assert result.check is None or ["log_offsets"] == list(result.check.counts)
 
 
-@pytest.mark.golden
-def test_the_index_is_rebuilt_alone(store: Path) -> None:
-    queues, index = queue_files(store), index_files(store)
-    shutil.rmtree(store / "index")
-    result = rebuild_index(store, RebuildOptions(replace=True, **SIZES))
-
-    assert Verdict.CLEAN is result.verdict
-    assert result.report is not None
-    assert not result.report.queues
-    assert (queues, index) == (queue_files(store), index_files(store))
-
-
-@pytest.mark.golden
-def test_what_differs_from_the_log_is_found_and_nothing_is_written(store: Path, scratch: Path) -> None:
-    max((store / "consumequeue").rglob("0" * 20)).write_bytes(bytes(800))
-    before = every_file(store)
-    result = rebuild_consume_queue(store, RebuildOptions(verify=True))
-
-    assert Verdict.FINDINGS is result.verdict
-    assert "unit_missing" in result.to_text()
-    assert before == every_file(store)
-    assert [] == list(scratch.iterdir())
-
-
-@pytest.mark.golden
-def test_a_damaged_log_replaces_nothing_until_damage_is_accepted(store: Path) -> None:
-    before = queue_files(damage(store))
-    options = RebuildOptions(replace=True, **SIZES)
-
-    assert Verdict.REFUSED is rebuild_consume_queue(store, options).verdict
-    assert before == queue_files(store)
-    assert Verdict.DAMAGED is rebuild_consume_queue(store, replace(options, accept_damage=True)).verdict
-    assert before != queue_files(store)
-
-
-@pytest.mark.golden
-def test_a_plan_says_what_would_be_done_and_does_nothing(store: Path) -> None:
-    before = every_file(store)
-    plan = plan_rebuild(store, RebuildOptions(with_index=True, replace=True))
-
-    assert f"rebuild queues and index of {store}, by the rules of release {DEFAULT_RELEASE}" == plan.describe()[0]
-    assert before == every_file(store)
-
-
 # ---- what must not happen
 
 
@@ -270,14 +224,6 @@ def test_an_interrupt_while_others_work_leaves_nothing(is_verified: bool, store:
     assert children == set(active_children())
 
 
-def test_a_topic_that_is_nowhere_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
-    store = small_store(tmp_path)
-    with pytest.raises(InvalidOptionError, match="'ordres'"):
-        rebuild_consume_queue(store, RebuildOptions(topic=["ordres"]))
-
-    assert not (store / "rebuilt").exists()
-
-
 def test_without_a_log_there_is_nothing_to_rebuild(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFoundError):
         rebuild_consume_queue(tmp_path / "nowhere")
@@ -299,12 +245,6 @@ def test_without_a_log_there_is_nothing_to_rebuild(tmp_path: Path) -> None:
 def test_options_that_cannot_be_are_refused_by_name(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidOptionError, match=expected):
         RebuildOptions(**options)
-
-
-def test_a_release_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    store = small_store(tmp_path)
-    with pytest.raises(InvalidOptionError, match="release"):
-        plan_rebuild(store, RebuildOptions(release="6.0"))
 
 
 def test_no_process_is_too_few(tmp_path: Path) -> None:
