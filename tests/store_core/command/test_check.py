@@ -27,23 +27,6 @@ def closed(tmp_path: Path, config: Path) -> Path:
     return root
 
 
-def test_a_sound_store_has_no_findings_and_code_0(closed: Path, config: Path) -> None:
-    called = call("check", closed, "--config", config)
-
-    assert (ExitCode.DONE, "") == (called.code, called.errors)
-    assert "no findings" in called.lines
-    assert max(map(len, called.lines)) <= 80 + len(str(closed))
-
-
-def test_findings_have_code_1_and_are_listed(closed: Path, config: Path) -> None:
-    shutil.rmtree(closed / "consumequeue" / "orders" / "1")
-
-    called = call("check", closed, "--config", config)
-
-    assert ExitCode.FINDINGS == called.code
-    assert any(line.startswith("unit_missing") for line in called.lines)
-
-
 def test_the_report_is_printed_as_json_and_written_as_a_certificate(closed: Path, config: Path, tmp_path: Path) -> None:
     target = tmp_path / "certificate.json"
 

@@ -12,7 +12,7 @@ import pytest
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers.store_recover import MOST_MESSAGES
 from store_core.command.exit_code import ExitCode
-from store_core.format.release import DEFAULT_RELEASE, RELEASES
+from store_core.format.release import RELEASES
 from tests.builders import LogBuilder
 from tests.store_core.command.calls import call
 
@@ -44,35 +44,6 @@ def torn(tmp_path: Path) -> Path:
     return root
 
 
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def test_a_store_that_was_closed_needs_nothing(closed: Path, config: Path) -> None:
-    before = contents(closed)
-
-    called = call("recover", closed, "--dry-run", "--config", config)
-
-    assert ExitCode.DONE == called.code
-    assert f"RocketMQ {DEFAULT_RELEASE}: the store was closed" in called.lines
-    assert "a broker's start would lose no message" in " ".join(called.lines[:2])
-    assert before == contents(closed)
-
-
-def test_a_store_that_was_not_closed_is_a_finding_and_stays_as_it_is(closed: Path, config: Path) -> None:
-    (closed / "abort").write_bytes(b"")
-    shutil.rmtree(closed / "consumequeue")
-    before = contents(closed)
-
-    called = call("recover", closed, "--dry-run", "--config", config, "--json")
-
-    (report,) = called.rows
-    assert ExitCode.FINDINGS == called.code
-    assert ("commitlog-recover/2", "findings", False) == (report["schema"], report["verdict"], report["was_closed"])
-    assert report["tables"]["changes"]
-    assert before == contents(closed)
-
-
 def test_a_dry_run_says_first_that_nothing_was_changed_if_something_would(closed: Path, config: Path) -> None:
     told = "nothing was changed: opening the store for writing would do this"
     whole = call("recover", closed, "--dry-run", "--config", config).lines
@@ -82,16 +53,6 @@ def test_a_dry_run_says_first_that_nothing_was_changed_if_something_would(closed
     assert told not in whole
     assert told in lines[2:4]
     assert any(line.startswith("would create") for line in lines)
-
-
-def test_all_releases_are_shown_side_by_side(closed: Path, config: Path) -> None:
-    words = ("recover", closed, "--dry-run", "--config", config, "--release=all")
-    (report,) = call(*words, "--json").rows
-    lines = call(*words).lines
-
-    assert list(RELEASES) == [row["release"] for row in report["tables"]["releases"]]
-    assert "What each release would do:" in lines
-    assert [*RELEASES] == [line.split()[0] for line in lines if line.split()[:1] and line.split()[0] in RELEASES]
 
 
 def test_messages_that_would_be_truncated_are_listed(torn: Path, config: Path, tmp_path: Path) -> None:

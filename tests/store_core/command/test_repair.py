@@ -14,7 +14,6 @@ from store_core.command.exit_code import ExitCode
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from tests.store_core.command.calls import call
-from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +27,6 @@ def broken(tmp_path: Path, config: Path) -> Path:
             store.put_message(Message("orders", b"body-%d" % number, queue_id=number % 2, keys=f"k-{number}"))
     shutil.rmtree(root / "consumequeue" / "orders" / "1")
     return root
-
-
-def test_a_plan_changes_nothing_and_is_printed(broken: Path, config: Path) -> None:
-    before = every_file(broken)
-    called = call("repair", broken, "--config", config)
-
-    assert ExitCode.FINDINGS == called.code
-    assert "queues: 1 to replace, 1 is right and stays" in called.lines
-    assert before == every_file(broken)
 
 
 def test_a_plan_in_a_file_is_carried_out_and_then_nothing_is_left_to_do(
