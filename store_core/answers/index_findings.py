@@ -276,7 +276,7 @@ def _is_left(entry: _Entry, log: Log) -> bool:
     if entry.difference.kind == "hash" or entry.after != entry.offset:
         return False
     words = (decode_text(each) for each in _BETWEEN_WORDS.split(record.properties))
-    hashes = {positive_hash(hash_code(f"{record.topic}#{word}")) for word in words}
+    hashes = {positive_hash(hash_code(f"{decode_text(record.topic)}#{word}")) for word in words}
     return entry.difference.key_hash not in hashes
 
 

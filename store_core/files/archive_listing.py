@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, read_piece
-from store_core.files.names import COMMIT_LOG, LAST_OFFSET, NAME_RULE, archive_codec, start_offset_of
+from store_core.files.names import COMMIT_LOG, LAST_OFFSET, NAME_RULE, archive_codec, is_archive, start_offset_of
 from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.segment_source import Segment
 from store_core.files.storage import local_file
@@ -70,15 +70,10 @@ class Archive(NamedTuple):
         )
 
 
-def is_archive(place: Path) -> bool:
-    """Return whether a path is an archive, by its name: beside its log, nothing of the store in it is read."""
-    return archive_codec(place.name) is not None and place.is_file()
-
-
 def archive_at(place: Path) -> Archive | None:
     """Return the archive that a path is; None if it is something else."""
     known = archive_codec(place.name)
-    if known is None or not place.is_file():
+    if known is None or not is_archive(place):
         return None
     remote = remote_file_of(place)
     if remote is not None:

@@ -74,6 +74,11 @@ def archive_codec(name: str) -> tuple[str | None] | None:
     return next(((codec,) for end, codec in _ENDS.items() if name.endswith(end)), None)
 
 
+def is_archive(place: Path) -> bool:
+    """Return whether a path is an archive, by its name: beside its log, nothing of the store in it is read."""
+    return archive_codec(place.name) is not None and place.is_file()
+
+
 def archive_error(place: Path) -> UnsupportedStoreError:
     """Return the error for an archive where the files of a store are needed."""
     return UnsupportedStoreError(

@@ -14,9 +14,8 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import access_error
-from store_core.files.archive_listing import is_archive
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
-from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE
+from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE, is_archive
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.storage import NO_SETTINGS, StorageSettings, parse_url
 from store_core.files.store_kind import check_is_no_url, dledger_logs, has_queues, is_root, path_exists, root_of_member

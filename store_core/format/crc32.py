@@ -25,3 +25,6 @@ crc32: Final[_Crc32] = _crc32
 
 It is the imported function itself: a wrapper in Python would take longer than the checksum of a short body.
 """
+
+CRC_MASK: Final = 0x7FFFFFFF
+"""Bits of a checksum that RocketMQ stores: all but the top one (``UtilAll.crc32``)."""

@@ -8,7 +8,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from store_core.format import java, properties
-from store_core.format.crc32 import crc32
 from store_core.format.properties import DELAY, WAIT
 from store_core.format.sys_flag import CompressionType, TransactionType
 
@@ -90,13 +89,7 @@ class AppendMessageResult:
         return self.status is AppendMessageStatus.PUT_OK
 
 
-CRC_MASK: Final = 0x7FFFFFFF
 _ARGUMENTS: Final = (properties.TAGS, properties.KEYS, WAIT, DELAY)
-
-
-def body_crc(body: bytes | memoryview) -> int:
-    """Return the checksum RocketMQ stores for a body: CRC-32 with the top bit cleared (``UtilAll.crc32``)."""
-    return crc32(body) & CRC_MASK
 
 
 @dataclass(frozen=True, slots=True)

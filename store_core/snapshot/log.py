@@ -17,11 +17,11 @@ import numpy as np
 
 from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
-from store_core.files.archive_listing import archive_at, archive_segments, is_archive
+from store_core.files.archive_listing import archive_at, archive_segments
 from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
-from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, twin_note
+from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
 from store_core.files.segment_paths import is_all_zeros
 from store_core.files.segment_source import PagedBytes, Segment, load_record, open_pages
 from store_core.files.storage import NO_SETTINGS, StorageSettings
@@ -41,7 +41,6 @@ from store_core.files.store_kind import (
 from store_core.files.store_path import ConfiguredRoot, StorePaths, located, log_directories, nothing_at, places_of
 from store_core.files.url_path import UrlFile
 from store_core.format.columnar.spans import EntryLog
-from store_core.format.properties import decode_text
 from store_core.format.record.record_head import store_timestamp
 from store_core.format.record.scan import check_frame, check_record
 from store_core.format.salvage import store_timestamps
@@ -215,7 +214,7 @@ class Log:
 
 def segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
     """Return the segment files that one place stands for; `notes` gets what is left out. See `Log.of`."""
-    archive = archive_at(place)
+    archive = archive_at(place) if is_archive(place) else None
     if archive is not None:
         return archive_segments(archive, notes)
     if isinstance(place, ConfiguredRoot):
@@ -428,11 +427,11 @@ def time_in(segment: Segment, position: int) -> int:
 
 
 class NamedRecord(NamedTuple):
-    """A sound record: its size, store time in ms, topic, and properties as they are stored."""
+    """A sound record: its size, store time in ms, and topic and properties as they are stored."""
 
     size: int
     store_timestamp: int
-    topic: str
+    topic: bytes
     properties: bytes
 
 
@@ -447,4 +446,4 @@ def _record_in(segment: Segment, offset: int) -> NamedRecord | None:
             return None
         topic = bytes(data[check.spans.topic_start : check.spans.topic_stop])
         properties = bytes(data[check.spans.properties_start : check.spans.properties_stop])
-        return NamedRecord(check.size, store_timestamp(data, position), decode_text(topic), properties)
+        return NamedRecord(check.size, store_timestamp(data, position), topic, properties)

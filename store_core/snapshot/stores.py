@@ -39,9 +39,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreError, StoreNotFoundError
-from store_core.files.archive_listing import is_archive
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY
+from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY, is_archive
 from store_core.files.store_kind import QUEUE_DIRECTORIES, dledger_logs, has_queues, is_root
 from store_core.files.store_path import (
     ConfiguredRoot,

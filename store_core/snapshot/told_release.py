@@ -275,7 +275,7 @@ def _of_tags(store: Path, segments: Sequence[Segment]) -> Iterator[_Evidence]:
             record = log.record_at(offset)
             tags = None if record is None else parse_properties(decode_text(record.properties)).get(TAGS)
             if record is not None and tags:
-                hashed = positive_hash(hash_code(f"{record.topic}#{INDEX_TAG_PREFIX}{tags}"))
+                hashed = positive_hash(hash_code(f"{decode_text(record.topic)}#{INDEX_TAG_PREFIX}{tags}"))
                 found.append(bool(np.any(entries["key_hash"][entries["physical_offset"] == offset] == hashed)))
             if len(found) == _RECORDS:
                 break

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.format.columnar.spans import gather
-from store_core.format.crc32 import crc32
-from store_core.format.message import CRC_MASK
+from store_core.format.crc32 import CRC_MASK, crc32
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _TOGETHER_BYTES: Final = 512 << 10
 def body_crcs(
     raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return `store_core.format.message.body_crc` of many pieces, shape (n,); 0 for empty ones.
+    """Return `store_core.format.record.scan.body_crc` of many pieces, shape (n,); 0 for empty ones.
 
     * `raw`: uint8, shape (m,), contiguous.
     * `starts`, `stops`: int64, shape (n,): the pieces ``raw[starts[i]:stops[i]]``.

@@ -156,7 +156,7 @@ class HostColumn:
 
 
 def item_crcs(items: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Return the checksum of each item, as `store_core.format.message.body_crc` does for one; int64, shape (n,)."""
+    """Return the checksum of each item, as `store_core.format.record.scan.body_crc` does for one; int64, shape (n,)."""
     borders = item_borders(items).astype(np.int64)
     raw = np.frombuffer(items.buffers()[2] or b"", np.uint8)
     return body_crcs(raw, borders[:-1], borders[1:])

@@ -17,7 +17,7 @@ import numpy as np
 
 from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.format.layout import BATCH_ITEM_HEAD, head_dtype
-from store_core.format.message import Message, MessageExt, body_crc
+from store_core.format.message import Message, MessageExt
 from store_core.format.properties import (
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,
@@ -30,7 +30,7 @@ from store_core.format.properties import (
     to_utf8,
 )
 from store_core.format.record.record_head import format_host, message_id, read_sys_flag
-from store_core.format.record.scan import RecordCheck, RecordSpans, StopReason, check_record
+from store_core.format.record.scan import RecordCheck, RecordSpans, StopReason, body_crc, check_record
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.sys_flag import MessageSysFlag
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.crc32 import crc32
+from store_core.format.crc32 import CRC_MASK, crc32
 from store_core.format.layout import (
     HOST_V4,
     HOST_V6,
@@ -29,12 +29,10 @@ from store_core.format.layout import (
     head_size,
 )
 from store_core.format.message import (
-    CRC_MASK,
     AppendMessageResult,
     AppendMessageStatus,
     Message,
     PutMessageStatus,
-    body_crc,
 )
 from store_core.format.properties import (
     CRC_RESERVED,
@@ -50,6 +48,7 @@ from store_core.format.properties import (
     to_utf8,
 )
 from store_core.format.record.record_head import V4_BYTES, encode_host, message_id
+from store_core.format.record.scan import body_crc
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.format.segment_room import blank_head, has_room
 from store_core.format.sys_flag import MessageSysFlag

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.format.crc32 import CRC_MASK, crc32
 from store_core.format.layout import BLANK_SIZE, DLEDGER_ENTRY_HEAD, MIN_RECORD_SIZE, MagicCode, unit_dtype
-from store_core.format.message import body_crc
 from store_core.format.record.record_head import head_reader, head_shape, read_frame
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 _I16: Final = struct.Struct(">h")
 _read_claims: Final = head_reader("body_crc", "physical_offset")
 _read_kind: Final = head_reader("magic_code", "sys_flag")
+
+
+def body_crc(body: bytes | memoryview) -> int:
+    """Return the checksum RocketMQ stores for a body: CRC-32 with the top bit cleared (``UtilAll.crc32``)."""
+    return crc32(body) & CRC_MASK
 
 
 class StopReason(Enum):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.message import CRC_MASK, body_crc
+from store_core.format.crc32 import CRC_MASK
+from store_core.format.record.scan import body_crc
 
 crc32 = crcmod.predefined.mkCrcFun("crc-32")
 

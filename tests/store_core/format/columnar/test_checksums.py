@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from store_core.format.columnar import checksums
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.crc32 import crc32
-from store_core.format.message import body_crc
+from store_core.format.record.scan import body_crc
 
 if TYPE_CHECKING:
     from random import Random

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
-from store_core.format.message import Message, body_crc
+from store_core.format.message import Message
 from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic
 from store_core.format.record.encode import EncodedRecords, EncodeRules, do_append, encode_message, stored_properties
+from store_core.format.record.scan import body_crc
 
 BROKER = ("192.168.1.2", 10911)
 BORN = 1_700_000_000_000

@@ -16,10 +16,10 @@ from hypothesis import given
 from store_core import read_messages, unwrap_inner_batch
 from store_core.errors import CorruptRecordError
 from store_core.format import layout
-from store_core.format.message import MessageExt, body_crc
+from store_core.format.message import MessageExt
 from store_core.format.properties import CRC_RESERVED, PropertyParser, parse_properties, property_crc_digits
 from store_core.format.record.decode import decode_message, decode_topic, is_inner_batch
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.scan import StopReason, body_crc, check_record
 from store_core.format.sys_flag import CompressionType, TransactionType
 from tests.builders import BODY_AT, MAGIC_AT, SIZE_AT
 from tests.golden_stores import find_golden_store, unpack
