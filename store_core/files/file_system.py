@@ -13,15 +13,22 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+import numpy as np
 
 from store_core.errors import StoreAccessError
 from store_core.files.access import kind_of_file, naming
 from store_core.files.url_path import UrlFile, UrlPath
+from store_core.format.segment_view import AllThere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import numpy.typing as npt
+
+    from store_core.files.segment_source import SegmentBytes
 
 
 _UNNAMED: Final[int] = getattr(os, "O_TMPFILE", 0)
@@ -149,8 +156,12 @@ class OpenFile(Protocol):
         """Allocate disk blocks for the first `size` bytes, so that no write to them can find the disk full."""
         ...
 
-    def map(self, size: int) -> memoryview:
-        """Map the first `size` bytes for reading; writes show at once, and the mapping lives as long as its views."""
+    def view(self, begin: int, end: int) -> memoryview:
+        """Return the bytes from one position up to another, which stay valid; later writes may show in them."""
+        ...
+
+    def pages(self, size: int) -> SegmentBytes:
+        """Return the first `size` bytes, to walk through them."""
         ...
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
@@ -158,7 +169,7 @@ class OpenFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the descriptor; mappings stay."""
+        """Close the descriptor; views stay."""
         ...
 
 
@@ -267,6 +278,7 @@ class OsOpenFile:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
+        self._mapping: memoryview | None = None
 
     def fileno(self) -> int:
         """Return the descriptor, for locks."""
@@ -309,9 +321,17 @@ class OsOpenFile:
         with naming(self._path):
             os.posix_fallocate(self._descriptor, 0, size)
 
-    def map(self, size: int) -> memoryview:
-        """Map the first `size` bytes for reading."""
-        return memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
+    def view(self, begin: int, end: int) -> memoryview:
+        """Return bytes of a mapping, in which writes show at once, and which lives as long as its views."""
+        mapping = self._mapping
+        if mapping is None or len(mapping) < end:
+            size = max(self.size(), end)
+            mapping = self._mapping = memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
+        return mapping[begin:end]
+
+    def pages(self, size: int) -> SegmentBytes:
+        """Return the first `size` bytes of the mapping."""
+        return _MappedBytes(self, size)
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Return start and stop of the first data at or after `offset`, holes skipped."""
@@ -324,13 +344,31 @@ class OsOpenFile:
         return start, os.lseek(self._descriptor, start, os.SEEK_HOLE)
 
     def close(self) -> None:
-        """Close the descriptor; mappings stay."""
-        descriptor, self._descriptor = self._descriptor, -1
+        """Close the descriptor; views stay."""
+        descriptor, self._descriptor, self._mapping = self._descriptor, -1, None
         if descriptor >= 0:
             os.close(descriptor)
 
     def __del__(self) -> None:
         self.close()
+
+
+class _MappedBytes(AllThere):
+    """A file that is mapped."""
+
+    def __init__(self, file: OsOpenFile, size: int) -> None:
+        self.raw: npt.NDArray[np.uint8] = np.frombuffer(file.view(0, size), np.uint8)
+        self._file = file
+
+    def next_data(self, position: int) -> int:
+        found = self._file.next_data(position)
+        return self.raw.size if found is None else min(found[0], self.raw.size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 class OsFileSystem:

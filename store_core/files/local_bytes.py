@@ -69,7 +69,7 @@ class LocalFile:
         """Return the error that says how short the file has become."""
         found = os.fstat(self.descriptor).st_size
         return SegmentVanishedError(
-            f"segment {self.path} had {self.size} bytes when it was opened, and has {found} now: something "
+            f"{self.path} had {self.size} bytes when it was opened, and has {found} now: something "
             f"truncated it while it was read, which no broker does. Read a copy, or read again when that is over"
         )
 

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that is written through a mapping.
-
-It is a reference-counted resource, which is cleaned up when its last user releases it.
-"""
+"""A segment that is written here, and closed when its last user releases it."""
 
 from __future__ import annotations
 
 import logging
 import mmap
-from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import contextmanager
 from threading import Lock, RLock
@@ -17,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from store_core.files.segment_file import OpenFiles, SegmentFile, offset_of
 from store_core.format.layout import BLANK_SIZE, head_dtype
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
+from store_core.format.segment_view import SegmentView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.segment_source import SegmentBytes
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 
@@ -118,78 +116,7 @@ _FORCED: Final = -1000
 """Java's mark of a resource taken away from its users: the count stays below this, whatever they release."""
 
 
-class ReferenceResource(ABC):
-    """Counts its users; after `shutdown` it accepts no new ones, and cleans up when the last has gone.
-
-    The count starts at one, the owner's. A user that never releases it (a hung file, in RocketMQ's words) is overruled
-    by a later `shutdown` once enough time has passed since the first (RocketMQ: ``ReferenceResource``).
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._references = 1
-        self._first_shutdown: float | None = None
-        self._cleanup_over = False
-        self._reference_lock = RLock()
-
-    @abstractmethod
-    def _cleanup(self) -> None:
-        """Release what is held; called once, under the lock."""
-
-    @property
-    def is_available(self) -> bool:
-        """Whether new users are accepted."""
-        return self._first_shutdown is None
-
-    @property
-    def reference_count(self) -> int:
-        """Number of users, the owner included; below zero after they were overruled."""
-        return self._references
-
-    @property
-    def is_cleanup_over(self) -> bool:
-        """Whether it was shut down, has no users left, and was cleaned up."""
-        return self._references <= 0 and self._cleanup_over
-
-    def hold(self) -> bool:
-        """Become a user; False after a shutdown. Each success needs a `release`."""
-        with self._reference_lock:
-            if not self.is_available or self._references <= 0:
-                return False
-            self._references += 1
-            return True
-
-    def release(self) -> None:
-        """Stop being a user."""
-        with self._reference_lock:
-            self._references -= 1
-            if self._references <= 0 and not self._cleanup_over:
-                self._cleanup()
-                self._cleanup_over = True
-
-    @contextmanager
-    def held(self) -> Iterator[bool]:
-        """Be a user for the duration of a block; the block gets False if that was refused."""
-        held = self.hold()
-        try:
-            yield held
-        finally:
-            if held:
-                self.release()
-
-    def shutdown(self, forcibly_after: float) -> None:
-        """Accept no more users; if some remain `forcibly_after` seconds after the first call, clean up regardless."""
-        with self._reference_lock:
-            now = self._clock.monotonic()
-            if self._first_shutdown is None:
-                self._first_shutdown = now
-                self.release()
-            elif self._references > 0 and now - self._first_shutdown >= forcibly_after:
-                self._references = _FORCED - self._references
-                self.release()
-
-
-class MappedFile(ReferenceResource):
+class MappedFile:
     """A segment of fixed size that fills from its start (RocketMQ: ``MappedFile``, 5.x: ``DefaultMappedFile``).
 
     Positions are bytes from the start of the file. They only grow, except by `set_position`::
@@ -199,6 +126,10 @@ class MappedFile(ReferenceResource):
 
     One thread appends at a time (the put lock of the commit log); flushing, committing and reading may run
     concurrently. `SegmentFile` describes what happens to the bytes when the disk is full or failing.
+
+    It counts its users, beginning with its owner; after `shutdown` it accepts no new ones, and closes when the last has
+    gone. A user that never releases it (a hung file, in RocketMQ's words) is overruled by a later `shutdown` when
+    enough time has passed since the first (RocketMQ: ``ReferenceResource``).
 
     * `file_size`: Bytes.
     * `file_from_offset`: Offset of the first byte in the log: the file's name.
@@ -210,7 +141,6 @@ class MappedFile(ReferenceResource):
     def __init__(
         self, path: Path, file_size: int, file_system: FileSystem, clock: Clock, *, writable: bool = True
     ) -> None:
-        super().__init__(clock)
         self.path = path
         self.file_size = file_size
         self.file_from_offset = offset_of(path)
@@ -219,6 +149,11 @@ class MappedFile(ReferenceResource):
         self.first_create_in_queue = False
         self.write_error: OSError | None = None
         self._file_system = file_system
+        self._clock = clock
+        self._references = 1
+        self._first_shutdown: float | None = None
+        self._cleanup_over = False
+        self._reference_lock = RLock()
         self._file = SegmentFile(path, file_size, file_system, writable=writable)
         self._pool: TransientStorePool | None = None
         self._write_buffer: memoryview | None = None
@@ -440,11 +375,72 @@ class MappedFile(ReferenceResource):
         stop = end if size is None else position + size
         if not 0 <= position <= stop <= end or (size is None and position == end) or not self.is_available:
             return None
-        return self._file.map()[position:stop]
+        return self._file.view(position, stop)
 
-    def next_data(self, position: int) -> int:
-        """Return the first position at or after `position` that may hold anything but zeros."""
-        return self._file.next_data(position)
+    def whole(self) -> memoryview:
+        """Return a view of all of the file, also past its read position."""
+        return self._file.view(0, self.file_size)
+
+    def open_bytes(self) -> SegmentBytes:
+        """Return the bytes of the whole file, to walk through them."""
+        return self._file.pages()
+
+    def pages(self) -> SegmentView:
+        """Return what is readable of the file, to walk through it."""
+        opened = self.open_bytes()
+        return SegmentView(opened.raw[: self.read_position], self.file_from_offset, opened.next_data, pages=opened)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether new users are accepted."""
+        return self._first_shutdown is None
+
+    @property
+    def reference_count(self) -> int:
+        """Number of users, the owner included; below zero after they were overruled."""
+        return self._references
+
+    @property
+    def is_cleanup_over(self) -> bool:
+        """Whether it was shut down, has no users left, and was cleaned up."""
+        return self._references <= 0 and self._cleanup_over
+
+    def hold(self) -> bool:
+        """Become a user; False after a shutdown. Each success needs a `release`."""
+        with self._reference_lock:
+            if not self.is_available or self._references <= 0:
+                return False
+            self._references += 1
+            return True
+
+    def release(self) -> None:
+        """Stop being a user."""
+        with self._reference_lock:
+            self._references -= 1
+            if self._references <= 0 and not self._cleanup_over:
+                self.close()
+                self._cleanup_over = True
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Be a user for the duration of a block; the block gets False if that was refused."""
+        held = self.hold()
+        try:
+            yield held
+        finally:
+            if held:
+                self.release()
+
+    def shutdown(self, forcibly_after: float) -> None:
+        """Accept no more users; if some remain `forcibly_after` seconds after the first call, clean up regardless."""
+        with self._reference_lock:
+            now = self._clock.monotonic()
+            if self._first_shutdown is None:
+                self._first_shutdown = now
+                self.release()
+            elif self._references > 0 and now - self._first_shutdown >= forcibly_after:
+                self._references = _FORCED - self._references
+                self.release()
 
     def destroy(self, forcibly_after: float = 1.0) -> bool:
         """Accept no more readers, and delete the file once the last has released it; False if any still hold it.
@@ -469,9 +465,6 @@ class MappedFile(ReferenceResource):
             self._return_write_buffer()
             self._scratch = None
             self._file.close()
-
-    def _cleanup(self) -> None:
-        self.close()
 
     def _return_write_buffer(self) -> None:
         buffer, self._write_buffer = self._write_buffer, None

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
-import weakref
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from threading import RLock
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Final, TypeAlias, cast
 
-from store_core.files.file_system import FileStatus, FileSystem, OpenFile, not_a_file
-from store_core.files.mapped_file import anonymous_memory
+import numpy as np
+
+from store_core.errors import SegmentVanishedError
+from store_core.files.access import explained_access
+from store_core.files.file_system import FileStatus, FileSystem, not_a_file
+from store_core.files.local_bytes import LocalBytes, LocalFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,18 +25,14 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
 
 
-_BLOCK: Final = 1 << 16
-"""Size of the blocks by which writes are recorded, in bytes."""
-
-_PIECE: Final = 1 << 20
-_NOTHING: Final = memoryview(bytearray())
+_BLOCK: Final = 64 << 10
+"""Bytes that are kept together once one of them is changed."""
 
 
 class OverlayNode:
-    """The bytes of a file, shared by all who have it open.
+    """The bytes of a file, shared by all who have it open: the blocks that were changed, and the base's file.
 
-    * `base`: Opens the file in the base; it is closed after each use, so that many files do not need as many
-      descriptors.
+    * `base`: Opens the file in the base; None if there is none.
 
     * `size`: Bytes.
     * `modified_ms`: Time of the last change, ms since 1970.
@@ -44,7 +42,7 @@ class OverlayNode:
 
     def __init__(
         self,
-        base: Callable[[], OpenFile] | None,
+        base: Callable[[], LocalFile] | None,
         size: int,
         clock: Clock,
         identity: tuple[int, int],
@@ -54,61 +52,57 @@ class OverlayNode:
         self.identity = identity
         self.modified_ms = clock.now_ms() if modified_ms is None else modified_ms
         self.first_changed: int | None = None
+        self.open_below = base
         self._clock = clock
-        self._base = base
         self._base_size = size if base is not None else 0
         self._lock = RLock()
-        # While nothing is changed, the readers keep the mapping alive, not this object.
-        self._unchanged: weakref.ref[mmap.mmap] | None = None
-        # The newest holds the file; older ones are shorter, still used by readers, and kept up to date.
-        self._memories: list[memoryview] = []
-        self._written: set[int] = set()
+        self._blocks: dict[int, bytearray] = {}
 
-    @property
-    def is_new(self) -> bool:
-        """Whether the base has no such file."""
-        return self._base is None
-
-    def read(self, size: int, offset: int, below: OpenFile | None) -> bytes:
-        """Read at most `size` bytes, from `below` while nothing is changed."""
+    def read_into(self, target: memoryview, offset: int, below: LocalFile | None) -> None:
+        """Fill zeros with the bytes from an offset on, which has to be inside of the file, as all of them."""
         with self._lock:
-            stop = min(offset + size, self.size)
-            if below is None or self._memories:
-                return bytes(self._memory()[offset:stop]) if offset < stop else b""
-            return below.read(max(stop - offset, 0), offset)
+            stop = offset + len(target)
+            numbers = range(offset // _BLOCK, -(-stop // _BLOCK))
+            changed = [number for number in numbers if number in self._blocks] if self._blocks else []
+            room = min(stop, self._base_size) - offset
+            if room > 0 and below is not None and len(changed) < len(numbers):
+                below.read_into(target[:room], offset)
+            for number in changed:
+                begin, end = max(number * _BLOCK, offset), min((number + 1) * _BLOCK, stop)
+                at = number * _BLOCK
+                target[begin - offset : end - offset] = self._blocks[number][begin - at : end - at]
 
-    def open_below(self) -> OpenFile | None:
-        """Open the file in the base; None if there is none, or the file was changed."""
-        return self._base() if self._base is not None and not self._memories else None
-
-    def write(self, data: memoryview, offset: int) -> int:
+    def write(self, data: memoryview, offset: int, below: LocalFile | None) -> int:
         """Write, and extend the file if needed."""
         with self._lock:
             stop = offset + len(data)
             if not data:
                 return 0
             if stop > self.size:
-                self._note_change(self.size)
                 self.resize(stop)
-            self._memory()
-            self._note_written(data, offset)
-            for memory in self._memories:
-                room = max(min(stop, len(memory)) - offset, 0)
-                memory[offset : offset + room] = data[:room]
+            at = offset
+            while at < stop:
+                number, begin = divmod(at, _BLOCK)
+                part = data[at - offset :][: _BLOCK - begin]
+                self._write_block(number, begin, part, below)
+                at += len(part)
             self.modified_ms = self._clock.now_ms()
             return len(data)
 
-    def _note_written(self, data: memoryview, offset: int) -> None:
-        self._written.update(range(offset // _BLOCK, (offset + len(data) - 1) // _BLOCK + 1))
-        if self.first_changed is not None and self.first_changed <= offset:
-            return
-        for start in range(0, len(data), _PIECE):
-            new = bytes(data[start : start + _PIECE])
-            old = bytes(self._memory()[offset + start : offset + start + len(new)])
-            if new != old:
-                different = next(at for at, (one, two) in enumerate(zip(new, old, strict=True)) if one != two)
-                self._note_change(offset + start + different)
-                return
+    def _write_block(self, number: int, begin: int, data: memoryview, below: LocalFile | None) -> None:
+        block = self._blocks.get(number)
+        if block is None:
+            block = bytearray(_BLOCK)
+            at = number * _BLOCK
+            self.read_into(memoryview(block)[: self.size - at], at, below)
+            self._blocks[number] = block
+        at = number * _BLOCK + begin
+        if self.first_changed is None or at < self.first_changed:
+            old = block[begin : begin + len(data)]
+            if old != data:
+                different = next(each for each, (new, was) in enumerate(zip(data, old, strict=True)) if new != was)
+                self._note_change(at + different)
+        block[begin : begin + len(data)] = data
 
     def _note_change(self, offset: int) -> None:
         if self.first_changed is None or offset < self.first_changed:
@@ -119,66 +113,30 @@ class OverlayNode:
         with self._lock:
             if size == self.size:
                 return
-            before = self._memory()
             self._note_change(min(size, self.size))
-            if size > len(before):
-                self._move(size)
-            for memory in self._memories:
-                _clear(memory, size, self.size)
+            self._base_size = min(self._base_size, size)
+            last = size // _BLOCK
+            self._blocks = {number: block for number, block in self._blocks.items() if number <= last}
+            if last in self._blocks and size < self.size:  # so that it does not reappear when the file grows again
+                self._blocks[last][size % _BLOCK :] = bytes(_BLOCK - size % _BLOCK)
             self.size = size
             self.modified_ms = self._clock.now_ms()
 
-    def _memory(self) -> memoryview:
-        """Return the memory that holds the file from the first change on; make it if needed."""
-        if not self._memories:
-            self._memories.append(self._view())
-        return self._memories[-1]
-
-    def _view(self) -> memoryview:
-        """Return the base's file, mapped so that changes stay private; or zeros, if there is none."""
-        if self._base is None or not self._base_size:
-            return anonymous_memory(self.size) if self.size else _NOTHING
-        mapping = self._unchanged() if self._unchanged is not None else None
-        if mapping is None:
-            flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
-            protection = mmap.PROT_READ | mmap.PROT_WRITE
-            file = self._base()
-            mapping = mmap.mmap(file.fileno(), self._base_size, flags=flags, prot=protection)
-            file.close()
-            self._unchanged = weakref.ref(mapping)
-        return memoryview(mapping)
-
-    def _move(self, size: int) -> None:
-        """Copy the file to larger memory, skipping holes."""
-        target, at = anonymous_memory(size), 0
-        source = self._memories[-1]
-        while (data := self.next_data(at)) is not None:
-            start, at = data
-            target[start:at] = source[start:at]
-            self._written.update(range(start // _BLOCK, (at - 1) // _BLOCK + 1))
-        self._base_size = 0
-        self._memories.append(target)
-
-    def map(self, size: int) -> memoryview:
-        """Return a view of the first bytes; later writes show in it."""
+    def next_data(self, position: int, below: LocalFile | None) -> int:
+        """Return the first position at or after another that may hold anything but zeros, or the size."""
         with self._lock:
-            if size > self.size:
-                raise ValueError(f"mmap length {size} is greater than the file's size, {self.size}")
-            memory = self._view() if self._base is not None and not self._memories else self._memory()
-            return memory[:size].toreadonly()
+            starts = (number * _BLOCK for number in self._blocks if (number + 1) * _BLOCK > position)
+            found = below.next_data(position) if below is not None and position < self._base_size else self.size
+            changed = max(min(starts, default=self.size), position)
+            return changed if found >= self._base_size else min(found, changed)
 
-    def next_data(self, offset: int) -> tuple[int, int] | None:
-        """Return start and stop of the first stretch that may hold anything but zeros."""
+    def next_hole(self, position: int, below: LocalFile | None) -> int:
+        """Return a position up to which there may be anything but zeros from one on that may hold such."""
         with self._lock:
-            if offset >= self.size:
-                return None
-            below = self._base().next_data(offset) if self._base is not None and offset < self._base_size else None
-            if below is not None and below[0] >= self.size:
-                below = None
-            here = min((block for block in self._written if (block + 1) * _BLOCK > offset), default=None)
-            if here is not None and here * _BLOCK < self.size and (below is None or here * _BLOCK <= below[0]):
-                return max(here * _BLOCK, offset), min((here + 1) * _BLOCK, self.size)
-            return None if below is None else (max(below[0], offset), min(below[1], self.size))
+            number = position // _BLOCK
+            if number in self._blocks or below is None:
+                return min((number + 1) * _BLOCK, self.size)
+            return min(below.next_hole(position), self._base_size)
 
 
 class OverlayFile:
@@ -187,7 +145,14 @@ class OverlayFile:
     def __init__(self, node: OverlayNode, *, writable: bool) -> None:
         self._node = node
         self._writable = writable
-        self._below: OpenFile | None = None
+        self._opened: LocalFile | None = None
+
+    @property
+    def _below(self) -> LocalFile | None:
+        """The file in the base, opened when it is needed, so that many files do not need as many descriptors."""
+        if self._opened is None and self._node.open_below is not None:
+            self._opened = self._node.open_below()
+        return self._opened
 
     def fileno(self) -> int:
         """Refuse: there is no descriptor."""
@@ -199,13 +164,14 @@ class OverlayFile:
 
     def read(self, size: int, offset: int) -> bytes:
         """Read at most `size` bytes at `offset`."""
-        self._below = self._below or self._node.open_below()
-        return self._node.read(size, offset, self._below)
+        found = bytearray(max(min(size, self._node.size - offset), 0))
+        self._node.read_into(memoryview(found), offset, self._below)
+        return bytes(found)
 
     def write(self, data: memoryview, offset: int) -> int:
         """Write at `offset`, all of it."""
         self._check_writable(errno.EBADF)
-        return self._node.write(memoryview(data).cast("B"), offset)
+        return self._node.write(memoryview(data).cast("B"), offset, self._below)
 
     def _check_writable(self, code: int) -> None:
         if not self._writable:
@@ -230,30 +196,55 @@ class OverlayFile:
         self._check_writable(errno.EBADF)
         self.grow(size)
 
-    def map(self, size: int) -> memoryview:
-        """Return a view of the first `size` bytes; writes show at once, and the memory lives as long as its views."""
-        return self._node.map(size)
+    def view(self, begin: int, end: int) -> memoryview:
+        """Return the bytes from one position up to another, read now; holes of the file take no memory."""
+        if end > self._node.size:
+            raise ValueError(f"expected to read up to {end}, found a file of {self._node.size} bytes")
+        found = np.zeros(end - begin, np.uint8)
+        at = begin
+        while (data := self.next_data(at)) is not None and data[0] < end:
+            start, at = data[0], min(data[1], end)
+            self._node.read_into(found.data[start - begin : at - begin], start, self._below)
+        return found.data.toreadonly()
+
+    def pages(self, size: int) -> LocalBytes:
+        """Return the first `size` bytes, which are loaded part by part."""
+        return LocalBytes(_ShownFile("", cast("IO[bytes]", self), size, self._node, self._below), is_walked=True)
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Return start and stop of the first stretch at or after `offset` that may hold anything but zeros."""
-        return self._node.next_data(offset)
+        below = self._below
+        found = self._node.next_data(offset, below)
+        if found >= self._node.size:
+            if below is not None:
+                below.check_size()  # a hole is also what is behind the end of a file
+            return None
+        return found, self._node.next_hole(found, below)
 
     def close(self) -> None:
-        """Close the file; mappings stay."""
-        self._below = None
+        """Close the file; views stay."""
+        self._opened = None
 
 
-def _clear(memory: memoryview, start: int, stop: int) -> None:
-    """Zero what was cut off, so that it does not reappear when the file grows again."""
-    stop = min(stop, len(memory))
-    for at in range(start, stop, _PIECE):
-        piece = memory[at : min(at + _PIECE, stop)]
-        if bytes(piece).strip(b"\0"):
-            piece[:] = bytes(len(piece))
+@dataclass(frozen=True, slots=True)
+class _ShownFile(LocalFile):
+    """A file as the overlay shows it, for who walks through it."""
 
+    node: OverlayNode
+    below: LocalFile | None
 
-_DEVICE: Final = -1
-"""Device number of files that exist only in the overlay."""
+    def read_into(self, target: memoryview, begin: int) -> None:
+        self.node.read_into(target, begin, self.below)
+
+    def next_data(self, position: int) -> int:
+        return min(self.node.next_data(position, self.below), self.size)
+
+    def next_hole(self, position: int) -> int:
+        return min(self.node.next_hole(position, self.below), self.size)
+
+    def check_size(self) -> None:
+        if self.below is not None:
+            self.below.check_size()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -272,6 +263,10 @@ class FileChange:
         return f"{self.kind} {what}{where}"
 
 
+_DEVICE: Final = -1
+"""Device number of files that exist only in the overlay."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Directory:
     """A directory that exists only in the overlay."""
@@ -287,12 +282,12 @@ _Entry: TypeAlias = OverlayNode | _Directory | None
 class OverlayFileSystem:
     """The content of another file system, with changes that only this object sees.
 
-    The base is never changed: a changed file becomes a private mapping of the one in the base (``MAP_PRIVATE``), a new
-    or longer one anonymous memory, so that only changed pages use memory. Changes last as long as this object. `fileno`
-    of its files is refused: there is nothing to lock.
+    The base is never changed, and never mapped: its files are read, and of what is written the blocks of 64 KiB that
+    it changes are kept in memory. Changes last as long as this object. `fileno` of its files is refused: there is
+    nothing to lock.
 
-    What another process writes to the base shows here as long as the same page is unchanged here. If a file in the base
-    is truncated while it is used, the process is killed, as with any mapping of it; RocketMQ only ever deletes files.
+    What another process writes to the base shows here as long as the same block is unchanged here. A file in the base
+    that vanishes or shrinks while it is used, or can't be read, is an error that names it.
 
     * `base`: The file system that the changes overlay.
     * `clock`: Clock for the times of changes.
@@ -360,7 +355,7 @@ class OverlayFileSystem:
         if isinstance(entry, _Directory):
             was_here = before is not None and before.is_directory
             return None if was_here else FileChange(path, "created", is_directory=True)
-        if entry.is_new or entry.identity != (before.identity if before is not None else None):
+        if entry.open_below is None or entry.identity != (before.identity if before is not None else None):
             return FileChange(path, "created", size=entry.size)
         if entry.first_changed is None:
             return None
@@ -398,10 +393,29 @@ class OverlayFileSystem:
         elif status.is_directory:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         else:
-            below = partial(self._base.open, path, writable=False)
-            node = OverlayNode(below, status.size, self._clock, status.identity, status.modified_ms)
+            node = OverlayNode(
+                partial(self._open_below, path, status.size),
+                status.size,
+                self._clock,
+                status.identity,
+                status.modified_ms,
+            )
         self._set(path, node)
         return node
+
+    def _open_below(self, path: Path, size: int) -> LocalFile:
+        """Open a file in the base that is as long as it was when it was looked up."""
+        try:
+            with explained_access(path):
+                opened = self._base.open(path, writable=False)  # of which a number and `close` are used
+        except FileNotFoundError as error:
+            raise SegmentVanishedError(
+                f"{path} had {size} bytes when it was listed, and is gone now: something deleted it while it was read, "
+                f"as a broker's retention does. Run this again"
+            ) from error
+        file = LocalFile(str(path), cast("IO[bytes]", opened), size)
+        file.check_size()
+        return file
 
     def _set(self, path: Path, entry: _Entry) -> None:
         self._entries.setdefault(path.parent, {})[path.name] = entry
@@ -459,9 +473,7 @@ class OverlayFileSystem:
                 elif not status.is_directory:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(each))
 
-    def add_directories(self, path: Path) -> None:
-        """Create a directory and its parents."""
-        self.make_directories(path)
+    add_directories = make_directories
 
     def remove_directory(self, path: Path) -> None:
         """Delete a directory if it is empty; otherwise it stays."""

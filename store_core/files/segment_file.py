@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.files.segment_source import SegmentBytes
+
 
 _LOG: Final = logging.getLogger("store_core")
 _NAME: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
@@ -71,7 +73,6 @@ class SegmentFile:
         self._writable = writable
         self._lock = RLock()
         self._file: OpenFile | None = None
-        self._mapping: memoryview | None = None
         self._torn_until = 0
         self._is_unsynced = False
         self._open_files: OpenFiles | None = None
@@ -175,11 +176,6 @@ class SegmentFile:
             start = until
         return is_changed
 
-    def next_data(self, position: int) -> int:
-        """Return the first position at or after `position` that may hold anything but zeros, or the size."""
-        found = self._open().next_data(position) if position < self.size else None
-        return self.size if found is None else min(found[0], self.size)
-
     def sync(self) -> None:
         """Sync the file's data and size to disk, and the first time also the directory of a file created here."""
         self._is_unsynced = False
@@ -190,15 +186,13 @@ class SegmentFile:
             raise
         self._note_use()
 
-    def map(self) -> memoryview:
-        """Return a read-only view of the whole file; it stays valid after `close`, and after the file is deleted."""
-        mapping = self._mapping
-        if mapping is None:
-            with self._lock:
-                file = self._file or self._file_system.open(self.path, writable=self._writable)
-                mapping = self._mapping = self._mapping or file.map(self.size)
-            self._note_use()
-        return mapping
+    def view(self, begin: int, end: int) -> memoryview:
+        """Return a read-only view of bytes; it stays valid after `close`, and after the file is deleted."""
+        return self._open().view(begin, end)
+
+    def pages(self) -> SegmentBytes:
+        """Return the whole file, to walk through it."""
+        return self._open().pages(self.size)
 
     def check_opens(self) -> None:
         """Open the file, and close it again."""
@@ -225,10 +219,10 @@ class SegmentFile:
                 self.close()
 
     def close(self) -> None:
-        """Drop descriptor and mapping; the next use opens them again."""
+        """Drop the file; the next use opens it again."""
         with self._lock:
             # Dropped, not closed: another thread may be syncing it, and its number could become another file's.
-            self._file = self._mapping = None
+            self._file = None
 
     def remove(self) -> None:
         """Delete the file; it is fine if it does not exist."""

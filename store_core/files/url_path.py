@@ -406,9 +406,13 @@ class UrlFile:
             self._whole = self._reader.read(0, self._file.size)
         return (self._whole or b"")[offset:end] if offset < end else b""
 
-    def map(self, size: int) -> memoryview:
-        """Return the first `size` bytes, which are read now."""
-        return memoryview(self.read(size, 0))
+    def view(self, begin: int, end: int) -> memoryview:
+        """Return bytes, which are read now."""
+        return memoryview(self.read(end - begin, begin))
+
+    def pages(self, size: int) -> NoReturn:
+        """Refuse: only segments of this machine are written, or recovered."""
+        raise UnsupportedStoreError(f"{self._file.path.url}: expected a file of this machine, of {size} bytes")
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Return the rest of the file: a storage knows no holes."""

@@ -15,7 +15,6 @@ from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNI
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.format.release_rules import ReleaseRules
 
@@ -59,11 +58,6 @@ class CqUnit(NamedTuple):
 def units_of(view: memoryview) -> UnitArray:
     """Return bytes as units, without copying; an incomplete unit at the end is left out."""
     return np.frombuffer(view[: len(view) - len(view) % CQ_STORE_UNIT_SIZE], UNIT_DTYPE)
-
-
-def whole_file(file: MappedFile, file_system: FileSystem) -> UnitArray:
-    """Return all units of a file, including those past its wrote position, as a view."""
-    return units_of(file_system.open(file.path, writable=False).map(file.file_size))
 
 
 def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
@@ -176,15 +170,11 @@ def uncovered_batches(units: BatchUnitArray, covered: int) -> BatchUnitArray:
 def readable_units(file: MappedFile | None) -> BatchUnitArray:
     """Return the units of a file up to its read position, as a view; empty without a file."""
     view = file.select(0) if file is not None else None
-    return _units_of(view) if view is not None else np.empty(0, BATCH_UNIT_DTYPE)
+    return batch_units_of(view) if view is not None else np.empty(0, BATCH_UNIT_DTYPE)
 
 
-def whole_batch_file(file: MappedFile, file_system: FileSystem) -> BatchUnitArray:
-    """Return all units of a file, including those past its wrote position, as a view."""
-    return _units_of(file_system.open(file.path, writable=False).map(file.file_size))
-
-
-def _units_of(view: memoryview) -> BatchUnitArray:
+def batch_units_of(view: memoryview) -> BatchUnitArray:
+    """Return bytes as units, without copying; an incomplete unit at the end is left out."""
     return np.frombuffer(view[: len(view) - len(view) % BATCH_UNIT_SIZE], BATCH_UNIT_DTYPE)
 
 

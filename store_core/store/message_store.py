@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.errors import StoreError
+from store_core.errors import SegmentVanishedError, StoreError
 from store_core.files.access import explained_access
 from store_core.files.clock import Clock, SystemClock, WaitlessClock
 from store_core.files.file_system import FileSystem, OsFileSystem
@@ -269,6 +269,8 @@ class DefaultMessageStore(StoreReading):
         recovery.is_live, recovery.is_prediction = is_lock_held(self.path), True
         try:
             self._load()
+        except SegmentVanishedError:
+            raise  # by what happened meanwhile, not by what a broker would find
         except StoreError as error:
             self._report(replace(recovery.refuse(error), last_exit_ok=_last_exit_ok(self._abort)))
         finally:

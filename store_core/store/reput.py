@@ -14,7 +14,7 @@ import numpy as np
 from store_core.errors import SegmentLayoutError
 from store_core.files.service_thread import ServiceThread, WorkerThread
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
-from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.dispatch_reader import WindowReader
 from store_core.queue.dispatch.precomputed_batch import KnownBatch, KnownColumns
 from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
 from store_core.queue.queue_assignment import LmqUnit, UnfitListsError, lmq_units
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.clock import Clock
-    from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
+    from store_core.format.segment_view import SegmentView
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.index_service import IndexService
     from store_core.queue.queue_path import QueueRules
@@ -301,8 +301,7 @@ class _Buffer:
     `read_size` follows RocketMQ, where it lags `position` after a record of the wrong size is skipped.
     """
 
-    file: MappedFile
-    raw: npt.NDArray[np.uint8]
+    segment: SegmentView
     position: int
     size: int
     read_size: int = 0
@@ -396,10 +395,7 @@ class ReputMessageService(ServiceThread):
 
     def _file_of(self, physical_offset: int) -> StoredFile | None:
         file = self._queue.find_mapped_file_by_offset(physical_offset)
-        view = None if file is None else file.select(0)
-        if file is None or view is None:
-            return None
-        return StoredFile(np.frombuffer(view, np.uint8), file.file_from_offset, self._rules)
+        return None if file is None else StoredFile(file.pages().raw, file.file_from_offset, self._rules)
 
     def _reput_all(self, *, gather: bool) -> None:
         written = self._clock.monotonic()
@@ -437,19 +433,17 @@ class ReputMessageService(ServiceThread):
         if file is None:
             return None
         position = offset % self._queue.file_size
-        view = file.select(0)
-        if view is None or position >= len(view):
+        if position >= file.read_position or not file.is_available:
             return None
         self.reput_from_offset = file.file_from_offset + position
-        return _Buffer(file, np.frombuffer(view, np.uint8), position, len(view) - position)
+        segment = file.pages()
+        return _Buffer(segment, position, segment.size - position)
 
     def _reput_buffer(self, buffer: _Buffer, *, gather: bool) -> bool:
         """Dispatch the records of a buffer; return False if dispatching stops for now."""
         stops_early = self._rules.features.stops_dispatch_at_confirmed_offset
         while buffer.read_size < buffer.size and (self.behind > 0 or not stops_early):
-            reader = DispatchReader(
-                buffer.raw, buffer.file.file_from_offset, buffer.position, self._rules, check_crc=False, read_body=False
-            )
+            reader = WindowReader(buffer.segment, buffer.position, self._rules, check_crc=False, read_body=False)
             if not self._reput_records(buffer, reader, gather=gather):
                 return False
             if buffer.read_size >= buffer.size:
@@ -458,9 +452,9 @@ class ReputMessageService(ServiceThread):
                 return False
         return True
 
-    def _reput_records(self, buffer: _Buffer, reader: DispatchReader, *, gather: bool) -> bool:
+    def _reput_records(self, buffer: _Buffer, reader: WindowReader, *, gather: bool) -> bool:
         """Dispatch records; return False if one ends after the offset where dispatching has to stop."""
-        for batch in reader:
+        for batch, _ in reader:
             sizes = batch.message_size
             ends = np.cumsum(sizes)
             fits = np.ones(len(batch), bool)

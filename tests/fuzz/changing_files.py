@@ -2,7 +2,7 @@
 """Changes a file at random moments while another process reads the store, and says how the reads ended.
 
 Usage: python -m tests.fuzz.changing_files [--times N] [--seed SEED] [--kinds truncate,...]
-           [--work scan|look-up|check|rebuild|salvage|diff|segments] [--file segment|queue]
+           [--work scan|look-up|check|recover|info|...] [--file segment|queue]
 
 The reader scans the log, looks up a topic by its queues, or asks for an answer about the whole store. What is changed
 is a segment, or the file of a queue: that is derived from the log, so each look-up has all rows of the topic, whatever
@@ -28,7 +28,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Literal
 
 from store_core import ReadOptions, RebuildOptions, read_range, read_view, rebuild_consume_queue
-from store_core.answers import check, diff, salvage
+from store_core.answers import Info, check, diff, export, recover, redact, salvage
 from store_core.errors import SegmentVanishedError, StoreError
 from store_core.store.read.read_plan import plan_and_walk
 from tests.builders import LogBuilder
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 
 Changed = Literal["segment", "queue"]
-Work = Literal["scan", "look-up", "check", "rebuild", "salvage", "diff", "segments"]
+Work = Literal[
+    "scan", "look-up", "check", "recover", "rebuild", "redact", "export", "info", "salvage", "diff", "segments"
+]
 
 ROWS: Final = "rows that were there"
 SIGBUS: Final = "SIGBUS"
@@ -61,14 +63,23 @@ _NOBODY: Final = 65534
 _MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 
 
-def _rebuild(root: Path) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        rebuild_consume_queue(root, RebuildOptions(output=Path(name) / "new"))
+def _beside(write: Callable[[Path, Path], object]) -> Callable[[Path], None]:
+    """Return what reads a store, and writes to a new directory."""
+
+    def read(root: Path) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            write(root, Path(name) / "new")
+
+    return read
 
 
 ANSWERS: Final[dict[Work, Callable[[Path], object]]] = {
     "check": check,
-    "rebuild": _rebuild,
+    "recover": lambda root: recover(root, release=("4.9", "5.3")),
+    "rebuild": _beside(lambda root, new: rebuild_consume_queue(root, RebuildOptions(output=new))),
+    "redact": _beside(lambda root, new: redact(root, into=new, text="nowhere")),
+    "export": _beside(lambda root, new: export(root, into=new)),
+    "info": lambda root: Info().ask(root),
     "salvage": salvage,
     "diff": lambda root: diff(root, root),
     "segments": lambda root: read_view(root, "segments").read_all(),
@@ -289,23 +300,23 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--work", choices=("scan", "look-up", *ANSWERS), default="scan", help="what is read")
+    parser.add_argument("--work", choices=("scan", "look-up", *ANSWERS), help="what is read")
     parser.add_argument("--file", choices=("segment", "queue"), default="segment", help="what is changed")
     asked = parser.parse_args()
-    work: Work = "look-up" if asked.file == "queue" else asked.work
+    work: Work = asked.work or ("look-up" if asked.file == "queue" else "scan")
     with made_log(work, asked.file) as log:
         ends = log.campaign(asked.times, asked.seed, asked.kinds.split(","))
     for (kind, end), count in sorted(ends.items()):
         print(f"{count:6} {kind:10} {end}")
-    return int(any(end in bad_ends(asked.file) for _, end in ends))
+    return int(any(end in bad_ends(work, asked.file) for _, end in ends))
 
 
-def bad_ends(of: Changed) -> set[str]:
+def bad_ends(work: Work, of: Changed) -> set[str]:
     """Return how no read may end while a file is changed.
 
     A look-up trusts queues: rows of units that are lost while it reads are missing, and `check` finds the units.
     """
-    if of == "queue":
+    if (work, of) == ("look-up", "queue"):
         return {*_ENDS.values(), FOREIGN, NEVER} - {ROWS, MISSING}
     return {FOREIGN, WRONG, NEVER, SIGBUS}
 

@@ -15,10 +15,10 @@ from store_core.queue.consume_queue_unit import (
     BatchCqUnit,
     are_valid,
     batch_units,
+    batch_units_of,
     count_true,
     readable_units,
     uncovered_batches,
-    whole_batch_file,
 )
 from store_core.queue.queue_assignment import batch_refusal, fitting_batches
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.consume_queue_unit import BatchUnitArray
@@ -258,7 +257,7 @@ class BatchConsumeQueue:
         """
         queue = self.mapped_file_queue
         self.max_physical_offset = physical_offset - 1
-        found = end_before(queue, physical_offset, self._services.file_system, clear_tail=self._services.writable)
+        found = end_before(queue, physical_offset, clear_tail=self._services.writable)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         queue.flushed_where = min(queue.flushed_where, queue.max_offset)
@@ -345,9 +344,7 @@ def _dropped(units: BatchUnitArray, count: int, file: MappedFile, queue: MappedF
     return (f"{file.path}: the queue ends at {count * BATCH_UNIT_SIZE}, where {found}; {behind} later files dropped",)
 
 
-def end_before(
-    queue: MappedFileQueue, physical_offset: int, file_system: FileSystem, *, clear_tail: bool
-) -> BatchQueueEnd:
+def end_before(queue: MappedFileQueue, physical_offset: int, *, clear_tail: bool) -> BatchQueueEnd:
     """End a queue before the first unit that points at or after `physical_offset`.
 
     Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
@@ -356,7 +353,7 @@ def end_before(
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:
-        units = whole_batch_file(file, file_system)
+        units = batch_units_of(file.whole())
         if int(units["physical_offset"][0]) < physical_offset:
             others = units[1:]
             kept = 1 + count_true(are_valid(others) & (others["physical_offset"] < physical_offset))

@@ -544,9 +544,7 @@ class ConsumeQueue:
         """
         queue, features = self.mapped_file_queue, self.rules.features
         self.max_physical_offset = physical_offset if features.covers_log_to_record_end else physical_offset - 1
-        found = bounds.truncate(
-            queue, physical_offset, self._services.file_system, features, clear_tail=self.mapped_file_queue.writable
-        )
+        found = bounds.truncate(queue, physical_offset, features, clear_tail=self.mapped_file_queue.writable)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         elif self.ext is not None:

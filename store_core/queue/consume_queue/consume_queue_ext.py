@@ -242,14 +242,13 @@ class ConsumeQueueExt:
             return None
         offset = offset_of_address(address)
         file = self.mapped_file_queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
-        view = file.select(offset % self._file_size) if file is not None else None
-        if view is None or len(view) < _HEAD.size:
+        position = offset % self._file_size
+        head = file.select(position, _HEAD.size) if file is not None else None
+        if file is None or head is None:
             return None
-        size, tags_code, store_time, map_size = _HEAD.unpack_from(view)
-        end = _HEAD.size + max(0, map_size)
-        if size < 1 or len(view) < end:
-            return None
-        return size, CqExtUnit(tags_code, store_time, bytes(view[_HEAD.size : end]))
+        size, tags_code, store_time, map_size = _HEAD.unpack_from(head)
+        bit_map = file.select(position + _HEAD.size, max(0, map_size))
+        return None if size < 1 or bit_map is None else (size, CqExtUnit(tags_code, store_time, bytes(bit_map)))
 
     # ---- recovery and deletion
 

@@ -26,12 +26,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, units_of, whole_file
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.release_rules import ReleaseRules
@@ -110,9 +109,7 @@ def _notes(units: UnitArray, count: int, file: MappedFile, queue: MappedFileQueu
     return (f"{place}, where a unit has position {physical_offset} and size {size}; {behind} later files dropped",)
 
 
-def truncate(
-    queue: MappedFileQueue, physical_offset: int, file_system: FileSystem, features: ReleaseRules, *, clear_tail: bool
-) -> QueueEnd:
+def truncate(queue: MappedFileQueue, physical_offset: int, features: ReleaseRules, *, clear_tail: bool) -> QueueEnd:
     """End a queue before the first unit that points at or after `physical_offset` (``truncateDirtyLogicFiles``).
 
     Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
@@ -123,7 +120,7 @@ def truncate(
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:
-        units = whole_file(file, file_system)
+        units = units_of(file.whole())
         if int(units["physical_offset"][0]) < physical_offset:
             position = file.wrote_position
             kept = 1 + count_valid(units[1:])

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.columnar.checksums import body_crcs
-from store_core.format.layout import MagicCode
-from store_core.format.record.record_head import read_frame
+from store_core.format.layout import MAX_HEAD_SIZE, MagicCode
+from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
 from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
@@ -51,11 +52,9 @@ class DispatchReader:
     * `rules`: Rules by which records are read.
     * `check_crc`, `read_body`, `check_dup_info`: As for `check_message_and_return_size`.
     * `batch_rows`: Most records per batch.
-    * `limit`: Where in the file other readers continue, bytes: records that start at it or after it are not read.
 
     * `position`: End of the last record that was yielded; finally the place where no further record is.
     * `end`: The check that ended the iteration.
-    * `is_at_limit`: Whether the iteration ended at `limit`; `end` is meaningless then.
     """
 
     def __init__(  # noqa: PLR0913 -- the bytes, where to begin, and how to check them
@@ -69,10 +68,8 @@ class DispatchReader:
         read_body: bool,
         check_dup_info: bool = False,
         batch_rows: int = _BATCH_ROWS,
-        limit: int | None = None,
     ) -> None:
         self.position = position
-        self.is_at_limit = False
         self.end = MessageCheck(is_success=False, size=-1)
         self._raw = raw
         self._start_offset = start_offset
@@ -82,7 +79,6 @@ class DispatchReader:
         self._check_dup_info = check_dup_info
         self._batch_rows = batch_rows
         self._chain = Chain(SegmentView(raw, start_offset))
-        self._limit = limit if limit is not None and limit < raw.size else None
         self._is_over = False
         features = rules.features
         checks_property_crc = features.has_property_crc and check_crc and rules.verify_property_crc
@@ -108,16 +104,11 @@ class DispatchReader:
         )
 
     def __iter__(self) -> Iterator[DispatchBatch]:
-        stop = self._raw.size if self._limit is None else self._limit
-        while not self._is_over and not self.is_at_limit:
-            if self._is_scalar or stop - self.position <= _FEW_BYTES:
-                yield from self._one_by_one(self._limit)
+        while not self._is_over:
+            if self._is_scalar or self._raw.size - self.position <= _FEW_BYTES:
+                yield from self._one_by_one()
             else:
-                yield from self._window(stop)
-            self.is_at_limit = self._has_reached_limit()
-
-    def _has_reached_limit(self) -> bool:
-        return self._limit is not None and not self._is_over and self.position >= self._limit
+                yield from self._window()
 
     def _one_by_one(self, until: int | None = None) -> Iterator[DispatchBatch]:
         """Run the definition's check for every record, to the end or up to a position."""
@@ -141,9 +132,9 @@ class DispatchReader:
         self.end = check
         self._is_over = True
 
-    def _window(self, stop: int) -> Iterator[DispatchBatch]:
+    def _window(self) -> Iterator[DispatchBatch]:
         """Follow the chain of lengths up to the end of a window, and prove the records that it finds."""
-        limit = min(self.position + _WINDOW, stop)
+        limit = min(self.position + _WINDOW, self._raw.size)
         run = next(self._chain.runs(self.position, limit), None)
         starts = np.empty(0, np.int64) if run is None else run.starts
         first = 0
@@ -201,8 +192,8 @@ _HEAD: Final = 4 << 10
 _MOST_QUEUES: Final = 1 << 17
 """Queues that are remembered from window to window; a damaged log may name one in every record."""
 
-_FRAME: Final = 8
-"""Bytes of a record's size and magic code."""
+_PROPERTIES_LENGTH_SIZE: Final = 2
+_MAGIC_CODES: Final = tuple(MagicCode)
 
 
 class WindowReader:
@@ -211,34 +202,49 @@ class WindowReader:
     Equal to a `DispatchReader` over all of its bytes: the chain leads to the windows, and where it ends the definition
     is asked for the one record there. A batch and its bytes are used before the next one is asked for.
 
+    * `check_crc`, `read_body`, `check_dup_info`: As for `DispatchReader`.
+    * `limit`: Position at which other readers continue; by default there are none.
+
     * `position`: End of the last record; finally the place in the segment where no further record is.
     * `end`: The check that ended the iteration.
     * `is_at_limit`: Whether the iteration ended at `limit`; `end` is meaningless then.
     """
 
-    def __init__(self, segment: SegmentView, position: int, rules: QueueRules, *, check_crc: bool, limit: int) -> None:
+    def __init__(  # noqa: PLR0913 -- the bytes, where to begin, and how to check them
+        self,
+        segment: SegmentView,
+        position: int,
+        rules: QueueRules,
+        *,
+        check_crc: bool,
+        read_body: bool = True,
+        check_dup_info: bool = False,
+        limit: int | None = None,
+    ) -> None:
         self.position = position
         self.end = MessageCheck(is_success=False, size=-1)
         self.is_at_limit = False
         self._segment = segment
         self._rules = rules
         self._check_crc = check_crc
-        self._limit = min(limit, segment.size)
+        self._read_body = read_body
+        self._check_dup_info = check_dup_info
+        self._limit = segment.size if limit is None else min(limit, segment.size)
         self._numbers = QueueNumbers()
 
     def __iter__(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
-        while self.position < self._limit:
-            if (yield from self._windows()):
+        is_whole = self._limit == self._segment.size
+        while self._limit - self.position > (_FEW_BYTES if is_whole else 0):
+            yield from self._windows()
+            if self.position < self._limit and (yield from self._some(_HEAD, most=1)):
                 return
-            if self.position < self._limit and (yield from self._one()):
-                return
-        if self._limit == self._segment.size:
-            yield from self._one()
+        if is_whole:
+            yield from self._some(_FEW_BYTES)
         else:
             self.is_at_limit = True
 
-    def _windows(self) -> Generator[tuple[DispatchBatch, SegmentView], None, bool]:
-        """Take the records of the chain; return whether one of them is not taken by the definition."""
+    def _windows(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
+        """Take the records of the chain up to its end, or to one that may be none by the definition."""
         for window in Chain(self._segment).windows(Place(self.position), self._limit, _BATCH_ROWS):
             run = window.run
             view = SegmentView(window.raw[: run.stop], self._segment.start_offset + window.base)
@@ -249,34 +255,57 @@ class WindowReader:
                 yield batch, view
             self.position = window.base + reader.position
             if reader.position < run.stop:
-                self.end = reader.end
-                return True
-        return False
+                return
 
-    def _one(self) -> Generator[tuple[DispatchBatch, SegmentView], None, bool]:
-        """Take one record by the definition, which need not be one of the chain; return whether there is none."""
-        position, size = self.position, self._segment.size
-        raw: npt.NDArray[np.uint8] = self._segment.chunk(position, min(position + _HEAD, size))
-        claimed = read_frame(raw.data, 0)[0] if raw.size >= _FRAME else 0
-        if raw.size < claimed <= size - position:
-            raw = self._segment.chunk(position, position + claimed)
+    def _some(self, size: int, most: int | None = None) -> Generator[tuple[DispatchBatch, SegmentView], None, bool]:
+        """Take records by the definition, which need not be of the chain; return whether there is none.
+
+        * `size`: Bytes to read, or more if the first record has more.
+        * `most`: Most records to take; by default, all in these bytes.
+        """
+        position = self.position
+        end = max(position + size, self._end_of_parts(position))
+        raw = self._segment.chunk(position, min(end, self._segment.size))
         view = SegmentView(raw, self._segment.start_offset + position)
-        reader = self._reader(view, limit=1)
-        for batch in reader:
+        reader = self._reader(view, most or _BATCH_ROWS)
+        for batch in islice(reader, most):
             yield batch, view
         self.position += reader.position
         self.end = reader.end
         return not reader.position
 
-    def _reader(self, view: SegmentView, limit: int | None = None) -> DispatchReader:
-        crc = self._check_crc
+    def _end_of_parts(self, position: int) -> int:
+        """Return up to where the definition looks at a presumed record: it goes by its size, and those of its parts.
+
+        What reaches past the file is no record, whatever its parts are.
+        """
+        segment = self._segment
+        if segment.size - position < MAX_HEAD_SIZE:
+            return segment.size
+        head = segment.chunk(position, position + MAX_HEAD_SIZE).data
+        flags = read_sys_flag(head, 0) if self._rules.features.stores_ipv6_hosts else 0
+        shape, (size, magic) = head_shape(flags), read_frame(head, 0)
+        length = max(int(shape.read_body_length(head, 0)[0]), 0)
+        if magic not in _MAGIC_CODES:
+            return position
+        ends = [position + size]
+        if magic != MagicCode.BLANK and not (self._read_body and length > size):
+            at = position + shape.size + length
+            for width in (MagicCode(magic).topic_length_size, _PROPERTIES_LENGTH_SIZE):
+                if at + width > segment.size:
+                    return position
+                at += width + max(int.from_bytes(segment.chunk(at, at + width).tobytes(), signed=True), 0)
+            ends.append(at)
+        return max((end for end in ends if end <= segment.size), default=position)
+
+    def _reader(self, view: SegmentView, batch_rows: int = 2 * _BATCH_ROWS) -> DispatchReader:
         return DispatchReader(
             view.raw,
             view.start_offset,
             0,
             self._rules,
-            check_crc=crc,
-            read_body=crc,
-            batch_rows=2 * _BATCH_ROWS,
-            limit=limit,
+            check_crc=self._check_crc,
+            read_body=self._read_body,
+            check_dup_info=self._check_dup_info,
+            batch_rows=batch_rows,
         )

@@ -4,30 +4,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from store_core.files.segment_source import Segment
-from store_core.format.columnar.chain import Chain
-from store_core.format.layout import MIN_HEAD_SIZE, MagicCode
+from store_core.format.layout import MAX_HEAD_SIZE, MIN_HEAD_SIZE, MagicCode
 from store_core.format.record.record_head import read_frame, store_timestamp
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.segment_view import AllThere, SegmentView
 from store_core.format.times import iso_time
-from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
+from store_core.queue.dispatch.dispatch_reader import WindowReader
 from store_core.snapshot.log_end import FoundEnd, segment_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    import numpy.typing as npt
 
     from store_core.files.mapped_file import MappedFile
     from store_core.format.release_rules import ReleaseRules
+    from store_core.format.segment_view import SegmentView
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck
     from store_core.queue.queue_path import QueueRules
     from store_core.store.store_state import StoreCheckpoint
@@ -53,7 +46,6 @@ def follow_log_for_recovery(
     rules: QueueRules,
     on_batch: Callable[[DispatchBatch], None],
     on_half: Callable[[int], None] | None = None,
-    chains: Mapping[str, Chain] = MappingProxyType({}),
 ) -> FollowedLog:
     """Follow the records of some files, as ``CommitLog.recoverNormally`` and ``recoverAbnormally`` do.
 
@@ -62,70 +54,41 @@ def follow_log_for_recovery(
     where a recovery truncates.
 
     * `files`: The file at which recovery starts, and those after it; all count as full.
-    * `on_batch`: Called with the records, in order.
+    * `on_batch`: Called with the records, in order; their bytes are there until the next call.
     * `on_half`: With release 4.3 after an abnormal exit: called with the size of a record whose parts do not add up to
       it. Following then continues right after those parts, but offsets are counted as if after the whole record.
-    * `chains`: Chains already followed, by file path; see `find_end_of_files`.
     """
     found = FollowedLog()
     for file in files:
         found.end_offset, found.path = file.file_from_offset, file.path
-        chain = chains.get(str(file.path)) or Chain(SegmentView(_FileBytes(file).raw, file.file_from_offset))
-        if not _follow_file(chain, rules, found, on_batch, on_half).is_blank:
+        if not _follow_file(file.pages(), rules, found, on_batch, on_half).is_blank:
             break
     return found
 
 
-def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> tuple[FoundEnd, dict[str, Chain]]:
-    """Find where the log in loaded files ends for readers, which, unlike a recovery, continue after damage.
-
-    Returns: The chains that were followed to find it, by file path. They are views of the files' bytes.
-    """
+def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> FoundEnd:
+    """Find where the log in loaded files ends for readers, which, unlike a recovery, continue after damage."""
     by_path = {str(file.path): file for file in files}
     segments = [Segment(path, file.file_from_offset, file.file_size) for path, file in by_path.items()]
-    ends = segment_ends(segments, verify_crc=verify_crc, open_bytes=lambda segment: _FileBytes(by_path[segment.path]))
-    return FoundEnd.of(ends), {end.segment.path: end.found.chain for end in ends if end.found.chain is not None}
-
-
-class _FileBytes(AllThere):
-    """The bytes of a loaded file, which stays open."""
-
-    def __init__(self, file: MappedFile) -> None:
-        self.raw: npt.NDArray[np.uint8] = np.frombuffer(file.select(0) or b"", np.uint8)
-        self.next_data = file.next_data
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
+    ends = segment_ends(segments, verify_crc=verify_crc, open_bytes=lambda segment: by_path[segment.path].open_bytes())
+    return FoundEnd.of(ends)
 
 
 def _follow_file(
-    chain: Chain,
+    segment: SegmentView,
     rules: QueueRules,
     found: FollowedLog,
     on_batch: Callable[[DispatchBatch], None],
     on_half: Callable[[int], None] | None,
 ) -> MessageCheck:
-    raw, start_offset = chain.segment.raw, chain.segment.start_offset
+    start_offset = segment.start_offset
     position = drift = 0
     while True:
-        reader = DispatchReader(
-            raw,
-            start_offset,
-            position,
-            rules,
-            check_crc=rules.check_crc,
-            read_body=True,
-            check_dup_info=rules.is_duplication_enabled,
-        ).along(chain)
-        for batch in reader:
+        reader = _reader(segment, position, rules)
+        for batch, view in reader:
             found.records += len(batch)
-            found.last_record = start_offset + int(batch.starts[-1]) + drift
-            found.record_end = start_offset + reader.position + drift
+            found.last_record = view.start_offset + int(batch.starts[-1]) + drift
+            found.record_end = found.last_record + int(batch.message_size[-1])
             on_batch(batch)
         end, position = reader.end, reader.position
         if on_half is None or end.is_success or end.size <= 0:
@@ -134,19 +97,25 @@ def _follow_file(
         drift += end.size - end.parsed
         position += end.parsed
     found.end_offset = start_offset + position + drift
-    found.reason, found.why = _explain(raw, position, end, rules)
+    found.reason, found.why = _explain(segment, position, end, rules)
     return end
 
 
+def _reader(segment: SegmentView, position: int, rules: QueueRules) -> WindowReader:
+    duplication = rules.is_duplication_enabled
+    return WindowReader(segment, position, rules, check_crc=rules.check_crc, check_dup_info=duplication)
+
+
 def _explain(
-    raw: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int, end: MessageCheck, rules: QueueRules
+    segment: SegmentView, position: int, end: MessageCheck, rules: QueueRules
 ) -> tuple[StopReason | None, str]:
     """Return why there is no record at a position, as a reason and in words."""
     if end.is_blank:
         return StopReason.END_OF_FILE, StopReason.END_OF_FILE.value
-    if position >= raw.size:
+    if position >= segment.size:
         return StopReason.LIMIT, "the file is full"
-    check = check_record(raw.data, position, None, verify_crc=rules.check_crc)
+    segment.load_frame(position)
+    check = check_record(segment.raw.data, position, None, verify_crc=rules.check_crc)
     if check.reason is None or check.reason is StopReason.END_OF_FILE:
         return None, f"release {rules.release} accepts no record like the one there"
     detail = f": expected {check.expected}, found {check.found}" if check.expected else ""
@@ -272,23 +241,13 @@ def _fits_flushed(checkpoint: StoreCheckpoint) -> Callable[[DispatchRequest], st
 
 def _first_record(file: MappedFile, rules: QueueRules) -> DispatchRequest | None:
     """Return the record at the start of a file; None if there is none that a recovery accepts."""
-    view = file.select(0)
-    if view is None:
-        return None
-    return check_message_and_return_size(
-        view,
-        0,
-        len(view),
-        rules,
-        check_crc=rules.check_crc,
-        read_body=True,
-        check_dup_info=rules.is_duplication_enabled,
-    ).request
+    found = next(iter(_reader(file.pages(), 0, rules)), None)
+    return None if found is None else found[0].request(0)
 
 
 def _first_store_timestamp(file: MappedFile, features: ReleaseRules) -> int:
     """Read the store time at the start of a file, if the magic code there is that of a message; otherwise 0."""
-    view = file.select(0)
+    view = file.select(0, min(MAX_HEAD_SIZE, file.read_position))
     if view is None or len(view) < MIN_HEAD_SIZE:
         return 0
     _, magic = read_frame(view, 0)

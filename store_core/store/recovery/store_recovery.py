@@ -52,10 +52,9 @@ from store_core.store.recovery.recovery_report import RecoveryDecision, Recovery
 from store_core.store.reput import Dispatcher, ReputMessageService, select_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from store_core.files.mapped_file import MappedFile
-    from store_core.format.columnar.chain import Chain
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.index_service import IndexService
@@ -365,9 +364,8 @@ class StoreRecovery:
         if gap is not None:
             self._decide(gap.what, gap.where, gap.why)
         confirmed = self._log.confirm_offset
-        found, chains = find_end_of_files(files, verify_crc=self._rules.check_crc)
-        end = self._scan(loaded[start.number :], cover, chains, last_exit_ok=last_exit_ok)
-        del chains  # they are views of the files that are truncated below
+        found = find_end_of_files(files, verify_crc=self._rules.check_crc)
+        end = self._scan(loaded[start.number :], cover, last_exit_ok=last_exit_ok)
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         if self.is_live:
             found, end = _as_of_now(found, end, kept)
@@ -397,15 +395,13 @@ class StoreRecovery:
         if start.number:
             self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
 
-    def _scan(
-        self, files: tuple[MappedFile, ...], cover: int, chains: Mapping[str, Chain], *, last_exit_ok: bool
-    ) -> FollowedLog:
+    def _scan(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> FollowedLog:
         # A release that loads delay levels after recovery gives units of delayed messages the hash of their tags.
         features = self._rules.features
         rules = replace(self._rules, delay_levels=()) if features.loads_delay_levels_after_recovery else self._rules
         gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
         on_half = self._dispatch_empty if features.goes_on_after_odd_size and not last_exit_ok else None
-        end = follow_log_for_recovery(files, rules, gate.take, on_half, chains)
+        end = follow_log_for_recovery(files, rules, gate.take, on_half)
         self._dispatcher.write_back()
         if gate.left_out is not None:
             self._decide(

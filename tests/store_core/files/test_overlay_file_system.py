@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.errors import SegmentVanishedError
 from store_core.files.file_system import FileSystem, OsFileSystem
-from store_core.files.overlay_file_system import FileChange, OverlayFileSystem
+from store_core.files.overlay_file_system import FileChange, OverlayFile, OverlayFileSystem
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock
 
@@ -97,13 +99,13 @@ def sizing(name: str, verb: str, size: int) -> Step:
 def mapping(name: str, size: int, data: bytes) -> Step:
     def look(system: FileSystem, root: Path) -> object:
         file = system.open(root / name)
-        view = file.map(size)
+        view = file.view(0, size)
         first = bytes(view)
         file.write(memoryview(data), 0)
         file.grow(size + 5000)
         file.write(memoryview(data), 1)
         file.close()
-        return first, bytes(view), view.readonly
+        return first, view.readonly
 
     return look
 
@@ -231,7 +233,7 @@ def test_writing_what_is_there_already_is_no_change(overlay: OverlayFileSystem, 
 
 def test_a_file_that_is_removed_stays_readable_to_who_has_it(overlay: OverlayFileSystem, tmp_path: Path) -> None:
     file = overlay.open(tmp_path / "a")
-    view = file.map(5120)
+    view = file.view(0, 5120)
     overlay.remove(tmp_path / "a")
 
     assert bytes(range(256)) * 20 == bytes(view) == file.read(6000, 0)
@@ -241,10 +243,9 @@ def test_a_file_that_is_removed_stays_readable_to_who_has_it(overlay: OverlayFil
 def test_files_take_descriptors_only_while_they_are_open(overlay: OverlayFileSystem, tmp_path: Path) -> None:
     before_all = descriptors()
     files = [overlay.open(tmp_path / name) for name in ("a", "d/b") for _ in range(50)]
-    for file in files:
-        file.map(100)
     assert before_all == descriptors()
     for file in files:
+        file.view(0, 100)
         file.read(10, 0)
         file.close()
     assert before_all == descriptors()
@@ -282,3 +283,39 @@ def test_there_is_nothing_to_lock_and_space_is_that_below(overlay: OverlayFileSy
 
     assert OsFileSystem().used_percent(tmp_path) == overlay.used_percent(tmp_path / "new" / "deep")
     assert -1 == overlay.used_percent(tmp_path / "nowhere")
+
+
+def walked(file: OverlayFile) -> object:
+    opened = file.pages(file.size())
+    opened.load(0, file.size())
+    return opened.raw
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda file: file.read(file.size(), 0),
+        lambda file: file.view(0, file.size()),
+        lambda file: file.pages(file.size()).chunk(0, file.size()),
+        lambda file: file.write(memoryview(b"x"), 190_000),
+        walked,
+    ],
+    ids=["read", "view", "chunk", "write", "walk"],
+)
+def test_a_file_that_shrinks_or_vanishes_below_is_an_error_that_names_it(
+    overlay: OverlayFileSystem, tmp_path: Path, read: Callable[[OverlayFile], object], is_changed: bool
+) -> None:
+    path = tmp_path / "d" / "b"
+    path.write_bytes(b"x" * 200_000)
+    file, late = overlay.open(path), overlay.open(path)
+    file.read(1, 0)
+    if is_changed:
+        file.write(memoryview(b"y"), 70_000)
+    os.truncate(path, 5)
+
+    with pytest.raises(SegmentVanishedError, match=rf"{path} had 200000 bytes when it was opened, and has 5 now"):
+        read(file)
+    path.unlink()
+    with pytest.raises(SegmentVanishedError, match=rf"{path} had 200000 bytes when it was listed, and is gone now"):
+        read(late)

@@ -87,27 +87,6 @@ def test_reader_equals_the_loop_from_any_record(log: Log, reading: Reading, numb
     assert_reads_as_loop(log, position, *reading, 1 << 14)
 
 
-@given(dispatch_logs() | layouts(), readings(), batch_rows, st.data())
-def test_readers_up_to_a_limit_and_from_it_give_what_one_gives(
-    log: Log, reading: Reading, batch_rows: int, data: st.DataObject
-) -> None:
-    raw = np.frombuffer(log.data, np.uint8)
-    whole = DispatchReader(raw, 0, 0, reading[0], batch_rows=batch_rows, **reading[1])
-    expected = [start for batch in whole for start in batch.starts.tolist()]
-    limit = data.draw(st.integers(0, len(log.data)))
-    first = DispatchReader(raw, 0, 0, reading[0], batch_rows=batch_rows, limit=limit, **reading[1])
-    found = [start for batch in first for start in batch.starts.tolist()]
-    second = DispatchReader(raw, 0, first.position, reading[0], batch_rows=batch_rows, **reading[1])
-    rest = [start for batch in second for start in batch.starts.tolist()] if first.is_at_limit else []
-
-    assert all(start < limit for start in found) or limit == len(log.data)
-    assert expected == found + rest
-    assert (whole.position, whole.end) == (
-        (second if first.is_at_limit else first).position,
-        (second if first.is_at_limit else first).end,
-    )
-
-
 def log_of(*records: Record | bytes) -> Log:
     return Log(b"".join(record if isinstance(record, bytes) else record.encode() for record in records))
 

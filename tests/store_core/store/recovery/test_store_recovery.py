@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import pickle
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
 from store_core import DefaultMessageStore, RebuildOptions, SegmentLayoutError, rebuild_index
 from store_core.answers import check
+from store_core.errors import SegmentVanishedError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import MessageStoreConfig
+    from store_core.files.file_system import OpenFile
     from store_core.store.message_store_config import Release
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3", "5.3.4", "5.5"]
@@ -107,6 +111,44 @@ def spoil(root: Path, offset: int, data: bytes) -> None:
     with segment.open("r+b") as file:
         file.seek(offset % FILE_SIZE)
         file.write(data)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_dry_run_maps_no_file(
+    closed: Callable[[Release], MessageStoreConfig],
+    tmp_path: Path,
+    release: Release,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = closed(release)
+    (tmp_path / "abort").touch()
+    expected = DefaultMessageStore.dry_run(tmp_path, config, clock=FakeClock())
+    monkeypatch.setattr("mmap.mmap", _AnonymousAlone)
+
+    assert expected.max_offset > FILE_SIZE
+    assert expected == DefaultMessageStore.dry_run(tmp_path, config, clock=FakeClock())
+
+
+class _AnonymousAlone(mmap.mmap):
+    def __new__(cls, fileno: int, *arguments: int, **options: int) -> Self:
+        assert -1 == fileno
+        return super().__new__(cls, fileno, *arguments, **options)
+
+
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue"])
+def test_a_file_that_shrinks_while_it_is_read_ends_a_dry_run_with_its_name(
+    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, name: str
+) -> None:
+    class Shrinking(OsFileSystem):
+        def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
+            file = super().open(path, create=create, writable=writable)
+            if name in path.parts and file.read(8, 0).strip(b"\0"):
+                os.truncate(path, 7)
+            return file
+
+    config = closed("5.3")
+    with pytest.raises(SegmentVanishedError, match=rf"{name}.* bytes when it was .*, and has 7 now"):
+        DefaultMessageStore.dry_run(tmp_path, config, file_system=Shrinking())
 
 
 @pytest.mark.parametrize("release", RELEASES)
