@@ -301,6 +301,9 @@ class ConsumeQueue:
         3. A unit whose index lies before the end is in the queue already: nothing happens. One whose index lies after
            the end is appended all the same, at the wrong index. Index 0 is never compared.
 
+        In step 3, RocketMQ makes the next file first if the last is full, and leaves it empty; 5.3.3 can't load a queue
+        that ends with such a file. Here there is none.
+
         RocketMQ moves ``maxPhysicOffset`` before it writes, so after a failed write the retry considers the record
         covered, and its unit is lost. Here it moves after the write.
 
@@ -314,9 +317,9 @@ class ConsumeQueue:
             return True
         unit = np.array((physical_offset, size, tags_code), UNIT_DTYPE)
         try:
-            file = self._file_for(queue_offset)
-            if file is not None and self._is_behind(file, queue_offset):
+            if self._is_behind(queue_offset):
                 return True
+            file = self._file_for(queue_offset)
             is_put = file is not None and file.append(unit.tobytes(), seal=UNIT_SEAL)
         except OSError as error:
             _LOG.warning("queue %s-%d: record %d not indexed: %s", self.topic, self.queue_id, physical_offset, error)
@@ -341,10 +344,9 @@ class ConsumeQueue:
             file.append(pre_blank(blanks).tobytes())
         return file
 
-    def _is_behind(self, file: MappedFile, queue_offset: int) -> bool:
+    def _is_behind(self, queue_offset: int) -> bool:
         """Return whether an index lies before the end of the queue."""
-        end = file.file_from_offset + file.wrote_position
-        return 0 < queue_offset * CQ_STORE_UNIT_SIZE < end
+        return 0 < queue_offset * CQ_STORE_UNIT_SIZE < self.mapped_file_queue.max_wrote_position
 
     def _note_misplaced(self, count: int) -> None:
         if count and not self.misplaced:

@@ -7,6 +7,7 @@ import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from store_core.errors import SegmentLayoutError
@@ -48,6 +49,10 @@ def indexes(queue: ConsumeQueue) -> list[int]:
 
 def stored(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
     return [unit[1:] for unit in queue.iterate_from(0)]
+
+
+def put_at_once(queue: ConsumeQueue, units: list[Unit]) -> bool:
+    return queue.put_units(*np.array(units, np.int64).T)
 
 
 def request(unit: Unit) -> DispatchRequest:
@@ -145,6 +150,19 @@ def test_an_index_before_the_end_is_taken_for_a_repetition(queue: ConsumeQueue) 
 
     assert queue.put_message_position_info(9000, 100, 0, 4)
     assert 5 == queue.max_offset_in_queue
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_repetition_leaves_no_empty_file_behind_a_full_one(tmp_path: Path, release: Release, files: int) -> None:
+    """RocketMQ makes one: 5.3.3 then throws while it loads the queue, and 4.9.7 loads it."""
+    for number, put in enumerate((put_all, put_at_once)):
+        maker = QueueMaker(tmp_path / f"{number}", release)
+        queue = maker.new()
+        put(queue, [*records(files * UNITS), Unit(10**6, 100, 0, 4), Unit(10**6 + 100, 100, 0, UNITS - 1)])
+
+        assert files * UNITS == queue.max_offset_in_queue
+        assert [number * FILE_SIZE for number in range(files)] == list(maker.file_bytes())
 
 
 def test_index_0_is_never_compared(queue: ConsumeQueue) -> None:
