@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from store_core.broker.consumer_offset import DelayOffsetTable
-from store_core.broker.schedule_message_service import ScheduleMessageService, message_time_up
-from store_core.errors import CorruptRecordError
+from store_core.broker.schedule_message_service import ScheduleMessageService
 from store_core.files.clock import SystemClock
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import Message, PutMessageStatus
-from store_core.format.record.decode import decode_message
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.get_message import queue_units
 from store_core.store.message_store import DefaultMessageStore
@@ -173,53 +171,6 @@ def test_delivers_the_bytes_that_rocketmq_delivered(
     delays.close()
 
 
-def test_a_message_waits_for_its_time(delays: Delays) -> None:
-    delays.put(delay_level=2)
-    delays.run(4.9)
-    early = delays.delivered()
-    delays.run(0.3)
-
-    assert ([], [b"body"]) == (early, delays.delivered())
-
-
-def test_nothing_is_delivered_in_the_first_second(delays: Delays) -> None:
-    delays.put()
-    delays.clock.advance(60)
-    delays.run(0.9)
-    early = delays.delivered()
-    delays.run(0.2)
-
-    assert ([], [b"body"]) == (early, delays.delivered())
-
-
-def test_messages_of_a_level_come_in_order_and_once(delays: Delays) -> None:
-    for number in range(5):
-        delays.put(b"%d" % number)
-        delays.clock.advance(0.05)
-    delays.run(30)
-
-    assert [b"0", b"1", b"2", b"3", b"4"] == delays.delivered()
-
-
-def test_levels_do_not_wait_for_each_other(delays: Delays) -> None:
-    delays.put(b"slow", delay_level=3)
-    delays.put(b"fast", delay_level=1)
-    delays.run(12)
-
-    assert [b"fast", b"slow"] == delays.delivered()
-
-
-def test_a_message_over_the_highest_level_waits_as_long_as_that(tmp_path: Path) -> None:
-    delays = Delays(tmp_path, message_delay_level="1s 3s")
-    delays.put(delay_level=9)
-    delays.run(2.9)
-    early = delays.delivered()
-    delays.run(0.3)
-
-    assert ([], [b"body"]) == (early, delays.delivered())
-    delays.close()
-
-
 def test_a_message_due_later_than_its_level_allows_is_delivered_at_once(tmp_path: Path) -> None:
     """As after the clock was set back: the queue's time is then in the future."""
     delays = Delays(tmp_path, clock=FakeClock(1_700_000_000_000))
@@ -228,33 +179,6 @@ def test_a_message_due_later_than_its_level_allows_is_delivered_at_once(tmp_path
     delays.run(1.2)
 
     assert [b"body"] == delays.delivered()
-    delays.close()
-
-
-def test_copies_keep_the_delay_in_their_string_and_are_not_delayed_again(delays: Delays) -> None:
-    delays.put(tags="TagA", keys=["k"])
-    delays.run(20)
-    found = delays.store.get_message("g", "orders", 2, 0, 32)
-    assert found is not None
-    (copy,) = found.messages
-
-    assert {
-        "DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "2", "TAGS": "TagA", "KEYS": "k"
-    } == copy.properties  # fmt: skip
-    units = delays.store.consume_queue_store.get("orders", 2)
-    assert units is not None
-    assert copy.tags_code == units.get_index_buffer(0)["tags_code"][0]  # type: ignore[index]
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_message_with_an_empty_body_is_delivered(release: Release, tmp_path: Path) -> None:
-    """RocketMQ 5.3.3 gets stuck at it."""
-    delays = Delays(tmp_path, release)
-    for body in (b"one", b"", b"three"):
-        delays.put(body)
-    delays.run(3)
-
-    assert [b"one", b"", b"three"] == delays.delivered()
     delays.close()
 
 
@@ -321,16 +245,6 @@ def test_a_level_rests_after_an_error_of_the_system(delays: Delays, monkeypatch:
     assert [errno.EIO] == [error.errno for error in delays.errors]
 
 
-def test_a_message_that_is_gone_from_the_log_is_passed_over(delays: Delays, monkeypatch: pytest.MonkeyPatch) -> None:
-    delays.put(b"gone")
-    delays.put(b"there")
-    look = delays.store.look_message_by_offset
-    monkeypatch.setattr(delays.store, "look_message_by_offset", lambda offset: look(offset) if offset else None)
-    delays.run(3)
-
-    assert [b"there"] == delays.delivered()
-
-
 def test_offsets_are_persisted_every_ten_seconds_and_at_the_end(delays: Delays) -> None:
     delays.put()
     delays.run(9.9)
@@ -383,18 +297,6 @@ def test_a_shutdown_ends_the_thread_and_persists(delays: Delays) -> None:
     assert delays.offsets.path.exists()
 
 
-def test_a_copy_has_all_but_the_places_and_times_of_the_record(delays: Delays) -> None:
-    delays.put(b"body", flag=7, sys_flag=1, born_host=("10.1.2.3", 4), store_host=("10.1.2.5", 6), reconsume_times=3)
-    found = delays.store.get_message("g", SCHEDULE_TOPIC, 0, 0, 1)
-    assert found is not None
-    copy = message_time_up(decode_message(found.message_buffers[0], 0, None), "5.3")
-
-    assert ("orders", 2, b"body", 7, 1, 5, ("10.1.2.3", 4), ("10.1.2.5", 6), 3) == (
-        copy.topic, copy.queue_id, copy.body, copy.flag, copy.sys_flag, copy.born_timestamp, copy.born_host,
-        copy.store_host, copy.reconsume_times,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_offset_is_kept_as_soon_as_the_queue_is_delivered(release: Release, tmp_path: Path) -> None:
     delays = Delays(tmp_path, release)
@@ -403,17 +305,6 @@ def test_the_offset_is_kept_as_soon_as_the_queue_is_delivered(release: Release, 
     delays.run(3)
 
     assert 2 == delays.offsets.offset_of(1)
-    delays.close()
-
-
-@pytest.mark.parametrize(("release", "offset"), [("4.3", 0), ("4.9", None), ("5.3", 0)])
-def test_a_message_that_is_not_due_holds_its_offset(release: Release, offset: int | None, tmp_path: Path) -> None:
-    """4.9 persists nothing until it has delivered something."""
-    delays = Delays(tmp_path, release)
-    delays.put(delay_level=3)
-    delays.run(3)
-
-    assert offset == delays.offsets.offset_table().get(3)
     delays.close()
 
 
@@ -449,19 +340,3 @@ def test_a_time_that_was_in_a_lost_extension_is_worked_out_anew(
     delays.run(0.3)
 
     assert ([], [b"body"]) == (early, delays.delivered()[:1])
-
-
-def test_a_record_that_nobody_can_read_is_passed_over(delays: Delays, monkeypatch: pytest.MonkeyPatch) -> None:
-    delays.put(b"broken")
-    delays.put(b"sound")
-    look = delays.store.look_message_by_offset
-
-    def read(offset: int) -> object:
-        if offset == 0:
-            raise CorruptRecordError("bad topic", "00000000000000000000", 0, "UTF-8", "ff", b"\xff")
-        return look(offset)
-
-    monkeypatch.setattr(delays.store, "look_message_by_offset", read)
-    delays.run(3)
-
-    assert [b"sound"] == delays.delivered()
