@@ -125,54 +125,6 @@ def test_a_half_message_alone_is_pending(writer: Writer) -> None:
     assert Transaction(PENDING, "orders", 3, "shop", "K", half, 0, 1_700_000_000_000) == writer.only()
 
 
-def test_a_commit_names_the_half_message_it_settles(writer: Writer) -> None:
-    writer.put("other")
-    half = writer.half("K")
-    commit = writer.commit(half)
-    op = writer.op(b"0")
-
-    assert (COMMITTED, half, commit, op) == _facts(writer.only())
-
-
-def test_a_commit_without_an_operation_counts(writer: Writer) -> None:
-    writer.put("other")
-    half = writer.half("K")
-    commit = writer.commit(half)
-
-    assert (COMMITTED, half, commit, None) == _facts(writer.only())
-
-
-def test_an_operation_alone_is_a_rollback(writer: Writer) -> None:
-    half = writer.half("K")
-    op = writer.op(b"0")
-
-    assert (ROLLED_BACK, half, None, op) == _facts(writer.only())
-
-
-def test_one_operation_settles_many(writer: Writer) -> None:
-    for key in "ABCD":
-        writer.half(key)
-    writer.op(b"3,0,1,")
-
-    assert [ROLLED_BACK, ROLLED_BACK, PENDING, ROLLED_BACK] == [known.status for known in writer.state().transactions]
-
-
-def test_a_half_message_that_the_broker_wrote_anew_is_one_transaction(writer: Writer) -> None:
-    writer.half("K")
-    writer.half("other")
-    newest = writer.half("K", TRANSACTION_CHECK_TIMES="1")
-    writer.op(b"2")
-    known = writer.state().transactions[0]
-
-    assert ("K", ROLLED_BACK, 1, newest, 2) == (
-        known.unique_key,
-        known.status,
-        known.checks,
-        known.half_offset,
-        known.half_queue_offset,
-    )
-
-
 def test_half_messages_without_a_unique_key_are_each_their_own(writer: Writer) -> None:
     writer.half(None)
     writer.half(None)
@@ -237,16 +189,6 @@ def test_prepared_messages_of_old_releases_are_settled_by_their_offset(
     )
 
 
-@pytest.mark.parametrize("body", [b"", b",", b"abc", b"1,x", b"-1", b"1;2", b"9" * 40, b"\xff"])
-def test_an_operation_that_says_nothing_is_noted(writer: Writer, body: bytes) -> None:
-    writer.half("K")
-    where = writer.op(body)
-    found = writer.state()
-
-    assert 1 == found.counts()[PENDING]
-    assert f"at {where}" in found.notes[0]
-
-
 def test_an_operation_with_another_tag_is_noted(writer: Writer) -> None:
     writer.half("K")
     writer.op(b"0", tags="x")
@@ -267,7 +209,3 @@ def test_an_open_store_is_asked_like_its_files(tmp_path: Path) -> None:
         store.put_message(message(topic=HALF_TOPIC, properties={"UNIQ_KEY": "K"}))
 
         assert [PENDING] == [known.status for known in transaction_state(store).transactions]
-
-
-def _facts(known: Transaction) -> tuple[object, ...]:
-    return known.status, known.half_offset, known.commit_offset, known.op_offset
