@@ -37,13 +37,10 @@ from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index, KeyFile, LoadedIndex
 from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import FoundEnd, LiveMoment
+from store_core.snapshot.log_end import LiveMoment, find_end
 from store_core.snapshot.store import store_at
 from store_core.snapshot.timers import Timers
 from store_core.snapshot.told_release import ToldRelease
-from store_core.store.read.option_values import ReadMode
-from store_core.store.read.read_options import ReadOptions
-from store_core.store.read.read_plan import plan_ranges
 from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage
-    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.options import RebuildOptions, RebuildRules
 
 
 RELEASE_GIVEN: Final = "it was asked for"
@@ -316,9 +313,8 @@ class _Check:
     def run(self) -> CheckedStore:
         store = self.plan.store
         is_open = self.is_live or (store / ABORT_FILE).exists()
-        bounds = self._bounds(is_open=is_open)
         log = Log.of(store)
-        compared = self._compared(bounds)
+        bounds, compared = self._compared(log, is_open=is_open)
         tally = Tally()
         rules = self.plan.rules.queue_rules
         index = Index(store).loaded(rules, is_open=is_open)
@@ -354,17 +350,6 @@ class _Check:
         certificates = tuple(judged.certificates())
         return CheckedStore(self.plan, bounds, compared, tally, index.files, certificates, notes, is_live=self.is_live)
 
-    def _bounds(self, *, is_open: bool) -> LogBounds:
-        """Find where the log ends, whatever damage precedes it; of a live store, as of one moment."""
-        rules = self.plan.rules.queue_rules
-        if self.is_live:
-            moment = LiveMoment.take(self.plan.store, rules, self.earlier)
-            return LogBounds(self.plan.min_offset, moment, moment.log_end, is_open=True)
-        options = ReadOptions(mode=ReadMode.DROPMALFORMED, release=rules.release)
-        end = plan_ranges(self.plan.store, options).end or FoundEnd()
-        torn = (end.tails[0].begin, end.tails[-1].end) if end.tails else (0, 0)
-        return LogBounds(self.plan.min_offset, None, end.end_offset, torn, is_open)
-
     @staticmethod
     def _moment_note(bounds: LogBounds) -> tuple[str, ...]:
         moment = bounds.moment
@@ -376,16 +361,30 @@ class _Check:
         )
         return (text,)
 
-    def _compared(self, bounds: LogBounds) -> RebuildReport:
-        """Compare queues and index with the log; across damage, so that not everything after it differs."""
+    def _compared(self, log: Log, *, is_open: bool) -> tuple[LogBounds, RebuildReport]:
+        """Compare queues and index with the log; across damage, so that not everything after it differs.
+
+        Where a closed log ends is told by its last part, and proven by the comparison if that arrives there. If not,
+        the log is followed to its end, and compared again where that is another one.
+        """
         plan = self.plan
-        report = rebuild_by(self.engine, plan.store, plan.output, plan.rules, compared=bounds, clock=self.clock)
-        is_cut = not self.is_live and report.read_end_offset < bounds.log_end
-        if report.is_doubtful or is_cut:
-            rules = replace(plan.rules, is_salvaged=True)
-            report = rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
+        if self.is_live:
+            moment = LiveMoment.take(plan.store, plan.rules.queue_rules, self.earlier)
+            bounds = LogBounds(plan.min_offset, moment, is_open=True)
+        else:
+            bounds = LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
+        supposed, report = bounds, self._compared_within(bounds, plan.rules)
+        if not (self.is_live or report.arrives_at(bounds.log_end)):
+            bounds = bounds._replace(end=find_end(log.segments))
+        is_salvaged = report.is_doubtful or (not self.is_live and report.read_end_offset < bounds.log_end)
+        if is_salvaged or bounds != supposed:
+            report = self._compared_within(bounds, replace(plan.rules, is_salvaged=is_salvaged))
         check_wanted(report, plan.store, plan.rules, OsFileSystem())
-        return report
+        return bounds, report
+
+    def _compared_within(self, bounds: LogBounds, rules: RebuildRules) -> RebuildReport:
+        plan = self.plan
+        return rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
 
     def _restart(self, compared: RebuildReport) -> int:
         """Return from where a restart adds units, if any are missing."""

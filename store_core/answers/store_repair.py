@@ -350,7 +350,7 @@ class Replacement:
         rules, plan = self._rules(0), self.checked.plan
         tally = Tally()
         if rules.has_queues or rules.has_index:
-            bounds = LogBounds(plan.min_offset, log_end=self.checked.end_offset)
+            bounds = LogBounds(plan.min_offset, end=self.checked.compared.end)
             report = rebuild_by(
                 self.engine,
                 self._store,

@@ -146,14 +146,16 @@ def find_end(
     *,
     verify_crc: bool = True,
     place_in: Callable[[Segment], Place] | None = None,
+    by_tail: bool = False,
 ) -> FoundEnd:
     """Find where a log ends, and what follows the end.
 
     * `segments`: The log's segments, in order.
     * `verify_crc`: Whether the bodies of the last records must match their checksums.
     * `place_in`: Returns where the records of a segment ended before: what precedes that is not walked again.
+    * `by_tail`: Whether the caller proves that the log ends where `end_by_tail` says, where that tells.
     """
-    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, place_in=place_in))
+    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, place_in=place_in, by_tail=by_tail))
 
 
 def segment_ends(
@@ -162,6 +164,7 @@ def segment_ends(
     verify_crc: bool,
     open_bytes: Callable[[Segment], SegmentBytes] = open_ahead,
     place_in: Callable[[Segment], Place] | None = None,
+    by_tail: bool = False,
 ) -> list[SegmentEnd]:
     """Find where the records of segments end, from the last segment backwards to the first that has a record.
 
@@ -171,8 +174,10 @@ def segment_ends(
     for number in reversed(range(len(segments))):
         segment = segments[number]
         after = _SEGMENT_START if place_in is None else place_in(segment)
-        end = segment_end(segment, is_first=not number, verify_crc=verify_crc, after=after, open_bytes=open_bytes)
-        ends.append(end)
+        end = end_by_tail(segment, verify_crc=verify_crc, has_tail=True) if by_tail else None
+        ends.append(
+            end or segment_end(segment, is_first=not number, verify_crc=verify_crc, after=after, open_bytes=open_bytes)
+        )
         if ends[-1].found.position:
             break
     return ends
@@ -217,15 +222,15 @@ def _is_foreign(segment: SegmentView) -> bool:
 # ---- by the last part alone
 
 
-def end_by_tail(segment: Segment, *, verify_crc: bool) -> SegmentEnd | None:
+def end_by_tail(segment: Segment, *, verify_crc: bool, has_tail: bool = False) -> SegmentEnd | None:
     """Find where the records of a log's last segment end, as its last part shows it.
 
     Only the chain from the segment's first record proves where its records end, and following that takes all of the
     segment, which whoever reads it does anyway. So planning looks at the last part alone, if all is well there; a
     reader whose chain does not arrive at that end finds it as for any other read.
 
-    Found are records up to zeros or to the blank record, and nothing else after it. None if there is not much to skip,
-    or if it takes all of the bytes to tell.
+    Found are records up to zeros or to the blank record, and nothing else after it, of which zeros are looked through
+    with `has_tail` alone. None if there is not much to skip, or if it takes all of the bytes to tell.
     """
     is_plain = segment.codec is None and segment.entries is None
     if not is_plain or segment.size < _LEAST or not has_record(segment):
@@ -237,7 +242,7 @@ def end_by_tail(segment: Segment, *, verify_crc: bool) -> SegmentEnd | None:
         first = next((at for window in _WINDOWS if (at := _record_in(segment, opened, data_end, window)) >= 0), -1)
     if first < 0:
         return None
-    end = segment_end(segment, is_first=False, verify_crc=verify_crc, has_tail=False, after=Place(first))
+    end = segment_end(segment, is_first=False, verify_crc=verify_crc, has_tail=has_tail, after=Place(first))
     found = end.found
     is_clean = found.reason in _CLEAN and end.tail is None and found.stale < 0 and found.covered < 0
     return end if is_clean and found.position > first and not found.is_unfinished else None

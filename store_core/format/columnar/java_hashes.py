@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,37 @@ def hash_slices(
     a string after them. A 64-bit word folds to the hash of its characters in three multiplications, of neighbours,
     pairs and fours.
     """
+    found = SliceHashes.of(data, starts, stops)
+    return found.hashes if before is None else found.after(before)
+
+
+class SliceHashes(NamedTuple):
+    """Hashes of many pieces, from which follow those of longer strings that end with them; shape (n,)."""
+
+    hashes: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]  # characters, as Java counts them
+
+    @classmethod
+    def of(
+        cls, data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+    ) -> SliceHashes:
+        """Hash pieces; parameters as of `hash_slices`."""
+        return cls(*_hashed(data, starts, stops))
+
+    def take(self, rows: npt.NDArray[np.int64]) -> SliceHashes:
+        """Return those of some pieces."""
+        return SliceHashes(self.hashes.take(rows), self.lengths.take(rows))
+
+    def after(self, before: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return the hashes of the pieces after strings with these hashes."""
+        raised = before.view(np.uint32) * _powers(int(self.lengths.max(initial=0))).take(self.lengths)
+        raised += self.hashes.view(np.uint32)
+        return raised.view(np.int32)
+
+
+def _hashed(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     lengths = stops - starts
     words = -(-lengths // WORD_SIZE)
     if lengths.size and int((stops - words * WORD_SIZE).min()) < 0:
@@ -76,9 +107,7 @@ def hash_slices(
     hashes, wide = _fold_words(data, stops, lengths)
     if wide.size:
         hashes[wide], lengths[wide] = _wide_hashes(data, starts[wide], stops[wide])
-    if before is not None:
-        hashes += before.view(np.uint32) * _powers(int(lengths.max(initial=0))).take(lengths)
-    return hashes.view(np.int32)
+    return hashes.view(np.int32), lengths
 
 
 def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

@@ -20,7 +20,7 @@ from store_core.format.columnar.arrow_slices import (
     take_slices,
     words_before,
 )
-from store_core.format.columnar.java_hashes import hash_slices, positive_hashes
+from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, positive_hashes
 from store_core.format.columnar.property_columns import split_key_column
 from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
 from store_core.format.columnar.spans import Heads, Spans, gather, measure
@@ -105,8 +105,12 @@ class StoredProperties:
 
     def tags_hashes(self) -> npt.NDArray[np.int64]:
         """Hash TAGS; int64, shape (n,), 0 if missing."""
+        return self._tags_hashed.hashes.astype(np.int64)
+
+    @cached_property
+    def _tags_hashed(self) -> SliceHashes:
         tags = self.span(TAGS)
-        return hash_slices(self._raw, tags.starts, tags.stops).astype(np.int64)
+        return SliceHashes.of(self._raw, tags.starts, tags.stops)
 
     def index_hashes(
         self,
@@ -141,11 +145,11 @@ class StoredProperties:
         self, is_indexed: npt.NDArray[np.bool_] | np.bool_, before: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Hash tags that are not empty; return the row and the hash of each."""
-        tags, rows = self.span(TAGS), self.tagged_rows(is_indexed)
+        rows = self.tagged_rows(is_indexed)
         prefixed = before.take(rows)
         for character in INDEX_TAG_PREFIX:
             prefixed = prefixed * _HASH_FACTOR + np.int32(ord(character))  # wraps, as in Java
-        return rows, hash_slices(self._raw, tags.starts.take(rows), tags.stops.take(rows), prefixed)
+        return rows, self._tags_hashed.take(rows).after(prefixed)
 
     def _token_hashes(
         self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]

@@ -98,22 +98,19 @@ class IndexComparison:
     def add(self, batch: DispatchBatch) -> None:
         """Add the entries derived from a batch."""
         keys = batch.index_hashes(with_tags=True)
-        has_tags = np.zeros(len(batch), np.bool_)
-        has_tags[batch.tagged_rows] = True
-        offsets = batch.physical_offset[keys.rows]
-        self._ours.append(self._numbers(keys.hashes, offsets))
-        is_last = np.append(keys.rows[1:] != keys.rows[:-1], True)[: len(keys.rows)]
-        self._is_tag.append((is_last & has_tags[keys.rows])[self._is_inside(offsets)])
+        rows, is_tag = keys.rows, np.zeros(len(keys.rows), np.bool_)
+        last = np.cumsum(np.bincount(rows, minlength=len(batch))) - 1
+        is_tag[last.take(batch.tagged_rows)] = True
+        numbers = (batch.physical_offset - self._begin << _HASH_BITS).take(rows) | keys.hashes
+        if not _all_between(batch.physical_offset, self._begin, self._end):
+            inside = self._is_inside(batch.physical_offset).take(rows)
+            numbers, is_tag = numbers[inside], is_tag[inside]
+        self._ours.append(numbers)
+        self._is_tag.append(is_tag)
 
     def _is_inside(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         inside: npt.NDArray[np.bool_] = (offsets >= self._begin) & (offsets < self._end)
         return inside
-
-    def _numbers(self, hashes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        if not _all_between(offsets, self._begin, self._end):
-            inside = self._is_inside(offsets)
-            hashes, offsets = hashes[inside], offsets[inside]
-        return (offsets - self._begin << _HASH_BITS) | positive_hashes(hashes).astype(np.int64)
 
     def finish(self, end: int, lost: LostRanges) -> IndexDifferences:
         """Return how many entries are missing from the store's index, and how many extra ones are in it.
@@ -189,7 +186,7 @@ class IndexComparison:
         if not _all_between(offsets, first, stop):
             inside = (offsets >= first) & (offsets < stop)
             hashes, offsets = hashes[inside], offsets[inside]
-        yield self._numbers(hashes, offsets)
+        yield (offsets - self._begin << _HASH_BITS) | positive_hashes(hashes)
 
 
 def _all_between(offsets: npt.NDArray[np.int64], begin: int, end: int) -> bool:

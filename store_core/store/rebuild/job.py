@@ -284,7 +284,8 @@ class RebuildJob:
                 yield from _outcomes(group)
                 continue
             writers = self._writers(None, budget)
-            writers.put(QueueUnits.joined(list(_units_of(group))))
+            for chunk in _chunks(_units_of(group)):
+                writers.put(chunk)
             yield from writers.finish()
             with StoredQueues(self.stored_root or self.store_root, self.rules.queue_rules) as stored:
                 for name, writer in writers.writers.items():

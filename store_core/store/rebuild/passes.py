@@ -179,9 +179,10 @@ def _run_as_told(engine: Engine, job: RebuildJob) -> RebuildReport:
 def _judged(report: RebuildReport, job: RebuildJob) -> RebuildReport:
     """Add where the log ends, and what was checked, to a report."""
     segments = list({part.segment.path: part.segment for part in job.parts}.values())
-    moment = job.compared.moment if job.compared is not None else None
-    live_end = None if moment is None else moment.log_end
-    end = find_rebuilt_end(segments, report.outcomes, live_end=live_end, is_checked=job.rules.check_crc)
+    bounds = job.compared
+    live_end = None if bounds is None or bounds.moment is None else bounds.moment.log_end
+    known = None if bounds is None else bounds.end
+    end = known or find_rebuilt_end(segments, report.outcomes, live_end=live_end, is_checked=job.rules.check_crc)
     coverage = rebuild_coverage(job.rules, is_comparison=job.compared is not None)
     return replace(report, outcomes=tuple(without_tails(report.outcomes, end.tails)), end=end, coverage=coverage)
 

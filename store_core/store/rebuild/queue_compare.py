@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.snapshot.log_end import LiveMoment
+    from store_core.snapshot.log_end import FoundEnd, LiveMoment
     from store_core.store.rebuild.lost_ranges import LostBytes
 
 
@@ -136,10 +136,22 @@ class LogBounds(NamedTuple):
 
     min_offset: int  # physical offset where the log starts; units below it point to deleted records
     moment: LiveMoment | None = None  # as of when a store that a broker is writing is compared
-    log_end: int = _NOWHERE  # physical offset where the log ends; if it is not known, no unit is after it
-    torn: tuple[int, int] = (0, 0)  # begin and end of a last record that is damaged; its unit is not judged
+    end: FoundEnd | None = None  # where the log ends, and what follows; if it is not known, no unit is after it
     is_open: bool = False
     """Whether the store was not closed: the header of its last index file may be older than the rest of the file."""
+
+    @property
+    def log_end(self) -> int:
+        """Physical offset where the log ends."""
+        if self.moment is not None:
+            return self.moment.log_end
+        return _NOWHERE if self.end is None else self.end.end_offset
+
+    @property
+    def torn(self) -> tuple[int, int]:
+        """Begin and end of a last record that is damaged, whose unit is not judged; zeros are none."""
+        tails = [] if self.end is None else [each for each in self.end.tails if each.reason.is_damage]
+        return (tails[0].begin, tails[-1].end) if tails else (0, 0)
 
 
 def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log

@@ -144,7 +144,7 @@ class SegmentOutcome:
     it is damaged there."""
     last_store_timestamp: int  # store time of its last record, ms; 0 if there is none
     is_at_limit: bool = False  # whether a part ended where the next one begins
-    is_sound: bool = False  # of the last segment: whether its records are those that a reader's chain leads to
+    is_sound: bool = False  # whether its records are those that a reader's chain leads to
     refused_count: int = 0  # number of impossible units, see `ConsumeQueueStore.put`
     refused: tuple[RefusedUnit, ...] = ()  # the first of these
     light_record: int = -1

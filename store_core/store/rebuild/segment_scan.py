@@ -179,7 +179,7 @@ class SegmentScan:
         with open_pages(self.part.segment, self.part.end) as opened:
             reader, rules = self._reader(opened), self.rules
             records = last_start = last_time = 0
-            is_sound = self.part.is_last and not rules.is_salvaged and not rules.check_crc
+            is_sound = not rules.is_salvaged
             for batch, view in reader:
                 records += len(batch)
                 last_start = view.start_offset - self.part.segment.start_offset + int(batch.starts[-1])

@@ -12,21 +12,28 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from store_core import InvalidOptionError, StoreNotFoundError, read_messages
+from store_core import InvalidOptionError, RebuildOptions, StoreNotFoundError, read_messages, rebuild_consume_queue
 from store_core.answers import Check, CheckReport, check
 from store_core.answers.checked_store import RELEASE_GIVEN
 from store_core.answers.findings import FindingKind
 from store_core.answers.verdict import Verdict
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
+from store_core.snapshot import log_end
 from store_core.snapshot.told_release import ToldRelease
+from tests.budgets import budget
 from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
+from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from store_core.files.segment_source import Segment
+    from store_core.snapshot.log_end import FoundEnd
     from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
@@ -309,3 +316,52 @@ def test_delay_levels_of_its_own_have_to_be_given(tmp_path: Path) -> None:
     assert any("If the broker has others, give its configuration" in note for note in without.found.notes)
     assert not told.counts
     assert not any("messageDelayLevel" in note for note in told.found.notes)
+
+
+@settings(budget(0.3), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.data(),
+    (logs() | layouts()).filter(lambda log: log.data),
+    st.integers(0, 400),
+    st.binary(max_size=40),
+    st.booleans(),
+)
+def test_a_log_whose_last_part_tells_its_end_has_the_findings_of_one_that_is_followed(
+    tmp_path: Path, data: st.DataObject, log: Log, zeros: int, junk: bytes, is_open: bool
+) -> None:
+    store = tmp_path / "store"
+    shutil.rmtree(store, ignore_errors=True)
+    segment = store / "commitlog" / f"{log.start_offset:020d}"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(log.data + bytes(zeros))
+    rebuild_consume_queue(store, RebuildOptions(with_index=True, hash_slot_num=10, index_num=50))
+    for name in ("consumequeue", "index"):
+        if (store / "rebuilt" / name).exists():
+            (store / "rebuilt" / name).rename(store / name)
+    damaged = data.draw(st.just(log) | mutated(st.just(log)))
+    segment.write_bytes(damaged.data + bytes(zeros) + junk)
+    if is_open:
+        (store / "abort").touch()
+    followed = check(store)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"_LEAST": 1, "_WINDOWS": (1 << 7, 1 << 9), "_PROBE": 1 << 5}.items():
+            patch.setattr(log_end, name, value)
+
+        assert followed.to_json() == check(store).to_json()
+
+
+def test_a_sound_log_is_not_followed_once_more_for_its_end(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_LEAST": 1 << 10, "_WINDOWS": (1 << 12,), "_PROBE": 1 << 8}.items():
+        monkeypatch.setattr(log_end, name, value)
+    find, by_tail = log_end.find_end, list[bool]()
+
+    def found(segments: Sequence[Segment], *, by_tail_too: bool = False) -> FoundEnd:
+        by_tail.append(by_tail_too)
+        return find(segments, by_tail=by_tail_too)
+
+    monkeypatch.setattr(
+        "store_core.answers.checked_store.find_end", lambda some, by_tail=False: found(some, by_tail_too=by_tail)
+    )
+
+    assert {} == check(store).counts
+    assert [True] == by_tail
