@@ -16,7 +16,7 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index_format import time_diff
-from store_core.store.rebuild.index_compare import IndexDifference
+from store_core.store.rebuild.index_files import IndexDifference
 from store_core.store.rebuild.queue_compare import LogBounds, UnitVerdict
 
 if TYPE_CHECKING:

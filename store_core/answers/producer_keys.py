@@ -146,7 +146,7 @@ def _table(rows: pa.Table, keys: pa.StringArray, names: tuple[str, ...] | list[s
 
 
 def from_bytes(data: bytes) -> pa.Table:
-    """Return the table that `store_core.store.rebuild.spill.packed` made bytes of."""
+    """Return the table that `store_core.store.parts.packed` made bytes of."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 

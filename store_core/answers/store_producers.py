@@ -30,7 +30,7 @@ from store_core.answers.producer_keys import (
 from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, number, shared, table, text
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
-from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed
+from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

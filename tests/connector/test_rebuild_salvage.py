@@ -21,7 +21,7 @@ from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.index import Index
 from store_core.store.rebuild import passes
-from store_core.store.rebuild.index_compare import IndexComparison
+from store_core.store.rebuild.index_files import IndexComparison
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds

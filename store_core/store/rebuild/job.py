@@ -22,15 +22,14 @@ from store_core.queue.unit_rows import QueueUnits, empty_units
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
-from store_core.store.rebuild.index_compare import IndexComparison
-from store_core.store.rebuild.index_files import IndexReport, IndexSlice, IndexWriter, slice_entries
+from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed, unpacked
+from store_core.store.rebuild.index_files import IndexComparison, IndexReport, IndexSlice, IndexWriter, slice_entries
 from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes
 from store_core.store.rebuild.queue_compare import LogBounds, QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.report import RebuildReport
 from store_core.store.rebuild.segment_part import SegmentOutcome, SegmentPart, merge_outcomes
 from store_core.store.rebuild.segment_scan import SegmentScan
-from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed, unpacked
 from store_core.store.rebuild.swap import RebuildAttempt
 
 if TYPE_CHECKING:

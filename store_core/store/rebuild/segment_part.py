@@ -18,7 +18,7 @@ from store_core.queue.queue_assignment import RefusedUnit, UnfitListsError, lmq_
 from store_core.queue.queue_path import has_lists
 from store_core.snapshot.log_end import FoundEnd, TornTail, end_by_tail, find_end, segment_end
 from store_core.store.read.ranges import Check, Coverage
-from store_core.store.rebuild.index_compare import NO_DIFFERENCES, IndexDifferences
+from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -15,7 +15,7 @@ from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers import check
 from store_core.queue.index_format import INDEX_DTYPE
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.index_compare import _are_equal, _expected
+from store_core.store.rebuild.index_files import _are_equal, _expected
 from tests.budgets import budget
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
+from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed, unpacked
 from store_core.store.rebuild.index_files import IndexFilesJob, IndexReport, IndexWriter, slice_entries
 from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.spill import RunReader, RunSpill, SpilledRun, packed, unpacked
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import index_files
 

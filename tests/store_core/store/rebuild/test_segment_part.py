@@ -15,6 +15,7 @@ from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot import log_end
 from store_core.snapshot.log_end import find_end
+from store_core.store.parts import packed
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.segment_part import (
@@ -25,7 +26,6 @@ from store_core.store.rebuild.segment_part import (
     split_segments,
 )
 from store_core.store.rebuild.segment_scan import SegmentScan
-from store_core.store.rebuild.spill import packed
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.strategies import Log, layouts, logs, mutated
