@@ -47,6 +47,7 @@ from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, StoredQueues, UnitVerdict, judge_queue
 from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
+from store_core.store.rebuild.segment_part import arrives_at
 
 if TYPE_CHECKING:
     import os
@@ -374,7 +375,7 @@ class _Check:
         else:
             bounds = LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
         supposed, report = bounds, self._compared_within(bounds, plan.rules)
-        if not (self.is_live or report.arrives_at(bounds.log_end)):
+        if not (self.is_live or arrives_at(report.outcomes, bounds.log_end)):
             bounds = bounds._replace(end=find_end(log.segments))
         is_salvaged = report.is_doubtful or (not self.is_live and report.read_end_offset < bounds.log_end)
         if is_salvaged or bounds != supposed:

@@ -182,7 +182,7 @@ def _judged(report: RebuildReport, job: RebuildJob) -> RebuildReport:
     bounds = job.compared
     live_end = None if bounds is None or bounds.moment is None else bounds.moment.log_end
     known = None if bounds is None else bounds.end
-    end = known or find_rebuilt_end(segments, report.outcomes, live_end=live_end, is_checked=job.rules.check_crc)
+    end = known or find_rebuilt_end(segments, report.outcomes, live_end=live_end)
     coverage = rebuild_coverage(job.rules, is_comparison=job.compared is not None)
     return replace(report, outcomes=tuple(without_tails(report.outcomes, end.tails)), end=end, coverage=coverage)
 

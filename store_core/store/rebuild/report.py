@@ -162,11 +162,6 @@ class RebuildReport:
         """Whether the log ends in bytes that are not a record, lacks a segment, or continues after its end."""
         return bool(self.problems or self.lost_count or _damage(self))
 
-    def arrives_at(self, end: int) -> bool:
-        """Return whether the chain of sound records that was read leads to a physical offset, and no further."""
-        last = next((found for found in reversed(self.outcomes) if found.records), None)
-        return last is not None and last.is_sound and not last.lost_count and last.end_offset == end
-
     @property
     def is_doubtful(self) -> bool:
         """Whether the log is damaged, or has what a broker takes although it is damaged (`RebuildRules.is_proven`)."""

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.segment_source import Segment, open_pages
-from store_core.format.columnar.chain import Place
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from store_core.format.salvage import CandidateFinder
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.queue_assignment import RefusedUnit, UnfitListsError, lmq_units
 from store_core.queue.queue_path import has_lists
-from store_core.snapshot.log_end import FoundEnd, TornTail, end_by_tail, find_end, segment_end
+from store_core.snapshot.log_end import FoundEnd, TornTail, find_end
 from store_core.store.read.ranges import Check, Coverage
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences
 
@@ -272,38 +271,25 @@ def read_end(outcomes: Sequence[SegmentOutcome]) -> int:
     return next((found.end_offset for found in reversed(outcomes) if found.records), first)
 
 
+def arrives_at(outcomes: Sequence[SegmentOutcome], end: int) -> bool:
+    """Return whether the chain of sound records that was read leads to a physical offset, and no further."""
+    last = next((found for found in reversed(outcomes) if found.records), None)
+    return last is not None and last.is_sound and not last.lost_count and last.end_offset == end
+
+
 def find_rebuilt_end(
-    segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome], *, live_end: int | None, is_checked: bool
+    segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome], *, live_end: int | None
 ) -> FoundEnd:
-    """Find the end of a log that has already been read.
+    """Find the end of a log that has already been read: by its last part, if reading arrived there.
 
     * `outcomes`: Of the segments that were read.
     * `live_end`: Physical offset up to which a log was read that a broker is writing: later bytes have been written
       since.
-    * `is_checked`: Whether the records that were read match their checksums.
     """
     if live_end is not None:
         return FoundEnd(live_end, segments[-1].path)
-    found = (_after_all_read if is_checked else _where_reading_ended)(segments, outcomes)
-    return found or find_end(segments)
-
-
-def _where_reading_ended(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> FoundEnd | None:
-    """Find the end by the last segment's last part, if the chain of sound records that was read arrives there."""
-    last = outcomes[-1] if outcomes else None
-    if last is None or last.path != segments[-1].path or not last.is_sound or last.lost_count:
-        return None
-    found = end_by_tail(segments[-1], verify_crc=True)
-    return FoundEnd.of([found]) if found is not None and found.end_offset == last.end_offset else None
-
-
-def _after_all_read(segments: Sequence[Segment], outcomes: Sequence[SegmentOutcome]) -> FoundEnd | None:
-    """Find the end from where the last segment's records ended in zeros; None if they did not, or if it has none."""
-    last = outcomes[-1] if outcomes else None
-    if last is None or last.path != segments[-1].path or not last.records or not last.is_unwritten or last.lost_count:
-        return None
-    after = Place(last.end_offset - segments[-1].start_offset)
-    return FoundEnd.of([segment_end(segments[-1], is_first=False, verify_crc=True, after=after)])
+    end = find_end(segments, by_tail=True)
+    return end if arrives_at(outcomes, end.end_offset) else find_end(segments)
 
 
 def without_tails(outcomes: Sequence[SegmentOutcome], tails: Sequence[TornTail]) -> list[SegmentOutcome]:
