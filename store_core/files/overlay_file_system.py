@@ -59,14 +59,16 @@ class OverlayNode:
         self._blocks: dict[int, bytearray] = {}
 
     def read_into(self, target: memoryview, offset: int, below: LocalFile | None) -> None:
-        """Fill zeros with the bytes from an offset on, which has to be inside of the file, as all of them."""
+        """Fill a buffer with the bytes from an offset on, all of which have to be inside of the file."""
         with self._lock:
             stop = offset + len(target)
             numbers = range(offset // _BLOCK, -(-stop // _BLOCK))
             changed = [number for number in numbers if number in self._blocks] if self._blocks else []
-            room = min(stop, self._base_size) - offset
-            if room > 0 and below is not None and len(changed) < len(numbers):
-                below.read_into(target[:room], offset)
+            room = max(min(stop, self._base_size) - offset, 0)
+            if len(changed) < len(numbers):
+                if below is not None:
+                    below.read_into(target[:room], offset)
+                target[room:] = bytes(len(target) - room)
             for number in changed:
                 begin, end = max(number * _BLOCK, offset), min((number + 1) * _BLOCK, stop)
                 at = number * _BLOCK

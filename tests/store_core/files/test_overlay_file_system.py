@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from store_core.errors import SegmentVanishedError
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.overlay_file_system import FileChange, OverlayFile, OverlayFileSystem
+from store_core.format.segment_view import SegmentView
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock
 
@@ -87,6 +88,21 @@ def reading(name: str, size: int, position: int) -> Step:
     return lambda system, root: system.open(root / name, writable=False).read(size, position)
 
 
+def walking(name: str, position: int) -> Step:
+    """Read windows, which use the same memory, from both sides of a position."""
+
+    def walk(system: FileSystem, root: Path) -> object:
+        file = system.open(root / name, writable=False)
+        if not file.size():
+            return None
+        middle = min(position, file.size())
+        opened = file.pages(file.size())
+        segment = SegmentView(opened.raw, pages=opened)
+        return tuple(segment.chunk(*each).tobytes() for each in [(0, middle), (middle, file.size()), (0, middle)])
+
+    return walk
+
+
 def sizing(name: str, verb: str, size: int) -> Step:
     def change(system: FileSystem, root: Path) -> object:
         file = system.open(root / name, create=verb == "reserve")
@@ -146,6 +162,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.builds(sizing, names, st.sampled_from(["grow", "truncate", "reserve"]), positions.filter(bool)),
     st.builds(mapping, names, positions.filter(bool), contents),
     st.builds(data_found, names),
+    st.builds(walking, names, positions),
     st.builds(lambda name: lambda system, root: system.remove(root / name), names | directories),
     st.builds(lambda name: lambda system, root: system.make_directories(root / name), directories | names),
     st.builds(lambda name: lambda system, root: system.remove_directory(root / name), directories | names),
@@ -319,3 +336,13 @@ def test_a_file_that_shrinks_or_vanishes_below_is_an_error_that_names_it(
     path.unlink()
     with pytest.raises(SegmentVanishedError, match=rf"{path} had 200000 bytes when it was listed, and is gone now"):
         read(late)
+
+
+def test_what_was_cut_off_is_zeros_in_every_window(overlay: OverlayFileSystem, tmp_path: Path) -> None:
+    file = overlay.open(tmp_path / "a")
+    file.truncate(200)
+    file.grow(400)
+    opened = file.pages(400)
+
+    assert bytes(range(200)) == opened.chunk(0, 200).tobytes()
+    assert bytes(200) == opened.chunk(200, 400).tobytes()
