@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 from store_core.files.segment_file import MAX_OPEN_QUEUES
-from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
+from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules, Release
@@ -92,31 +91,6 @@ def _starts(queues: ConsumeQueueStore, topic: str, queue_id: int = 0) -> list[in
 # ---- opening
 
 
-def test_queues_are_given_by_name_and_number(maker: _Maker) -> None:
-    queues = maker.new()
-    for topic, queue_id in (("b", 0), ("a", 10), ("a", 9), ("B", 1)):
-        queues.put(_request(topic, queue_id))
-    expected = [("B", 1), ("a", 9), ("a", 10), ("b", 0)]
-
-    assert [(queue.topic, queue.queue_id) for queue in queues.queues()] == expected
-    assert [(queue.topic, queue.queue_id) for queue in maker.opened().queues()] == expected
-    assert len(queues) == 4
-
-
-def test_a_batch_topic_has_batch_queues(maker: _Maker) -> None:
-    queues = maker.new()
-
-    assert isinstance(queues.find_or_create("B", 0), BatchConsumeQueue)
-    assert isinstance(queues.find_or_create("b", 0), ConsumeQueue)
-    assert queues.find_or_create("b", 0) is queues.get("b", 0)
-
-
-def test_a_queue_takes_no_place_on_disk_before_its_first_unit(maker: _Maker) -> None:
-    maker.new().find_or_create("T", 0)
-
-    assert list(maker.root.iterdir()) == []
-
-
 def test_what_is_no_queue_is_left_out_and_told(maker: _Maker) -> None:
     maker.new().put(_request())
     for name in ("T/x", "U/1_0", "-", "V/-1", "\x01/0"):
@@ -144,43 +118,11 @@ def test_a_file_in_the_place_of_a_queue_is_an_empty_queue(maker: _Maker) -> None
     assert "is a file" in queues.notes[0]
 
 
-def test_a_number_with_zeros_before_it_stands_for_the_queue_without(maker: _Maker) -> None:
-    (maker.root / "consumequeue" / "T" / "007").mkdir(parents=True)
-
-    assert maker.opened().queue_offsets() == {("T", 7): 0}
-
-
 @pytest.mark.parametrize(("folder", "topic"), [("consumequeue", "B"), ("batchconsumequeue", "T")])
 def test_queues_of_the_wrong_type_are_refused(maker: _Maker, folder: str, topic: str) -> None:
     (maker.root / folder / topic / "0").mkdir(parents=True)
 
     with pytest.raises(SegmentLayoutError, match=r"queue\.type"):
-        maker.new().load()
-
-
-@pytest.mark.parametrize("release", ["4.3", "4.9"])
-def test_release_4_does_not_look_at_batch_queues(tmp_path: Path, release: Release) -> None:
-    (tmp_path / "batchconsumequeue" / "T" / "0").mkdir(parents=True)
-    maker = _Maker(tmp_path, QueueRules(release=release))
-
-    assert maker.new().load() == ()
-
-
-def test_queues_in_a_rocksdb_are_named(maker: _Maker) -> None:
-    for name in ("CURRENT", "MANIFEST-000005", "000012.sst"):
-        path = maker.root / "consumequeue" / name
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-
-    with pytest.raises(UnsupportedStoreError, match="RocksDB"):
-        maker.new().load()
-
-
-def test_a_queue_that_the_release_refuses_is_told(maker: _Maker) -> None:
-    maker.new().put(_request())
-    (maker.root / "consumequeue" / "T" / "0" / f"{100:020d}").write_bytes(b"short")
-
-    with pytest.raises(SegmentLayoutError, match="expected a segment of 100 bytes, found 5"):
         maker.new().load()
 
 
@@ -203,41 +145,6 @@ def test_the_queue_that_is_farthest_says_how_far_queues_cover_the_log(maker: _Ma
 # ---- where records go
 
 
-def test_prepared_and_rolled_back_messages_are_in_no_queue(maker: _Maker) -> None:
-    queues = maker.new()
-    for start, sys_flag in enumerate((0, 4, 8, 12)):
-        queues.put(_request(start=1000 * (start + 1), sys_flag=sys_flag))
-
-    assert _starts(queues, "T") == [1000, 3000]
-    assert maker.put_times == [10_000, 30_000]
-
-
-def test_a_light_message_is_in_its_own_queue_and_in_the_light_ones(maker: _Maker) -> None:
-    queues = maker.new()
-    queues.put(_light("%LMQ%a,%LMQ%b", "0,0", start=1000, queue_id=3))
-    queues.put(_light("%LMQ%b", "1", start=1100, queue_id=3, index=1))
-
-    assert _starts(queues, "T", 3) == [1000, 1100]
-    assert _starts(queues, "%LMQ%a") == [1000]
-    assert _starts(queues, "%LMQ%b") == [1000, 1100]
-    assert queues.light_queue_offsets() == {"%LMQ%a": 1, "%LMQ%b": 2}
-    assert queues.queue_offsets() == {("T", 3): 2, ("%LMQ%a", 0): 1, ("%LMQ%b", 0): 2}
-
-
-@pytest.mark.parametrize(("names", "offsets"), [("%LMQ%b,a", "0,"), ("a,%LMQ%b", ",0")])
-def test_a_list_of_light_and_other_queues_stops_nothing(maker: _Maker, names: str, offsets: str) -> None:
-    """RocketMQ 5.3.3 writes an empty index for the other queue; where that can't be read it dispatches no more."""
-    queues = maker.new()
-    queues.put(_light(names, offsets, start=1000))
-    queues.put(_light("%LMQ%c", "0", start=1100, index=1))
-
-    assert _starts(queues, "T") == [1000, 1100]
-    assert _starts(queues, "%LMQ%b") is None
-    assert _starts(queues, "%LMQ%c") == [1100]
-    assert [unit.physical_offset for unit in queues.refused] == [1000]
-    assert "INNER_MULTI_" in queues.refused[0].reason
-
-
 def test_a_batch_queue_is_no_light_queue(maker: _Maker) -> None:
     queues = maker.new()
     queues.put(_light("B,%LMQ%a", "0,0"))
@@ -245,16 +152,6 @@ def test_a_batch_queue_is_no_light_queue(maker: _Maker) -> None:
     assert _starts(queues, "B") is None
     assert _starts(queues, "%LMQ%a") == [1000]
     assert [unit.topic for unit in queues.refused] == ["B"]
-
-
-def test_with_extensions_the_own_unit_has_an_address_and_light_ones_their_tags_code(tmp_path: Path) -> None:
-    maker = _Maker(tmp_path, replace(_RULES, is_ext_enabled=True))
-    queues = maker.new()
-    queues.put(_light("%LMQ%a", "0"))
-    own, light = queues.find_or_create("T", 0).last_unit, queues.find_or_create("%LMQ%a", 0).last_unit
-
-    assert (own.tags_code if own else None) == -(2**63)
-    assert (light.tags_code if light else None) == 5
 
 
 # ---- what is refused
@@ -296,15 +193,6 @@ def test_hostile_names_and_numbers_are_reported_and_write_nothing(
     assert list(file_bytes(maker.root)) == [f"consumequeue/good/0/{0:020d}"]
     assert maker.put_times == [11_000]
     assert maker.errors == 0
-
-
-def test_a_far_index_makes_one_file(maker: _Maker) -> None:
-    queues = maker.new()
-    queues.put(_request(index=2**58))
-
-    assert queues.refused == []
-    assert len(file_bytes(maker.root)) == 1
-    assert queues.queue_offsets() == {("T", 0): 2**58 + 1}
 
 
 def test_no_more_queues_are_made_than_allowed(maker: _Maker) -> None:
@@ -456,15 +344,6 @@ def test_units_of_plain_records_are_gathered_until_there_is_no_room_or_they_are_
     assert full == ([1000, 1200], [1100])
     assert (_starts(queues, "T"), _starts(queues, "U")) == ([1000, 1200, 1400], [1100, 1500])
     assert maker.put_times == [12_000, 15_000]
-
-
-def test_an_empty_batch_is_nothing(maker: _Maker) -> None:
-    queues = maker.new()
-    queues.put_batch(RequestBatch([]))
-    queues.put_batch(RequestBatch([_request(sys_flag=4)]))
-
-    assert len(queues) == 0
-    assert maker.put_times == []
 
 
 # ---- when the disk fails
