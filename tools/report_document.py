@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from store_core.answers.diff_report import DiffReport
+from store_core.answers.export_job import ExportReport
 from store_core.answers.export_proof import ProofReport
 from store_core.answers.info import InfoReport
 from store_core.answers.log_salvage import SalvageReport
@@ -16,7 +17,6 @@ from store_core.answers.store_bill import BillReport
 from store_core.answers.store_check import CheckReport
 from store_core.answers.store_dead_letters import DeadLettersReport
 from store_core.answers.store_delays import DelaysReport
-from store_core.answers.store_export import ExportReport
 from store_core.answers.store_lag import LagReport
 from store_core.answers.store_producers import ProducersReport
 from store_core.answers.store_recover import RecoverReport

@@ -13,6 +13,7 @@ from store_core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from store_core.answers.answer import Answer, processes
     from store_core.answers.diff_report import DiffReport
+    from store_core.answers.export_job import ExportReport
     from store_core.answers.export_proof import ProofReport
     from store_core.answers.info import Info, InfoReport
     from store_core.answers.log_diff import Diff, diff
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_check import Check, CheckReport, check
     from store_core.answers.store_dead_letters import DeadLetters, DeadLettersReport, dead_letters
     from store_core.answers.store_delays import Delays, DelaysReport, delays
-    from store_core.answers.store_export import Export, ExportReport, export, prove
+    from store_core.answers.store_export import Export, export, prove
     from store_core.answers.store_lag import Lag, LagReport, lag
     from store_core.answers.store_producers import Producers, ProducersReport, producers
     from store_core.answers.store_recover import Recover, RecoverReport, recover
@@ -97,6 +98,7 @@ __all__ = [
 _NAMES: Final = {
     "store_core.answers.answer": ("Answer", "processes"),
     "store_core.answers.diff_report": ("DiffReport",),
+    "store_core.answers.export_job": ("ExportReport",),
     "store_core.answers.export_proof": ("ProofReport",),
     "store_core.answers.info": ("Info", "InfoReport"),
     "store_core.answers.log_diff": ("Diff", "diff"),
@@ -107,7 +109,7 @@ _NAMES: Final = {
     "store_core.answers.store_check": ("Check", "CheckReport", "check"),
     "store_core.answers.store_dead_letters": ("DeadLetters", "DeadLettersReport", "dead_letters"),
     "store_core.answers.store_delays": ("Delays", "DelaysReport", "delays"),
-    "store_core.answers.store_export": ("Export", "ExportReport", "export", "prove"),
+    "store_core.answers.store_export": ("Export", "export", "prove"),
     "store_core.answers.store_lag": ("Lag", "LagReport", "lag"),
     "store_core.answers.store_producers": ("Producers", "ProducersReport", "producers"),
     "store_core.answers.store_recover": ("Recover", "RecoverReport", "recover"),

@@ -19,15 +19,13 @@ from store_core.answers.message_scan import PART_BYTES, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact, number, table, text
 from store_core.answers.verdict import Verdict
-from store_core.errors import InvalidOptionError, StoreNotFoundError
-from store_core.files.file_system import OsFileSystem
+from store_core.errors import StoreNotFoundError
 from store_core.files.storage import NO_SETTINGS
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.words import counted
 from store_core.snapshot.log import Log
-from store_core.store.export.export_ledger import ExportEntry, ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import OffsetBound, ReadMode
@@ -36,12 +34,11 @@ from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from store_core.store.export.lake_table import LakeTable
+    from store_core.store.export.export_ledger import ExportEntry, ExportLedger
     from store_core.store.parts import Engine
 
 
@@ -144,38 +141,21 @@ _LOG_COLUMNS: Final = ("physical_offset", "store_size", "body", "body_crc", "mag
 Row = dict[str, Any]
 
 
-def check_same_lake(entries: Sequence[ExportEntry], table: LakeTable | None) -> None:
-    """Refuse a ledger whose exports went elsewhere."""
-    given = "" if table is None else table.name
-    for entry in entries[:1]:
-        if entry.table != given:
-            kept, asked = (name or "Parquet files" for name in (entry.table, given))
-            advice = "The format is given by --format; in a session by kind"
-            raise InvalidOptionError(
-                f"into: expected {kept}, as in earlier exports into this directory, found {asked}. {advice}"
-            )
-
-
-def prove_by(
-    engine: Engine, store: StorePaths, into: str | os.PathLike[str], table: LakeTable | None = None
-) -> ProofReport:
+def prove_by(engine: Engine, store: StorePaths, ledger: ExportLedger) -> ProofReport:
     """Compare a ledger with the lake, or the table, and the log that it is about, with an engine."""
-    target = Path(into).resolve()
-    ledger = ExportLedger(target, OsFileSystem())
     entries = ledger.entries()
     if not entries:
-        raise StoreNotFoundError(f"{ledger.directory} has no entry: nothing was exported to {target}")
-    check_same_lake(entries, table)
-    return _Proof(engine, store, target, entries, table).report()
+        raise StoreNotFoundError(f"{ledger.directory} has no entry: nothing was exported to {ledger.target}")
+    ledger.check_lake()
+    return _Proof(engine, store, ledger, entries).report()
 
 
 @dataclass(frozen=True, slots=True)
 class _Proof:
     engine: Engine
     store: StorePaths
-    target: Path
+    ledger: ExportLedger
     entries: Sequence[ExportEntry]
-    table: LakeTable | None
 
     def report(self) -> ProofReport:
         """Read both sides again, and compare them with the ledger."""
@@ -194,14 +174,18 @@ class _Proof:
         files = [LakePart(file.path, file.messages, starts) for each in self.entries for file in each.files]
         proved = self.engine.run(
             ProofJob(
-                self.target,
-                tuple(files) if self.table is None else (),
+                self.ledger.target,
+                tuple(files) if self.ledger.table is None else (),
                 plan_ranges(self.store, options).ranges,
                 options,
             )
         )
         kept = {each.start_offset for each in Log.of(self.store, storage=NO_SETTINGS).segments}
-        lake = _totals(proved, is_lake=True) if self.table is None else totals_by_segment(self.table.totals(starts))
+        lake = (
+            _totals(proved, is_lake=True)
+            if self.ledger.table is None
+            else totals_by_segment(self.ledger.table.totals(starts))
+        )
         rows = [_compared(each, lake, _totals(proved, is_lake=False), kept) for each in ledger.values()]
         findings = [*self._of_files(proved), *_of_segments(rows), *_of_strangers(lake, ledger), *self._unknown_files()]
         for row in rows:
@@ -209,7 +193,7 @@ class _Proof:
         states = [row["state"] for row in rows]
         facts = ProofFacts(
             store=str(store_roots(self.store)[0]),
-            into=str(self.target),
+            into=str(self.ledger.target),
             table=self.entries[0].table or None,
             exports=len(self.entries),
             begin=begin,
@@ -230,12 +214,12 @@ class _Proof:
 
     def _unknown_files(self) -> Iterator[Row]:
         """Yield files that readers of the lake would take for exported ones; those of a table are its own matter."""
-        if self.table is not None:
+        if self.ledger.table is not None:
             return
-        entries = [*self.entries, *ExportLedger(self.target, OsFileSystem()).pending()]
+        entries = [*self.entries, *self.ledger.pending()]
         known = {file.path for each in entries for file in each.files}
-        for path in sorted(self.target.glob("[!_.]*/**/*.parquet")):
-            name = path.relative_to(self.target).as_posix()
+        for path in sorted(self.ledger.target.glob("[!_.]*/**/*.parquet")):
+            name = path.relative_to(self.ledger.target).as_posix()
             if name not in known:
                 yield {"what": "unknown_file", "where": name, "expected": "no file", "found": "a file"}
 

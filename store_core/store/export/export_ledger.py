@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from store_core.errors import CorruptRecordError, StoreError
+from store_core.errors import CorruptRecordError, InvalidOptionError, StoreError
 from store_core.files.file_system import FileSystem, write_all
 from store_core.store.export.lake_files import LakeFile
 from store_core.store.export.lake_table import LakeTable, TableCommit, TableRows
@@ -125,20 +125,31 @@ class ExportLedger:
     """
 
     def __init__(self, target: Path, file_system: FileSystem, table: LakeTable | None = None) -> None:
-        self._target = target
-        self._files = file_system
-        self._table = table
+        self.target = target
+        self.file_system = file_system
+        self.table = table
         self.directory = target / LEDGER
         self.staged = target / STAGED
 
+    def check_lake(self) -> None:
+        """Refuse a ledger whose exports went elsewhere."""
+        given = "" if self.table is None else self.table.name
+        for entry in [*self.entries(), *self.pending()][:1]:
+            if entry.table != given:
+                kept, asked = (name or "Parquet files" for name in (entry.table, given))
+                advice = "The format is given by --format; in a session by kind"
+                raise InvalidOptionError(
+                    f"into: expected {kept}, as in earlier exports into this directory, found {asked}. {advice}"
+                )
+
     def is_begun(self) -> bool:
         """Return whether an export was begun: there is an entry, be it whole or not."""
-        return any(_ENTRY.fullmatch(name) or name.endswith(_PENDING) for name in self._files.names(self.directory))
+        return any(_ENTRY.fullmatch(name) or name.endswith(_PENDING) for name in self.file_system.names(self.directory))
 
     def entries(self) -> tuple[ExportEntry, ...]:
         """Return all entries, in order."""
         found: list[ExportEntry] = []
-        for name in self._files.names(self.directory):
+        for name in self.file_system.names(self.directory):
             if _ENTRY.fullmatch(name):
                 path = self.directory / name
                 entry = ExportEntry.parse(self._read(path), path)
@@ -150,7 +161,7 @@ class ExportLedger:
 
     def pending(self) -> tuple[ExportEntry, ...]:
         """Return what a run is making visible, or was when it died."""
-        paths = [self.directory / name for name in self._files.names(self.directory) if name.endswith(_PENDING)]
+        paths = [self.directory / name for name in self.file_system.names(self.directory) if name.endswith(_PENDING)]
         return tuple(ExportEntry.parse(self._read(path), path) for path in paths)
 
     def finish(self) -> None:
@@ -167,18 +178,18 @@ class ExportLedger:
 
     def commit(self, entry: ExportEntry) -> None:
         """Make an export visible, whose files are staged and synced."""
-        self._files.sync_directory(self.staged)
+        self.file_system.sync_directory(self.staged)
         pending = self._pending(entry.number)
         new = pending.with_suffix(".new")
-        file = self._files.open(new, create=True)
+        file = self.file_system.open(new, create=True)
         try:
             file.truncate(0)
             write_all(file, memoryview(entry.text.encode()), 0)
             file.sync()
         finally:
             file.close()
-        self._files.rename(new, pending)
-        self._files.sync_directory(self.directory)
+        self.file_system.rename(new, pending)
+        self.file_system.sync_directory(self.directory)
         self._publish(entry)
         self._remove_staged()
 
@@ -187,29 +198,29 @@ class ExportLedger:
 
     def _publish(self, entry: ExportEntry) -> None:
         """Make the messages visible, then the entry."""
-        if self._table is None:
+        if self.table is None:
             self._rename(entry)
         elif entry.files:
-            self._table.append(self._commit_of(entry))
-        self._files.rename(self._pending(entry.number), self.directory / f"{entry.number:08d}.json")
-        self._files.sync_directory(self.directory)
+            self.table.append(self._commit_of(entry))
+        self.file_system.rename(self._pending(entry.number), self.directory / f"{entry.number:08d}.json")
+        self.file_system.sync_directory(self.directory)
 
     def _rename(self, entry: ExportEntry) -> None:
         """Rename files to their partitions."""
         for each in entry.files:
-            staged, path = self.staged / each.staged, self._target / each.path
-            if self._files.status(staged) is not None:
-                self._files.make_directories(path.parent)
-                self._files.rename(staged, path)
-            elif self._files.status(path) is None:
+            staged, path = self.staged / each.staged, self.target / each.path
+            if self.file_system.status(staged) is not None:
+                self.file_system.make_directories(path.parent)
+                self.file_system.rename(staged, path)
+            elif self.file_system.status(path) is None:
                 raise _error(path, f"the file here, or {staged}", "neither")
-        self._sync(self._target / each.path for each in entry.files)
+        self._sync(self.target / each.path for each in entry.files)
 
     def _commit_of(self, entry: ExportEntry) -> TableCommit:
         first, rows = next(iter(self.entries()), entry), []
         for each in entry.files:
             staged = self.staged / each.staged
-            if self._files.status(staged) is None:
+            if self.file_system.status(staged) is None:
                 raise _error(staged, "the staged file of an export that is pending", "none")
             rows.append(TableRows(staged, *each.partition))
         begin, end = entry.begin.physical_offset, entry.end.physical_offset
@@ -217,20 +228,20 @@ class ExportLedger:
 
     def _remove_unneeded(self) -> None:
         self._remove_staged()
-        for name in self._files.names(self.directory):
+        for name in self.file_system.names(self.directory):
             if name.endswith(".new"):
-                self._files.remove(self.directory / name)
+                self.file_system.remove(self.directory / name)
 
     def _remove_staged(self) -> None:
-        for name in self._files.names(self.staged):
-            self._files.remove(self.staged / name)
+        for name in self.file_system.names(self.staged):
+            self.file_system.remove(self.staged / name)
 
     def _sync(self, paths: Iterable[Path]) -> None:
         for directory in dict.fromkeys(path.parent for path in paths):
-            self._files.sync_directory(directory)
+            self.file_system.sync_directory(directory)
 
     def _read(self, path: Path) -> str:
-        file = self._files.open(path, writable=False)
+        file = self.file_system.open(path, writable=False)
         try:
             if file.size() > _LARGEST:
                 raise _error(path, f"at most {_LARGEST} bytes", f"{file.size()} bytes")

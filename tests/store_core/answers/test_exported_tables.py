@@ -13,10 +13,11 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import export
+from store_core.answers.export_job import ExportReport, export_by
 from store_core.answers.export_proof import ProofReport, prove_by
-from store_core.answers.store_export import Export, ExportReport, export_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError
+from store_core.files.file_system import OsFileSystem
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.export.segment_totals import SegmentTotals
 from store_core.store.parts import InProcess
@@ -82,11 +83,11 @@ def log() -> LogBuilder:
 
 
 def exported(store: Path, lake: Path, table: TableInMemory, files: FileSystem | None = None) -> ExportReport:
-    return export_by(InProcess(), store, Export(lake), table, files)
+    return export_by(InProcess(), store, ExportLedger(lake, files or OsFileSystem(), table))
 
 
 def proved(store: Path, lake: Path, table: TableInMemory) -> ProofReport:
-    return prove_by(InProcess(), store, lake, table)
+    return prove_by(InProcess(), store, ExportLedger(lake, OsFileSystem(), table))
 
 
 def check_has_each_once(store: Path, lake: Path, table: TableInMemory) -> None:

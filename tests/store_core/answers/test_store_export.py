@@ -16,7 +16,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import export, prove
-from store_core.answers.store_export import Export, export_by
+from store_core.answers.export_job import export_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import (
     CorruptRecordError,
@@ -337,7 +337,7 @@ def test_a_machine_that_dies_at_any_change_exports_each_message_once(
                 disk.note_synced(path)
         disk.changes_left, disk.torn = changes, 0.5
         try:
-            export_by(InProcess(), more, Export(lake), file_system=disk)
+            export_by(InProcess(), more, ExportLedger(lake, disk))
         except DeadDiskError:
             deaths += 1
         else:
