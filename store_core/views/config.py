@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.errors import CorruptDatabaseError, SegmentVanishedError, StoreNotFoundError
+from store_core.errors import CorruptDatabaseError, StoreNotFoundError
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.files.rocksdb_reader import Entries, RocksdbReader
 from store_core.files.store_kind import StoreUse
@@ -28,7 +28,7 @@ from store_core.snapshot.config import (
 )
 from store_core.snapshot.units import QueueBounds, QueueName, compare
 from store_core.views.queues import topic_filter
-from store_core.views.view import ViewOptions, make_batch, read_table, row_batches, timestamps, without_file
+from store_core.views.view import ViewOptions, going_on, make_batch, read_table, row_batches, tell, timestamps
 from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class OffsetsPart:
             for one in self.committed:
                 key = (one.topic, one.queue_id)
                 if key not in known:
-                    known[key] = _bounds(queues, key, fail_on_data_loss=options.read.fail_on_data_loss)
+                    known[key] = None
+                    with going_on(options):
+                        known[key] = queues.bounds(*key)
                 then = queues.before(*key, known[key], options.log_end)
                 rows.append(self._columns_of(one) | compare(one.offset, known[key], then)._asdict())
         yield from row_batches(options, rows)
@@ -78,16 +80,6 @@ class OffsetsPart:
             "committed_offset": one.offset,
             "config_file": self.config_file,
         }
-
-
-def _bounds(queues: Queues, name: QueueName, *, fail_on_data_loss: bool) -> QueueBounds | None:
-    try:
-        return queues.bounds(*name)
-    except SegmentVanishedError as error:
-        if fail_on_data_loss:
-            raise
-        _log.warning("%s", error.problem)
-        return None
 
 
 def plan_consumer_offsets(store: Store, options: ViewOptions) -> list[OffsetsPart]:
@@ -147,16 +139,14 @@ def plan_checkpoint(store: Store, options: ViewOptions) -> list[RowsPart]:
     root = store.root
     values = read_checkpoint(root, options.read.release)
     if values is None:
-        without_file(_no_checkpoint(root / CHECKPOINT_FILE), options)
+        path = root / CHECKPOINT_FILE
+        missing = StoreNotFoundError(
+            f"{path} is missing: expected the file that a store keeps there; without it a broker takes all its fields "
+            f"for 0. With failOnDataLoss=false there are no rows"
+        )
+        tell(missing, options)
         return []
     return [RowsPart(tuple({"name": name, "value": value} for name, value in values.items()))]
-
-
-def _no_checkpoint(path: Path) -> StoreNotFoundError:
-    return StoreNotFoundError(
-        f"{path} is missing: expected the file that a store keeps there; without it a broker takes all its fields for "
-        f"0. With failOnDataLoss=false there are no rows"
-    )
 
 
 def _group(group: SubscriptionGroupConfig) -> Row:
@@ -208,9 +198,7 @@ class FamilyPart:
             f"expected those of format {STORE_DATABASE}, found the key {key[:_SHOWN_KEY]!r} with a value of "
             f"{len(value)} bytes. failOnDataLoss=false leaves it out"
         )
-        if options.read.fail_on_data_loss:
-            raise error
-        _log.warning("%s", error)
+        tell(error, options)
 
 
 def plan_rocksdb(store: Store, options: ViewOptions) -> list[FamilyPart]:
@@ -220,7 +208,7 @@ def plan_rocksdb(store: Store, options: ViewOptions) -> list[FamilyPart]:
     """
     database = store.root / STORE_DATABASE
     if not database.is_dir():
-        without_file(
+        tell(
             StoreNotFoundError(
                 f"{database} is missing: expected the RocksDB that a broker of RocketMQ 5.4 or later makes there. With "
                 f"failOnDataLoss=false there are no rows"

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.errors import CorruptRecordError, SegmentVanishedError, StoreNotFoundError
+from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index_format import INDEX_DTYPE
 from store_core.snapshot.index import Index, KeyFile
-from store_core.views.view import ViewOptions, make_batch, timestamps, without_file
+from store_core.views.view import ViewOptions, going_on, make_batch, tell, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -49,7 +48,7 @@ class EntriesPart:
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the entries that the options request."""
         hashes, most = _hashes(options.read), options.read.max_records_per_batch
-        try:
+        with going_on(options):
             for number, window in self.file.windows(self.first, self.stop):
                 for at in range(0, len(window), most):
                     entries = window[at : at + most]
@@ -59,10 +58,6 @@ class EntriesPart:
                     if mask.any():
                         numbers = np.arange(number + at, number + at + len(entries), dtype=np.int32)
                         yield self._batch(entries[mask], numbers[mask], options)
-        except SegmentVanishedError as error:
-            if options.read.fail_on_data_loss:
-                raise
-            _log.warning("%s", error.problem)
 
     def _times(self, entries: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
         begin = max(min(self.file.header.begin_timestamp, _LAST_BEGIN), -_LAST_BEGIN)
@@ -116,7 +111,12 @@ def plan(store: Store, options: ViewOptions) -> list[EntriesPart]:
     """
     index = Index(store.root)
     if not index.directory.is_dir():
-        without_file(_no_index(index.directory), options)
+        missing = StoreNotFoundError(
+            f"no key index: expected a directory {index.directory}. Give the root of a whole store, or make an index "
+            f"from the log: commitlog rebuild index {index.directory.parent} --output DIRECTORY. With "
+            f"failOnDataLoss=false there are no rows"
+        )
+        tell(missing, options)
     with explained_access(index.directory):
         return list(_parts(index, options))
 
@@ -134,10 +134,7 @@ def _parts(index: Index, options: ViewOptions) -> Iterator[EntriesPart]:
             for first in range(1, file.stop, step):
                 yield EntriesPart(file, first, min(first + step, file.stop))
         elif not file.is_empty:
-            error = _not_an_index(file)
-            if options.read.fail_on_data_loss:
-                raise error
-            _log.warning("%s", error)
+            tell(_not_an_index(file), options)
 
 
 def _hashes(read: ReadOptions) -> npt.NDArray[np.int32] | None:
@@ -145,14 +142,6 @@ def _hashes(read: ReadOptions) -> npt.NDArray[np.int32] | None:
     if read.key is None:
         return None
     return np.array([positive_hash(hash_code(f"{topic}#{read.key}")) for topic in read.topic], np.int32)
-
-
-def _no_index(directory: Path) -> StoreNotFoundError:
-    return StoreNotFoundError(
-        f"no key index: expected a directory {directory}. Give the root of a whole store, or make an index from the "
-        f"log: commitlog rebuild index {directory.parent} --output DIRECTORY. With failOnDataLoss=false "
-        f"there are no rows"
-    )
 
 
 def _not_an_index(file: KeyFile) -> CorruptRecordError:

@@ -34,7 +34,7 @@ from store_core.snapshot.queues import (
 )
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.views.view import ViewOptions, config_of, make_batch, name_text, row_batches, timestamps, without_file
+from store_core.views.view import ViewOptions, config_of, going_on, make_batch, name_text, row_batches, tell, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -148,13 +148,9 @@ class UnitsPart:
     def _rows(self, options: ViewOptions) -> Iterator[_Rows]:
         with self.queues as queues:
             for origin in self.slices:
-                try:
+                with going_on(options):
                     for units in _units_of(origin, queues):
                         yield _Rows(origin, units.chosen(_requested(origin, units, options)))
-                except SegmentVanishedError as error:
-                    if options.read.fail_on_data_loss:
-                        raise
-                    _log.warning("%s", error.problem)
 
 
 def _units_of(origin: QueueSlice, queues: Queues) -> Iterator[Units]:
@@ -174,7 +170,7 @@ def plan_units(store: Store, options: ViewOptions) -> list[UnitsPart]:
     most = options.read.max_partition_bytes or _PART_BYTES
     with Queues(root) as queues:
         if not queues.exist:
-            without_file(_missing_queues(root), options)
+            tell(_missing_queues(root), options)
         asked = _asked_queues(queues, topic_filter(options.read))
         slices = (each for queue in asked for each in _slices(queue, most))
         return [UnitsPart(group, queues) for group in _grouped(slices, most)]
@@ -307,12 +303,8 @@ class TopicsPart:
         rows = []
         with self.queues or nullcontext():
             for entry in self.entries:
-                try:
+                with going_on(options):
                     rows.append(self._row(entry, options))
-                except SegmentVanishedError as error:
-                    if options.read.fail_on_data_loss:
-                        raise
-                    _log.warning("%s", error.problem)
         yield from row_batches(options, rows)
 
     def _row(self, entry: _Entry, options: ViewOptions) -> dict[str, object]:
@@ -359,19 +351,15 @@ def plan_topics(store: Store, options: ViewOptions) -> list[TopicsPart]:
     segments = store.log.segments if needs_bounds else ()
     with store.queues if needs_bounds else Queues(root) as queues:
         if found is None:
-            _report_missing(queues, options)
+            if options.asks_for(*_CONFIGURED):
+                path = queues.root / CONFIG_DIRECTORY / TOPICS.name
+                _log.warning("%s is missing or empty: topics are known by their queues alone", path)
+            if not queues.exist:
+                tell(_missing_queues(queues.root), options)
         configured, file = ({}, None) if found is None else (found.value, found.file)
         entries = _entries(queues, topic_filter(options.read), configured)
     groups = (tuple(entries[first : first + _PART_ROWS]) for first in range(0, len(entries), _PART_ROWS))
     return [TopicsPart(group, segments, queues if needs_bounds else None, file) for group in groups]
-
-
-def _report_missing(queues: Queues, options: ViewOptions) -> None:
-    if options.asks_for(*_CONFIGURED):
-        path = queues.root / CONFIG_DIRECTORY / TOPICS.name
-        _log.warning("%s is missing or empty: topics are known by their queues alone", path)
-    if not queues.exist:
-        without_file(_missing_queues(queues.root), options)
 
 
 def _entries(queues: Queues, wanted: TopicFilter, configured: Mapping[str, TopicConfig]) -> list[_Entry]:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.errors import SegmentVanishedError
 from store_core.files.segment_source import PagedBytes, Segment, open_ahead, open_pages
 from store_core.format.columnar.chain import Chain
 from store_core.format.record.scan import StopReason, check_frame
 from store_core.format.salvage import store_timestamps
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_end
-from store_core.views.view import ViewOptions, name_text, row_batches, timestamps
+from store_core.views.view import ViewOptions, going_on, name_text, row_batches, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,12 +60,8 @@ class SegmentsPart:
         """Yield a row for each segment."""
         rows = []
         for number, segment in enumerate(self.segments):
-            try:
+            with going_on(options):
                 rows.append(self._row(segment, options, is_first=self.is_first and not number))
-            except SegmentVanishedError as error:
-                if options.read.fail_on_data_loss:
-                    raise
-                _log.warning("%s", error.problem)
         return row_batches(options, rows)
 
     def _row(self, segment: Segment, options: ViewOptions, *, is_first: bool) -> dict[str, object]:

@@ -99,13 +99,15 @@ def rows_of(query: str, read: ViewReader, *, are_several: bool = False) -> pa.Re
         reader = found.to_arrow_reader(_ROWS)
     except duckdb.Error as error:
         raise _failure(tables) or InvalidOptionError(f"the query: {error}") from error
-    schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in reader.schema])
+    schema = pa.schema(
+        [
+            pa.field(
+                field.name, pa.int64() if pa.types.is_decimal(field.type) and field.type.scale == 0 else field.type
+            )
+            for field in reader.schema
+        ]
+    )
     return pa.RecordBatchReader.from_batches(schema, _batches(reader.cast(schema), tables, connection))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column: sums of whole numbers, which DuckDB makes 128 bits wide, have 64 as all others."""
-    return pa.int64() if pa.types.is_decimal(kind) and kind.scale == 0 else kind
 
 
 def _batches(reader: pa.RecordBatchReader, tables: dict[str, ViewDataset], _open: object) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ from store_core.snapshot.timers import (
     due_times,
     followed_slots,
 )
-from store_core.views.view import ViewOptions, make_batch, timestamps, without_file
+from store_core.views.view import ViewOptions, make_batch, tell, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -130,10 +130,8 @@ def _cancels(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
 def told_units(file: Segment, options: ViewOptions) -> npt.NDArray[np.void]:
     """Return the units of a file; without `fail_on_data_loss`, those before what is wrong, which is told."""
     units, problem = Timers.units(file)
-    if problem is not None and options.read.fail_on_data_loss:
-        raise problem
     if problem is not None:
-        _log.warning("%s", problem)
+        tell(problem, options)
     return units
 
 
@@ -276,7 +274,7 @@ def plan_wheel(store: Store, options: ViewOptions) -> list[WheelPart]:
     root = store.root
     wheel = root / "timerwheel"
     if not wheel.is_file():
-        without_file(_no_timers_at(wheel), options)
+        tell(_no_timers_at(wheel), options)
         return []
     file = file_at(wheel)
     if file.size > _MOST_BYTES:
@@ -290,7 +288,7 @@ def plan_wheel(store: Store, options: ViewOptions) -> list[WheelPart]:
 def _timers(root: Path, options: ViewOptions) -> Timers:
     timers = Timers.of(root)
     if not (root / TIMER_LOG).is_dir():
-        without_file(_no_timers_at(root / TIMER_LOG), options)
+        tell(_no_timers_at(root / TIMER_LOG), options)
     for note in timers.notes:
         _log.warning("%s", note)
     return timers

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pkgutil import resolve_name
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
-from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError
+from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreError, StoreNotFoundError
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.format.columnar.arrow_slices import repeat_text
 from store_core.format.columns import STORE, column_named, resolve_columns
@@ -168,15 +169,26 @@ def read_table(store: Store, kind: ConfigKind[T], options: ViewOptions) -> Confi
     config = config_of(store, options)
     found = config.read(kind)
     if found is None:
-        without_file(_missing(config.path(kind)), options)
+        tell(_missing(config.path(kind)), options)
     return found
 
 
-def without_file(missing: StoreNotFoundError, options: ViewOptions) -> None:
-    """Raise the error for a file that is not there, or log it if `fail_on_data_loss` is off."""
+def tell(error: StoreError, options: ViewOptions) -> None:
+    """Raise the error of what is wrong or not there; log it if `fail_on_data_loss` is off."""
     if options.read.fail_on_data_loss:
-        raise missing
-    _log.warning("%s", missing)
+        raise error
+    _log.warning("%s", error)
+
+
+@contextmanager
+def going_on(options: ViewOptions) -> Iterator[None]:
+    """Go on after what vanished since it was planned, and log it, if `fail_on_data_loss` is off."""
+    try:
+        yield
+    except SegmentVanishedError as error:
+        if options.read.fail_on_data_loss:
+            raise
+        _log.warning("%s", error.problem)
 
 
 def _missing(path: Path) -> StoreNotFoundError:
