@@ -153,22 +153,18 @@ def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) ->
         report = Path(directory) / "report.json"
         reported = {**given, "report": str(report)}
         writes = WriteOptions.from_spark(reported)
-        _check_paths(source, writes)
+        source.check()
+        if not writes.dry_run:
+            check_writable(writes.root)
+        check_root(writes.root, writes.config, OsFileSystem())
+        if writes.staging is not None:
+            check_writable(writes.staging)
         if on_spark:
             _append_by_spark(source, reported)
         else:
             append_here(LocalRows.of(source), writes)
         made: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
         return made
-
-
-def _check_paths(source: AppendSource, writes: WriteOptions) -> None:
-    source.check()
-    if not writes.dry_run:
-        check_writable(writes.root)
-    check_root(writes.root, writes.config, OsFileSystem())
-    if writes.staging is not None:
-        check_writable(writes.staging)
 
 
 def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:

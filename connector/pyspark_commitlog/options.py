@@ -39,10 +39,28 @@ class GivenOptions(NamedTuple):
     def of(cls, options: Mapping[str, str]) -> Self:
         """Sort the options that Spark passes to a data source. Errors as of `CommitLogOptions.from_spark`."""
         given = {name.lower(): value for name, value in options.items()}
-        _refuse_table(given)
-        given = _with_storage(given)
+        if "provider" in given:  # a property that Spark 4.3 adds, which gives none of them back to a query
+            raise UnsupportedStoreError(
+                "CREATE TABLE ... USING commitlog does not work: Spark forgets the path and the options of such a "
+                "table; use CREATE TEMPORARY VIEW name USING commitlog OPTIONS (path '...')"
+            )
+        # The options storage.NAME are parsed as one.
+        settings = {
+            name.removeprefix(SETTING_PREFIX): text for name, text in given.items() if name.startswith(SETTING_PREFIX)
+        }
+        rest = {name: text for name, text in given.items() if not name.startswith(SETTING_PREFIX)}
+        if settings and "storage" in rest:
+            raise InvalidOptionError(
+                "expected option storage, or options storage.NAME, found both; leave one of them out"
+            )
+        given = {**rest, "storage": json.dumps(settings)} if settings else rest
         for name in sorted(given.keys() - _BY_KEY.keys()):
-            _refuse_option(name)
+            if name in _OF_STREAMS:
+                raise InvalidOptionError(
+                    f"option {_OF_STREAMS[name]} belongs to spark.readStream: a batch reads all that is there"
+                )
+            names = [option.name for option in READ_OPTIONS]
+            raise unknown_option(name, [*names, *_OF_STREAMS.values()], "format 'commitlog'")
         texts = {_BY_KEY[key].field: given[key] for key in given.keys() - _NOT_PARSED}
         return cls(given.get("view", MESSAGES), _paths(given), texts)
 
@@ -77,36 +95,6 @@ class CommitLogOptions:
 def absolute_times(paths: tuple[str, ...], texts: dict[str, str]) -> dict[str, str]:
     """Return options with times in ms where relative ones were given; see `store_core.store.read.read_options`."""
     return {name: str(value) for name, value in with_absolute_times(paths, texts).items()}
-
-
-def _refuse_table(given: Mapping[str, str]) -> None:
-    """Refuse CREATE TABLE, recognised by properties that Spark 4.3 adds; it passes none of them back to a query."""
-    if "provider" in given:
-        raise UnsupportedStoreError(
-            "CREATE TABLE ... USING commitlog does not work: Spark forgets the path and the options of such a table; "
-            "use CREATE TEMPORARY VIEW name USING commitlog OPTIONS (path '...')"
-        )
-
-
-def _with_storage(given: Mapping[str, str]) -> dict[str, str]:
-    """Join the options ``storage.NAME`` to one, which is how they are parsed."""
-    settings = {
-        name.removeprefix(SETTING_PREFIX): text for name, text in given.items() if name.startswith(SETTING_PREFIX)
-    }
-    rest = {name: text for name, text in given.items() if not name.startswith(SETTING_PREFIX)}
-    if settings and "storage" in rest:
-        raise InvalidOptionError("expected option storage, or options storage.NAME, found both; leave one of them out")
-    return {**rest, "storage": json.dumps(settings)} if settings else rest
-
-
-def _refuse_option(name: str) -> None:
-    """Raise the error for an option that is not in the table."""
-    if name in _OF_STREAMS:
-        raise InvalidOptionError(
-            f"option {_OF_STREAMS[name]} belongs to spark.readStream: a batch reads all that is there"
-        )
-    names = [option.name for option in READ_OPTIONS]
-    raise unknown_option(name, [*names, *_OF_STREAMS.values()], "format 'commitlog'")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

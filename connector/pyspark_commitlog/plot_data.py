@@ -58,15 +58,13 @@ def binned(
     needed = {"born_timestamp" if name == "latency" else name for name in totals}
     _require(messages, {*keys, *needed, "store_timestamp"})
     if bin_seconds is None:
-        bin_seconds = _fitting_bin(messages)
+        span = grouped(messages, (), {"store_timestamp": "span"})["store_timestamp"][0].as_py() or 0
+        bin_seconds = next(
+            (seconds for seconds in _BIN_SECONDS if span < seconds * 1000 * _MOST_BINS), _BIN_SECONDS[-1]
+        )
     if bin_seconds < 1:
         raise InvalidOptionError(f"bin_seconds is {bin_seconds}, expected 1 or more")
     return grouped(messages, (*keys, "bin"), totals, bin_seconds, percentiles), bin_seconds
-
-
-def _fitting_bin(messages: Messages) -> int:
-    span = grouped(messages, (), {"store_timestamp": "span"})["store_timestamp"][0].as_py() or 0
-    return next((seconds for seconds in _BIN_SECONDS if span < seconds * 1000 * _MOST_BINS), _BIN_SECONDS[-1])
 
 
 def grouped(
@@ -205,7 +203,9 @@ def rates(messages: Messages, bin_seconds: int | None = None) -> Rates:
     """
     rows, seconds = binned(messages, bin_seconds, ("topic",), {"store_size": "sum"})
     topics, place = _ranked(rows["topic"], rows["count"])
-    begins, column = _time_axis(rows["bin"], seconds)
+    numbers = rows["bin"].to_numpy()
+    first, last = int(numbers.min()), int(numbers.max())
+    begins, column = np.arange(first, last + 1, dtype=np.int64) * (seconds * 1000), numbers - first
     counts, sizes = (np.zeros((len(topics), len(begins)), np.int64) for _ in range(2))
     counts[place, column] = rows["count"].to_numpy()
     sizes[place, column] = rows["store_size"].to_numpy()
@@ -259,10 +259,3 @@ def _ranked(topics: pa.ChunkedArray, weights: pa.ChunkedArray) -> tuple[tuple[st
     ranked = tuple(sorted(total, key=lambda topic: (-total[topic], topic)))
     place = {topic: number for number, topic in enumerate(ranked)}
     return ranked, np.array([place[topic] for topic in topics.to_pylist()], np.int64)
-
-
-def _time_axis(bins: pa.ChunkedArray, seconds: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the begins of all bins from the first to the last, ms, and the index of each row's bin among them."""
-    numbers = bins.to_numpy()
-    first, last = int(numbers.min()), int(numbers.max())
-    return np.arange(first, last + 1, dtype=np.int64) * (seconds * 1000), numbers - first

@@ -71,15 +71,11 @@ def _rates(title: str, found: Rates, values: npt.NDArray[np.int64], words: Any) 
         Line(
             topic,
             (each * _MINUTE / found.bin_seconds).tolist(),
-            f"{words(int(each.sum()))}, up to {si(_most(found, each))}/min",
+            f"{words(int(each.sum()))}, up to {si(float(each.max()) * _MINUTE / found.bin_seconds)}/min",
         )
         for topic, each in _largest(found.topics, values)
     ]
     return Series(title, _ends(found.begins, found.bin_seconds), tuple(lines))
-
-
-def _most(found: Rates, values: npt.NDArray[np.int64]) -> float:
-    return float(values.max()) * _MINUTE / found.bin_seconds
 
 
 def _ends(begins: npt.NDArray[np.int64], bin_seconds: int) -> tuple[str, str]:

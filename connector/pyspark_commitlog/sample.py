@@ -48,7 +48,9 @@ def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
         directory = tempfile.mkdtemp(prefix="commitlog-sample-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
     try:
-        _unpack_into(directory)
+        with tarfile.open(_ARCHIVE) as archive:
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(directory)  # noqa: S202 -- our own archive; the filter is there from Python 3.11.4
     except OSError as error:
         at = "" if error.filename is None else f" at {error.filename}"
         raise StoreAccessError(
@@ -56,9 +58,3 @@ def orders_store(directory: str | os.PathLike[str] | None = None) -> Path:
             f"{error.strerror or error}{at}. Give another directory, or none for a temporary one"
         ) from error
     return Path(directory, "orders", "store")
-
-
-def _unpack_into(directory: str | os.PathLike[str]) -> None:
-    with tarfile.open(_ARCHIVE) as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(directory)  # noqa: S202 -- our own archive; the filter is there from Python 3.11.4

@@ -124,15 +124,10 @@ def _defaults() -> dict[str, str]:
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
         return {}
     arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    decided = _configured()
-    return {key: value for key, value in RECOMMENDED.items() if key not in decided and key not in arguments}
-
-
-def _configured() -> dict[str, str]:
-    """Read the settings of Spark's configuration file, if the environment names one."""
     directory = spark_configuration()
     path = None if directory is None else directory / "spark-defaults.conf"
-    return parse_properties_file(path.read_bytes()) if path is not None and path.is_file() else {}
+    decided = parse_properties_file(path.read_bytes()) if path is not None and path.is_file() else {}
+    return {key: value for key, value in RECOMMENDED.items() if key not in decided and key not in arguments}
 
 
 def _text(value: object) -> str:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from store_core.store.read.read_options import ReadOptions
-
 
 _ROWS: Final = frozenset(option.name.lower() for option in READ_OPTIONS if option.scope in {"rows", "columns"})
 """Options that select rows or columns: what a store has does not depend on them."""
@@ -41,16 +39,17 @@ def check_asked_for(path: str, options: Mapping[str, str]) -> None:
     given = {name.lower(): text for name, text in options.items()}
     kept = {name: text for name, text in given.items() if name not in _ROWS}
     if read.topic:
-        _check_topics(path, kept, read.topic, _known_topics(read, path))
+        _check_topics(
+            path,
+            kept,
+            read.topic,
+            stored_topics(root for store in read.stores_of(path) for root in store_roots(store.paths)),
+        )
     in_topics = kept | {name: given[name] for name in ("topic", "topicspattern") if name in given}
     if read.queue_id:
         _check_queues(path, in_topics, read.queue_id)
     if read.key is not None:
         _check_key(path, in_topics, read.key)
-
-
-def _known_topics(read: ReadOptions, path: str) -> frozenset[str]:
-    return stored_topics(root for store in read.stores_of(path) for root in store_roots(store.paths))
 
 
 def _check_topics(path: str, options: Mapping[str, str], asked: tuple[str, ...], known: frozenset[str]) -> None:

@@ -130,7 +130,9 @@ class ConsumerFilterManager(ConfigManager):
                 is_back = client_version == old.client_version and old.is_dead
                 return is_back and self._put(replace(old, dead_time=0))
             bloom = self.bloom_filter.generate(group, topic)
-            if old is not None and _is_same(old, expression, expression_type, bloom):
+            if old is not None and (
+                (old.expression, old.expression_type, old.bloom) == (expression, expression_type, bloom)
+            ):
                 dead_time = 0 if old.is_dead else old.dead_time
                 return self._put(replace(old, client_version=client_version, dead_time=dead_time))
             compiled = self._compiled(topic, group, expression, expression_type)
@@ -226,10 +228,6 @@ class ConsumerFilterManager(ConfigManager):
             fields.integer("clientVersion"),
             kind,
         )
-
-
-def _is_same(old: ConsumerFilterData, expression: str, expression_type: str, bloom: BloomFilterData) -> bool:
-    return (old.expression, old.expression_type, old.bloom) == (expression, expression_type, bloom)
 
 
 def _encode(data: ConsumerFilterData) -> JsonObject:

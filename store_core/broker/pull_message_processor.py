@@ -396,19 +396,15 @@ class PullMessageProcessor:
         if self._features.has_server_side_reset:
             reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
             if reset is not None and self._broker.use_server_side_reset_offset:
-                return self._reset(topic, queue_id, reset)
+                return GetMessageResult(
+                    GetMessageStatus.OFFSET_RESET,
+                    reset,
+                    self._store.get_min_offset_in_queue(topic, queue_id),
+                    self._store.get_max_offset_in_queue(topic, queue_id),
+                    release=self._config.release,
+                )
         return self._store.get_message(
             group, topic, queue_id, request.queue_offset, request.max_msg_nums, checked.message_filter
-        )
-
-    def _reset(self, topic: str, queue_id: int, offset: int) -> GetMessageResult:
-        """Send the consumer to the server's offset instead of returning messages."""
-        return GetMessageResult(
-            GetMessageStatus.OFFSET_RESET,
-            offset,
-            self._store.get_min_offset_in_queue(topic, queue_id),
-            self._store.get_max_offset_in_queue(topic, queue_id),
-            release=self._config.release,
         )
 
     def _commit(

@@ -218,21 +218,20 @@ class ScheduleMessageService(ServiceThread):
                 return _POLL_SECONDS
             units = queue_units(queue, level.offset)
             if units is None:
-                self._go_back(level, queue)
+                # no unit is there: go to the queue's first index or, if the release does so, its last
+                smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
+                largest = largest if self._features.goes_back_to_last_delayed else max(level.offset, smallest)
+                within = min(max(level.offset, smallest), max(largest, smallest))
+                if within != level.offset:
+                    _LOG.error(
+                        "delay level %d has no message %d: it continues at %d", level.number, level.offset, within
+                    )
+                    level.offset = within
                 return _POLL_SECONDS
             return self._deliver(level, units)
         except OSError as error:
             self.report(error)
             return _PERIOD_SECONDS
-
-    def _go_back(self, level: _Level, queue: AnyQueue) -> None:
-        """Move an offset without a unit to the queue's first index or, if the release does so, its last."""
-        smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
-        largest = largest if self._features.goes_back_to_last_delayed else max(level.offset, smallest)
-        within = min(max(level.offset, smallest), max(largest, smallest))
-        if within != level.offset:
-            _LOG.error("delay level %d has no message %d: it continues at %d", level.number, level.offset, within)
-            level.offset = within
 
     def _deliver(self, level: _Level, units: Iterator[QueueUnit]) -> float:
         """Deliver messages until one is not due yet or can't be put, or the queue's file ends."""

@@ -182,7 +182,17 @@ class _Book:
 
     def _add_half(self, row: _Row) -> None:
         """Add a half message; one with a known unique key is the broker's new copy."""
-        half = _half(row)
+        half = Transaction(
+            TransactionStatus.PENDING,
+            row["real_topic"],
+            _number(row["real_queue_id"]),
+            row["group"],
+            row["unique_key"],
+            row["physical_offset"],
+            row["queue_offset"] if row["topic"] == HALF_TOPIC else None,
+            row["store_timestamp"],
+            checks=_number(row["check_times"]) or 0,
+        )
         place = self._by_key.get(half.unique_key) if half.unique_key else None
         if place is None:
             place = self._add(half, row["physical_offset"])
@@ -261,21 +271,6 @@ class _Book:
                 self._found[self._by_key[key]] = replace(known, status=TransactionStatus.ORPHANED)
         order = sorted(range(len(self._found)), key=self._starts.__getitem__)
         return TransactionState((*(self._found[place] for place in order), *self._lost), tuple(self._notes))
-
-
-def _half(row: _Row) -> Transaction:
-    """Make a transaction from a half message."""
-    return Transaction(
-        TransactionStatus.PENDING,
-        row["real_topic"],
-        _number(row["real_queue_id"]),
-        row["group"],
-        row["unique_key"],
-        row["physical_offset"],
-        row["queue_offset"] if row["topic"] == HALF_TOPIC else None,
-        row["store_timestamp"],
-        checks=_number(row["check_times"]) or 0,
-    )
 
 
 def _prepared(row: _Row) -> Transaction:

@@ -126,7 +126,7 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
     because Python's own exit code, 1, stands for findings. But among `words`, the arguments, may be one with bytes that
     are no UTF-8, which only a path or a topic may have: that is wrong usage.
     """
-    if _is_of_spark(error):
+    if any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__):
         end: tuple[ExitCode, str] = import_module("pyspark_commitlog.spark_errors").end_of(error)
         return end
     is_deliberate = isinstance(error, StoreError | OSError)
@@ -138,11 +138,6 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
         return ExitCode.FAILED, bug_words(error)
     code = next((code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), ExitCode.FAILED)
     return code, system_words(str(error))
-
-
-def _is_of_spark(error: Exception) -> bool:
-    """Return whether an error comes from PySpark or Py4J, which need not be installed."""
-    return any(kind.__name__ in _OF_SPARK and kind.__module__.split(".")[0] in _SPARK for kind in type(error).__mro__)
 
 
 def bug_words(error: Exception) -> str:

@@ -158,19 +158,16 @@ class Output:
 
     def _rows_to(self, stream: BinaryIO, schema: pa.Schema) -> Iterator[RowWriter]:
         if self.format in _BINARY:
-            writer = self._binary_writer(schema, stream)
+            binary = ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
             try:
-                yield writer
+                yield binary
             finally:
-                writer.close()  # releases the stream, after an error as well
+                binary.close()  # releases the stream, after an error as well
             return
         with _text(stream, _UTF_8 if self.target or self.format in _FOR_PROGRAMS else None) as text:
             writer = self._text_writer(zoned(schema.empty_table(), self.zone).schema, text)
             yield _ZonedWriter(writer, self.zone)
             writer.close()
-
-    def _binary_writer(self, schema: pa.Schema, stream: BinaryIO) -> RowWriter:
-        return ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
 
     def _text_writer(self, schema: pa.Schema, text: io.TextIOWrapper) -> RowWriter:
         if self.format == "jsonl":

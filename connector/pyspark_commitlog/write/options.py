@@ -177,7 +177,7 @@ class WriteOptions:
                 raise UnsupportedStoreError(f"option {name} configures an object store; stores are written locally")
             raise unknown_option(name, [option.name for option in WRITE_OPTIONS], "writing format 'commitlog'")
         text = _DEFAULTS | {name: value.strip() for name, value in given.items()}
-        release = _release(text["release"])
+        release = _one_of("release", text["release"], *RELEASES)
         return cls(
             root=_root(given.get("path")),
             config=_config(release, text, given),
@@ -271,10 +271,6 @@ def _one_of(name: str, text: str, *allowed: T) -> T:
             return value
     hint = release_hint(text) if name == "release" else hint_of(text, allowed)
     raise _refuse(name, f"one of {', '.join(allowed)}", text, hint)
-
-
-def _release(text: str) -> Release:
-    return _one_of("release", text, *RELEASES)
 
 
 def _boolean(name: str, text: str) -> bool:

@@ -312,7 +312,14 @@ class RowEncoder:
         times = rows.store_timestamps
         if times is not None and (times <= 0).any():
             raise InvalidOptionError("store_timestamp is missing, or not after 1970")
-        self._check_input(rows)
+        messages, release = rows.messages, self._options.config.release
+        if messages.column("body").null_count and self._options.null_body == "fail":
+            raise InvalidOptionError(NULL_BODY)
+        refuse_separators(messages, release)
+        for topic in messages.column("topic").unique().to_pylist() if self._delays(messages) else ():
+            reason = None if topic is None else queue_refusal(topic, 0, release, is_sent=rows.are_sent)
+            if reason is not None:
+                raise InvalidOptionError(reason)
         records = encode_batch(
             rows.messages,
             options.config.encode_rules,
@@ -323,17 +330,6 @@ class RowEncoder:
         )
         self._check(records, are_sent=rows.are_sent and not self._delays(rows.messages))
         return StagedBatch(records, times)
-
-    def _check_input(self, rows: _Rows) -> None:
-        """Refuse rows without a body, or that would be read back as others, and topics that a delay would hide."""
-        messages, release = rows.messages, self._options.config.release
-        if messages.column("body").null_count and self._options.null_body == "fail":
-            raise InvalidOptionError(NULL_BODY)
-        refuse_separators(messages, release)
-        for topic in messages.column("topic").unique().to_pylist() if self._delays(messages) else ():
-            reason = None if topic is None else queue_refusal(topic, 0, release, is_sent=rows.are_sent)
-            if reason is not None:
-                raise InvalidOptionError(reason)
 
     @staticmethod
     def _delays(messages: pa.RecordBatch) -> bool:

@@ -89,7 +89,9 @@ def check_columns(schema: StructType | pa.Schema, options: WriteOptions) -> None
     if unknown:
         raise _unknown(unknown)
     for name, kind in columns:
-        _check_type(name, kind)
+        if not _is_fit(name.lower(), kind):
+            meaning = INPUT_COLUMNS.get(name.lower(), "timestamp or epoch ms")
+            raise InvalidOptionError(f"column {name!r} of type {kind}: expected {meaning}")
     beside = [name for name in _IN_STRING if name in names] if _STRING in names else []
     if beside:
         raise InvalidOptionError(
@@ -156,12 +158,6 @@ def _read(kinds: Mapping[str, str], unknown: list[str], options: WriteOptions) -
         f"drop them with "
         f"df.drop({shown}), or copy messages with commitlog append --from-store, which keeps all that can be kept"
     )
-
-
-def _check_type(name: str, kind: str) -> None:
-    if not _is_fit(name.lower(), kind):
-        meaning = INPUT_COLUMNS.get(name.lower(), "timestamp or epoch ms")
-        raise InvalidOptionError(f"column {name!r} of type {kind}: expected {meaning}")
 
 
 def _is_fit(name: str, kind: str) -> bool:

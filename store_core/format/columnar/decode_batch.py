@@ -81,7 +81,10 @@ def content_faults(records: Records, columns: Collection[str], how: Decoding) ->
     if "topic" in columns:
         faults += _topic_faults(records)
     if how.verify_crc and not BODIES.isdisjoint(columns):
-        faults += _crc_faults(records)
+        spans = records.spans
+        found = body_crcs(records.raw, spans.body_start, spans.body_stop)
+        wrong = (found != records.heads.leading("body_crc")) & (spans.body_stop > spans.body_start)
+        faults += [_fault(records, row, _crc_error(records, row)) for row in np.flatnonzero(wrong).tolist()]
     if how.verify_property_crc and is_covered(columns):
         faults += _property_crc_faults(records)
     return list({fault.position: fault for fault in reversed(faults)}.values())
@@ -151,13 +154,6 @@ def _topic_faults(records: Records) -> list[Fault]:
         except CorruptRecordError as error:
             faults.append(_fault(records, row, error))
     return faults
-
-
-def _crc_faults(records: Records) -> list[Fault]:
-    spans = records.spans
-    found = body_crcs(records.raw, spans.body_start, spans.body_stop)
-    wrong = (found != records.heads.leading("body_crc")) & (spans.body_stop > spans.body_start)
-    return [_fault(records, row, _crc_error(records, row)) for row in np.flatnonzero(wrong).tolist()]
 
 
 def _property_crc_faults(records: Records) -> list[Fault]:

@@ -40,7 +40,6 @@ from store_core.format.properties import (
     INNER_NUM,
     MAX_PROPERTIES_SIZE,
     PROPERTY_CRC,
-    PropertyMap,
 )
 from store_core.format.record.delayed import (
     SCHEDULE_TOPIC,
@@ -250,7 +249,11 @@ class _BatchEncoder:
 
     def encode(self, *, compute_crc: bool) -> EncodedBatch:
         """Encode all rows."""
-        self._refuse_unsupported()
+        inner = np.flatnonzero(self.sys_flags & MessageSysFlag.INNER_BATCH_FLAG)
+        if inner.size:
+            raise UnsupportedStoreError(
+                f"row {self.first_row + int(inner[0])} is an inner batch, so it must be put by itself"
+            )
         properties = [*self._properties(), bytes(self.rules.crc_reserved)]
         property_lengths = self._sum_of_lengths(properties)
         topics = self.topics.dictionary_encode()
@@ -336,7 +339,11 @@ class _BatchEncoder:
         """Return a row as a message, redirected to the schedule topic if it is delayed."""
         message = self.columns.message(row)
         properties = stored_properties(message, self.rules.release)
-        self._refuse_properties(row, properties)
+        if self.rules.enable_lmq and (properties.get(INNER_MULTI_DISPATCH) or "").strip():
+            raise UnsupportedStoreError(f"row {self.first_row + row} goes to light queues, so it must be put by itself")
+        if self.rules.features.has_inner_batches and INNER_NUM in properties:
+            reason = "MESSAGE_ILLEGAL: property INNER_NUM on a message that is not an inner batch"
+            raise InvalidOptionError(f"row {self.first_row + row}: {reason}")
         if self.max_delay_level is None or not may_be_delayed(message.sys_flag):
             return message
         try:
@@ -350,13 +357,6 @@ class _BatchEncoder:
         if has_timers and is_timed(message.topic, properties):
             raise UnsupportedStoreError(f"row {self.first_row + row} goes to the timer, so it must be put by itself")
         return message
-
-    def _refuse_properties(self, row: int, properties: PropertyMap) -> None:
-        if self.rules.enable_lmq and (properties.get(INNER_MULTI_DISPATCH) or "").strip():
-            raise UnsupportedStoreError(f"row {self.first_row + row} goes to light queues, so it must be put by itself")
-        if self.rules.features.has_inner_batches and INNER_NUM in properties:
-            reason = "MESSAGE_ILLEGAL: property INNER_NUM on a message that is not an inner batch"
-            raise InvalidOptionError(f"row {self.first_row + row}: {reason}")
 
     # ---- fields
 
@@ -396,13 +396,6 @@ class _BatchEncoder:
 
     # ---- refusals
 
-    def _refuse_unsupported(self) -> None:
-        inner = np.flatnonzero(self.sys_flags & MessageSysFlag.INNER_BATCH_FLAG)
-        if inner.size:
-            raise UnsupportedStoreError(
-                f"row {self.first_row + int(inner[0])} is an inner batch, so it must be put by itself"
-            )
-
     def _refuse_illegal(
         self,
         topics: pa.DictionaryArray,
@@ -419,19 +412,16 @@ class _BatchEncoder:
             illegal |= sizes > limit
         if self.rules.features.stores_ipv6_hosts:
             illegal |= (self.sys_flags & _V6_BITS & ~v6_bits.astype(np.int64)) != 0
-        illegal |= self._has_long_topic(topics)
-        if illegal.any():
-            self._refuse(int(np.argmax(illegal)))
-        if int(sizes.sum()) > _BATCH_LIMIT:
-            raise InvalidOptionError(f"a batch of {sizes.sum()} bytes is too large: {_BATCH_LIMIT} are encoded at most")
-
-    def _has_long_topic(self, topics: pa.DictionaryArray) -> npt.NDArray[np.bool_]:
         texts = topics.dictionary.to_pylist()
         is_long = np.array(
             [len(text.encode()) > topic_limit(message_version(text, self.rules)) for text in texts], bool
         )
         index: npt.NDArray[np.int32] = topics.indices.to_numpy(zero_copy_only=False)
-        return is_long[index]
+        illegal |= is_long[index]
+        if illegal.any():
+            self._refuse(int(np.argmax(illegal)))
+        if int(sizes.sum()) > _BATCH_LIMIT:
+            raise InvalidOptionError(f"a batch of {sizes.sum()} bytes is too large: {_BATCH_LIMIT} are encoded at most")
 
     def _refuse(self, row: int) -> None:
         message = self._scheduled(row)

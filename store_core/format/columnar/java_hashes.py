@@ -170,7 +170,9 @@ def _wide_hashes(
     offsets, content, _ = binary_parts(pieces)
     content = content[: offsets[-1]]
     if as_text(pieces) is None:
-        return _malformed_hashes(pieces)
+        texts = [decode_text(piece) for piece in pieces.to_pylist()]
+        hashes = np.array([hash_code(text) for text in texts], np.int32).view(np.uint32)
+        return hashes, np.array([len(text.encode("utf-16-le")) >> 1 for text in texts], np.int64)
     units = np.frombuffer(content.tobytes().decode().encode("utf-16-le"), "<u2")
     counts = ((content & _CONTINUATION_MASK) != _CONTINUATION).astype(np.int64) + (content >= _FOUR_BYTES)
     bounds = np.zeros(content.size + 1, np.int64)
@@ -180,12 +182,6 @@ def _wide_hashes(
     behind = np.repeat(bounds[1:], lengths) - 1 - np.arange(units.size)
     terms = units * _powers(int(lengths.max())).take(behind)
     return np.add.reduceat(terms, bounds[:-1], dtype=np.uint32), lengths
-
-
-def _malformed_hashes(pieces: pa.BinaryArray) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    texts = [decode_text(piece) for piece in pieces.to_pylist()]
-    hashes = np.array([hash_code(text) for text in texts], np.int32).view(np.uint32)
-    return hashes, np.array([len(text.encode("utf-16-le")) >> 1 for text in texts], np.int64)
 
 
 def _powers(most: int) -> npt.NDArray[np.uint32]:

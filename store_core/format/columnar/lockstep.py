@@ -228,18 +228,12 @@ def _near_candidates(
             lanes, places = lanes[rows], cuts[lanes[rows]] + positions
             kept = (positions <= probe) & (places < cuts[lanes + 1])
             lanes, places = lanes[kept], places[kept]
-            kept = _look_like_records(raw, places, start_offset)
+            heads = gather(raw, places, head_dtype())
+            looks: npt.NDArray[np.bool_] = (heads["magic_code"] == _MAGICS[0]) | (heads["magic_code"] == _MAGICS[1])
+            looks &= heads["total_size"] >= MIN_RECORD_SIZE
+            kept = looks if start_offset is None else looks & (heads["physical_offset"] == places + start_offset)
             found[lanes[kept][::-1]] = places[kept][::-1]
     return found
-
-
-def _look_like_records(
-    raw: npt.NDArray[np.uint8], places: npt.NDArray[np.int64], start_offset: int | None
-) -> npt.NDArray[np.bool_]:
-    heads = gather(raw, places, head_dtype())
-    looks: npt.NDArray[np.bool_] = (heads["magic_code"] == _MAGICS[0]) | (heads["magic_code"] == _MAGICS[1])
-    looks &= heads["total_size"] >= MIN_RECORD_SIZE
-    return looks if start_offset is None else looks & (heads["physical_offset"] == places + start_offset)
 
 
 def find_candidate(

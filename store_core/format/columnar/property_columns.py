@@ -136,23 +136,20 @@ class PropertyColumns:
         self._order: npt.NDArray[np.int64] | None = None
         alike = AlikeProperties.of(packed)
         if alike is None:
-            self._cut_rows(packed, parser)
+            # Rows that are not plain are left to the parser.
+            rows, odd_rows = np.arange(len(packed)), np.empty(0, np.int64)
+            pairs, odd = _cut(packed)
+            while odd.any():
+                odd_rows = np.concatenate([odd_rows, rows[odd]])
+                rows = rows[~odd]
+                pairs, odd = _cut(take_rows(packed, rows))
+            self._plain = pairs
+            self._odd = [decode_text(packed[row].as_py()) for row in odd_rows.tolist()]
+            self._parsed = [parse_properties(text, parser) for text in self._odd]
+            if self._parsed:
+                self._order = np.argsort(np.concatenate([rows, odd_rows]))
         else:
             self._plain = alike
-
-    def _cut_rows(self, packed: pa.BinaryArray, parser: PropertyParser) -> None:
-        """Split all rows at their separators; leave those that are not plain to the parser."""
-        rows, odd_rows = np.arange(len(packed)), np.empty(0, np.int64)
-        pairs, odd = _cut(packed)
-        while odd.any():
-            odd_rows = np.concatenate([odd_rows, rows[odd]])
-            rows = rows[~odd]
-            pairs, odd = _cut(take_rows(packed, rows))
-        self._plain = pairs
-        self._odd = [decode_text(packed[row].as_py()) for row in odd_rows.tolist()]
-        self._parsed = [parse_properties(text, parser) for text in self._odd]
-        if self._parsed:
-            self._order = np.argsort(np.concatenate([rows, odd_rows]))
 
     def map(self) -> pa.MapArray:
         """Return all properties of each row."""
@@ -277,7 +274,11 @@ def _cut(packed: pa.BinaryArray) -> tuple[_Pairs, npt.NDArray[np.bool_]]:
     if odd.any():
         return _NO_PAIRS, odd
     bounds = (first >> 1).astype(np.int32)
-    cuts = _cuts(marks, bounds, offsets)
+    cuts = np.empty(2 * marks.size, np.int32)  # start and stop of name and value of every pair
+    cuts[1::2] = marks
+    cuts[2::2] = marks[:-1] + 1
+    filled = bounds[1:] > bounds[:-1]
+    cuts[0::4][bounds[:-1][filled]] = offsets[:-1][filled]
     empty = cuts[1::2] <= cuts[0::2]
     if empty.any():
         return _NO_PAIRS, _rows_of(np.flatnonzero(empty) >> 1, bounds)
@@ -354,18 +355,6 @@ def _rows_not_utf8(packed: pa.BinaryArray) -> npt.NDArray[np.bool_]:
     if as_text(packed) is not None:
         return np.zeros(len(packed), np.bool_)
     return np.array([as_text(packed[row : row + 1]) is None for row in range(len(packed))], np.bool_)
-
-
-def _cuts(
-    marks: npt.NDArray[np.int64], bounds: npt.NDArray[np.int32], offsets: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int32]:
-    """Return start and stop of name and value of every pair, four numbers per pair."""
-    cuts = np.empty(2 * marks.size, np.int32)
-    cuts[1::2] = marks
-    cuts[2::2] = marks[:-1] + 1
-    filled = bounds[1:] > bounds[:-1]
-    cuts[0::4][bounds[:-1][filled]] = offsets[:-1][filled]
-    return cuts
 
 
 def _number_names(
@@ -447,11 +436,7 @@ def without_names(
     if rows is not None:
         kept = kept | ~np.repeat(rows, np.diff(offsets))
     before = np.concatenate([[0], np.cumsum(kept)])
-    places = pa.array(before[offsets - offsets[0]].astype(np.int32), mask=_ends_of_nulls(properties))
+    is_null = np.append(np.asarray(properties.is_null()), False)  # whether an offset begins one, as Arrow expects it
+    places = pa.array(before[offsets - offsets[0]].astype(np.int32), mask=is_null)
     mask = pa.array(kept)
     return pa.MapArray.from_arrays(places, keys.filter(mask), items.filter(mask))
-
-
-def _ends_of_nulls(properties: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return for each offset whether it begins a null, as `pyarrow.MapArray.from_arrays` expects it."""
-    return np.append(np.asarray(properties.is_null()), False)

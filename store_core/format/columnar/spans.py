@@ -68,15 +68,11 @@ class Heads:
         self._groups: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]] = []
         flags = self.leading("sys_flag") & _V6_FLAGS
         if flags.any():
-            self._regroup(flags)
-
-    def _regroup(self, flags: npt.NDArray[Any]) -> None:
-        """Gather each width separately; leave out records too near the file's end, which can't be sound."""
-        self.widths = _WIDTHS[flags]
-        inside = self.starts + self.widths <= self.raw.size
-        for bits in np.unique(flags).tolist():
-            rows = np.flatnonzero((flags == bits) & inside)
-            self._groups.append((rows, gather(self.raw, self.starts[rows], head_dtype(bits))))
+            self.widths = _WIDTHS[flags]
+            inside = self.starts + self.widths <= self.raw.size  # others can't be sound
+            for bits in np.unique(flags).tolist():
+                rows = np.flatnonzero((flags == bits) & inside)
+                self._groups.append((rows, gather(self.raw, self.starts[rows], head_dtype(bits))))
 
     def __len__(self) -> int:
         """Return the number of records."""

@@ -107,7 +107,7 @@ def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask
     Returns: int64, shape (n,); 0 for the others.
     Returns: bool, shape (n,); False for nulls.
     """
-    offsets, data, _ = binary_parts(_compact(strings))
+    offsets, data, _ = binary_parts(take_rows(strings, np.arange(len(strings))) if strings.offset else strings)
     starts, stops = offsets[:-1], offsets[1:]
     data = np.append(data[: offsets[-1]], np.uint8(0))
     others = np.zeros(data.size, np.int32)
@@ -119,11 +119,6 @@ def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask
     numbers = np.zeros(len(strings), np.int64)
     numbers[is_plain] = strings.filter(pa.array(is_plain)).cast(pa.int64()).to_numpy()
     return numbers, is_plain
-
-
-def _compact(strings: pa.StringArray) -> pa.StringArray:
-    """Return an array that starts at offset 0."""
-    return take_rows(strings, np.arange(len(strings))) if strings.offset else strings
 
 
 _FALSE, _TRUE, _NULL, _ERROR = range(4)

@@ -116,26 +116,20 @@ def do_append(  # noqa: PLR0913 -- the record, where it goes, and the values kno
         write_blank(view)
         status = AppendMessageStatus.END_OF_FILE
         return AppendMessageResult(status, physical_offset, room, ids, store_timestamp, first)
-    _complete(encoded, positions, first, store_timestamp, append_property_crc=append_property_crc)
-    view[: len(encoded.data)] = encoded.data
-    count = len(positions) if message_num is None else message_num
-    status = AppendMessageStatus.PUT_OK
-    return AppendMessageResult(status, physical_offset, len(encoded.data), ids, store_timestamp, first, count)
-
-
-def _complete(
-    encoded: EncodedRecords, positions: list[int], queue_offset: int, store_timestamp: int, *, append_property_crc: bool
-) -> None:
     data = encoded.data
     time_position = _TIME_POSITIONS[encoded.v6_bits]
     stored_time = store_timestamp if encoded.fixed_timestamp is None else encoded.fixed_timestamp
     stops = [*encoded.starts[1:], len(data)]
     for index, (start, stop) in enumerate(zip(encoded.starts, stops, strict=True)):
-        _OFFSETS.pack_into(data, start + _OFFSETS_POSITION, queue_offset + index, positions[index])
+        _OFFSETS.pack_into(data, start + _OFFSETS_POSITION, first + index, positions[index])
         _TIME.pack_into(data, start + time_position, stored_time)
         if append_property_crc:
             crc = crc32(memoryview(data)[start : stop - CRC_RESERVED]) & CRC_MASK
             data[stop - CRC_RESERVED : stop] = f"{PROPERTY_CRC}\x01{property_crc_digits(crc)}\x02".encode()
+    view[: len(encoded.data)] = encoded.data
+    count = len(positions) if message_num is None else message_num
+    status = AppendMessageStatus.PUT_OK
+    return AppendMessageResult(status, physical_offset, len(encoded.data), ids, store_timestamp, first, count)
 
 
 _I8_MAX: Final = 0x7F
@@ -190,13 +184,6 @@ class Refusal:
     append_status: AppendMessageStatus | None = None  # what the append returns, if RocketMQ finds out only there
 
 
-def _stored_codes(sys_flag: int) -> str:
-    """Return the `struct` format of the head's table."""
-    codes = {">i4": "i", ">i8": "q"}
-    fields = ((part.v6_flag, codes.get(part.type), part.dtype(sys_flag).itemsize) for part in MESSAGE_HEAD.fields)
-    return ">" + "".join(f"{size}s" if v6_flag is not None else str(code) for v6_flag, code, size in fields)
-
-
 _BORN_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
 _STORE_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 _V6_BITS: Final = _BORN_V6 | _STORE_V6
@@ -205,7 +192,11 @@ _HEAD_SIZES: Final = {bits: head_size(bits) for bits in (0, _BORN_V6, _STORE_V6,
 
 @lru_cache(maxsize=8)
 def _head_struct(v6_bits: int) -> struct.Struct:
-    return struct.Struct(_stored_codes(v6_bits))
+    codes = {">i4": "i", ">i8": "q"}
+    fields = ((part.v6_flag, codes.get(part.type), part.dtype(v6_bits).itemsize) for part in MESSAGE_HEAD.fields)
+    return struct.Struct(
+        ">" + "".join(f"{size}s" if v6_flag is not None else str(code) for v6_flag, code, size in fields)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -414,7 +405,7 @@ def encode_members(
     head = _Head.of(batch, rules, store_host, born_timestamp)
     refusal = head.refuse()
     gives_shared = rules.features.gives_members_batch_properties
-    shared = to_utf8(_shared_properties(batch, rules.release)) if gives_shared else b""
+    shared = to_utf8(format_properties(stored_properties(batch, rules.release), rules.release)) if gives_shared else b""
     encoded = EncodedRecords(bytearray(), head.v6_bits, head.store_host, [])
     for flag, body, own in items:
         joint = PROPERTY_SEPARATOR.encode() if own and shared and not ends_with_separator(own) else b""
@@ -428,10 +419,6 @@ def encode_members(
         reason = f"a batch of {len(encoded.data)} bytes, at most {rules.max_message_size} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return encoded
-
-
-def _shared_properties(batch: Message, release: str) -> str:
-    return format_properties(stored_properties(batch, release), release)
 
 
 def _refuse_member(rules: EncodeRules, properties: int, record: int) -> Refusal | None:
