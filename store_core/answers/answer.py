@@ -290,7 +290,7 @@ class Answer(ABC, Generic[AnyReport]):
         return self
 
     def again(self, found: Sequence[AnyReport]) -> Self | None:  # noqa: ARG002 -- as above
-        """Return what is asked of those of several stores that had no answer, by what the others found, if anything."""
+        """Return a second question for the stores without an answer, by what the others found; None without one."""
         return None
 
     def is_mistaken(self, store: StorePaths, report: AnyReport) -> bool:  # noqa: ARG002 -- most have nothing to tell

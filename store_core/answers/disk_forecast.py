@@ -214,7 +214,7 @@ class _GrowthClock:
         return self._grown[at] + (now - self._turns[at] if self._is_growing[at] else 0)
 
     def time_of(self, growing_ms: int) -> int:
-        """Return when it has grown for so long, if that is after the last turn, and it grows then."""
+        """Return when it will have grown for so long, which has to be after its last turn, while it grows."""
         return self._turns[-1] + growing_ms - self._grown[-1]
 
 

@@ -62,7 +62,7 @@ class IndexFindings:
     # ---- entries
 
     def _add_entries(self, tally: Tally) -> set[int]:
-        """Add what is wrong with entries; return where those lead that are left of records that were cut off."""
+        """Add what is wrong with entries; return the offsets of entries left over from records that were cut off."""
         found = self.report.index_differences
         if found.repeated:
             tally.notes.append(f"the index has {found.repeated} entries twice, as after a crash; they do no harm")

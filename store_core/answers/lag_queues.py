@@ -400,7 +400,7 @@ class LagJob:
         return Log(self.segments).missing_bytes
 
     def unknown_groups(self, rows: Iterable[QueueLag]) -> list[str]:
-        """Return the groups that are configured and have no offsets, among those that are asked for."""
+        """Return the requested groups that are configured and have committed no offset."""
         known = {each.group for each in (*self.groups.committed, *self.groups.broadcast)}
         known |= {row.asked.group for row in rows}
         names = () if self._topic else sorted(self.groups.configured - known)

@@ -245,7 +245,7 @@ class _Made:
         return DelaysReport.of(facts, tables)
 
     def _age_notes(self) -> Iterator[str]:
-        """Say as of when the broker's files are, where they are older than the log's end and that counts."""
+        """Say how old the broker's files are, where the log has messages after them."""
         from store_core.snapshot.config import DELAY_OFFSETS
 
         known, last = self.known, self.known.last_stored or 0

@@ -261,7 +261,7 @@ class Description:
         return end, self._newest_time()
 
     def _queued_end(self) -> int | None:
-        """Return the end of the last record that a queue leads to, if it is there."""
+        """Return the physical offset at which a queue's last record ends; None without that record."""
         if self.furthest is None:
             return None
         offset, size = self.furthest

@@ -241,7 +241,7 @@ class ProducersJob:
         yield PieceKey(0, _TOTALS_KIND, part.begin), scanned
 
     def gather(self, pieces: Iterable[tuple[PieceKey, Piece]]) -> Iterator[Scanned[SendTotals] | KeyFindings]:
-        """Yield totals as they are, and what the keys of a group show."""
+        """Yield totals unchanged, and the findings of each group of keys."""
         found: dict[str, list[Any]] = {}
         with RunReader() as reader:
             for key, piece in pieces:

@@ -453,7 +453,7 @@ class TransactionsReport(Report[TransactionsFacts]):
 
     @property
     def plots(self) -> tuple[Plot, ...]:
-        """How transactions ended, and where in the log those are that did not."""
+        """How transactions ended, and the places of pending ones in the log."""
         counts = [(end, self.found.count(end)) for end in End]
         bars = tuple(Bar(end.value, count, _TONES[end], f"{count:,}") for end, count in counts if count)
         rows = self.tables["transactions"].select(["state", "half_offset", "commit_offset", "op_offset"]).to_pylist()

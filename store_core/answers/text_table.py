@@ -135,7 +135,7 @@ _PLAIN: Final = "\x1b[0m"
 
 
 class TableWriter:
-    """Writes a table whose columns are as wide as the first rows need.
+    """Writes a table with columns as wide as the first rows need.
 
     If it is too wide for the terminal, names and words stand on several lines and contents are cut; numbers, times and
     what tells rows apart are always whole. If that is not enough, each row is a list of its fields.
@@ -198,7 +198,7 @@ class TableWriter:
         return 0 if self._width is None else sum(self._widths) + len(_GAP) * (len(self._widths) - 1) - self._width
 
     def _narrow(self, heads: list[int]) -> None:
-        """Narrow the widest columns that may be until the table fits, or until they are as narrow as they may be."""
+        """Narrow the widest columns until the table fits, each to its least width at most."""
         least = {
             at: max(heads[at], _NARROWEST if fit is _cut else _NARROWEST_WORDS)
             for at, fit in enumerate(self._fits)

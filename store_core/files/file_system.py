@@ -232,7 +232,7 @@ def disk_bytes(path: Path) -> tuple[int, int]:
 
 
 def not_a_file(path: Path, found: str) -> StoreAccessError:
-    """Return the error for a path at which there should be a file, with what is there."""
+    """Return the error for a path with something else than the expected file."""
     return StoreAccessError(f"{path}: expected a file, found {found}. Move it elsewhere")
 
 

@@ -61,7 +61,7 @@ class LocalFile:
         return self._seek(position, os.SEEK_HOLE, self.size)
 
     def check_size(self) -> None:
-        """Refuse a file that is shorter than it was when it was listed."""
+        """Refuse a file that has shrunk since it was listed."""
         if os.fstat(self.descriptor).st_size < self.size:
             raise self.truncated()
 

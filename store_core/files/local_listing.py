@@ -200,7 +200,7 @@ def _begins_like_a_log(head: bytes) -> bool:
 
 
 def _by_place(path: Path) -> str | None:
-    """Return what a file is by its name and the directories that it is in."""
+    """Return the kind of a file by its name and its directories."""
     if path.name in _NAMES:
         return _NAMES[path.name]
     if path.parent.name in _DIRECTORIES:
@@ -213,7 +213,7 @@ def _by_place(path: Path) -> str | None:
 
 
 def _by_content(name: str, head: bytes, size: int) -> str | None:
-    """Return what a file is that lies somewhere else, by what it begins with."""
+    """Return the kind of a file in a place that says nothing, by its first bytes."""
     if _INDEX_NAME.fullmatch(name) and _is_index(head, size):
         return _DIRECTORIES[INDEX_DIRECTORY]
     for what, unit in _UNITS.items():

@@ -132,7 +132,7 @@ def load_record(opened: PagedBytes, position: int) -> None:
 
 
 def file_at(path: Path) -> Segment:
-    """Return a file that is no segment, such as one of the index, as one that starts at 0."""
+    """Return any other file, such as one of the index, as a segment that starts at offset 0."""
     return Segment(str(path), 0, path.stat().st_size, remote=remote_file_of(path))
 
 

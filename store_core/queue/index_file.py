@@ -153,7 +153,7 @@ class IndexStorage:
 
     @classmethod
     def create(cls, path: Path, size: int, file_system: FileSystem, start: bytes) -> Self:
-        """Create the file, all hole except its first bytes, which are not written if they are zeros.
+        """Create the file as a hole after its first bytes; first bytes of zeros are not written either.
 
         A file created before an error is deleted again.
         """
@@ -190,7 +190,7 @@ class IndexStorage:
         self._unsynced += len(data)
 
     def sync_ahead(self) -> None:
-        """Sync what was written so far, if that is much, so that `sync` has less to wait for.
+        """Sync a large part of the file ahead of time, to shorten the wait of `sync`.
 
         May run while another thread writes. Failures are reported by `sync`.
         """

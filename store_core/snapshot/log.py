@@ -276,7 +276,7 @@ def _segments_of(
 def _with_entries(
     found: list[Segment], directory: Path, notes: list[str], member: Path | None, *, reads_entries: bool
 ) -> list[Segment]:
-    """Return segments as those of a DLedger log, if they are, which the name of their directory does not say.
+    """Return segments as those of a DLedger log, if their content says so.
 
     If there are several directories (``storePathDLedgerCommitLog``), they have any names, and the checkpoint is in that
     of their `member`.

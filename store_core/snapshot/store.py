@@ -489,7 +489,7 @@ def stores_of(
 
 
 def _is_one(paths: StorePaths) -> bool:
-    """Return whether a path is one as it is written, so that nobody has to look."""
+    """Return whether a path names one store by its spelling alone, without a look at the disk."""
     if isinstance(paths, list | tuple) and len(paths) == 1:
         return _is_one(paths[0])
     return isinstance(paths, str | os.PathLike) and _SEVERAL.isdisjoint(os.fspath(paths))

@@ -105,7 +105,7 @@ class LogSide:
 
 
 def without_overlap(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Cut each segment where the next one begins, so that every offset is in one file at most."""
+    """Cut each segment at the begin of the next one: no offset is in two files."""
     return tuple(_cut(each, following) for each, following in zip_longest(segments, segments[1:]))
 
 

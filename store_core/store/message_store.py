@@ -415,7 +415,7 @@ def _configured(
 
 
 def _last_exit_ok(abort: AbortFile) -> bool:
-    """Return whether a store that is refused was closed, as far as one can look."""
+    """Return whether a refused store was closed; True where nothing tells."""
     try:
         return not abort.exists
     except OSError:

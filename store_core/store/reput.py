@@ -414,7 +414,7 @@ class ReputMessageService(ServiceThread):
             yield
 
     def catch_up(self) -> None:
-        """Dispatch all there is, as a store of release 4.9 does before it starts."""
+        """Dispatch the rest of the log, as a store of release 4.9 does before it starts."""
         while self.behind > 0:
             before = self.reput_from_offset
             self.run_once()

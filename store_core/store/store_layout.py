@@ -60,7 +60,7 @@ _MOST_SHOWN: Final = 3
 
 
 def check_outside(name: str, target: Path, source: StorePaths) -> None:
-    """Refuse a target that is in a store, or that a store is in.
+    """Refuse a target inside of a store, or above one.
 
     * `name`: Of the option.
     * `target`: Absolute, with links resolved.

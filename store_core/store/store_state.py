@@ -60,7 +60,7 @@ class StoreCheckpoint:
         self.last_put = (0, 0)
 
     def cover_queues(self, put: tuple[int, int], *, keeps_offset: bool) -> None:
-        """Note that all units up to one that was put are on disk.
+        """Note that all units up to this one are on disk.
 
         * `put`: What `last_put` was before they were flushed.
         * `keeps_offset`: Whether the physical offset is noted, too. RocketMQ 5.5, which does that, leaves out a time

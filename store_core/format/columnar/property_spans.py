@@ -163,7 +163,7 @@ class PropertyFinder:
         return rows
 
     def _learn(self, example: bytes, known: list[PropertyLayout]) -> bool:
-        """Remember the layout of a string, if it is plain and there is room."""
+        """Remember the layout of a plain string, while there is room."""
         layout = PropertyLayout.of(example) if self._count < _MOST_LAYOUTS else None
         if layout is None:
             return False

@@ -131,7 +131,7 @@ class Tokens:
         return self.take()
 
     def error(self, expected: str, found: Token | None = None) -> FilterError:
-        """Return the error that a token, by default the next one, is not what is expected."""
+        """Return the error of an unexpected token, by default the next one."""
         found = found or self.current
         shown = repr(found.value) if found.kind in (NAME, NUMBER, STRING) else found.kind
         return FilterError(f"{expected}, found {shown}", self.text, found.position)

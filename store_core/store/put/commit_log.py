@@ -385,7 +385,7 @@ class CommitLog:
     def append_batch(
         self, messages: Sequence[EncodedBatch] | pa.RecordBatch | pa.Table, *, waits: bool = True
     ) -> AppendBatchResult:
-        """Put many messages under one lock, over as many files as they need.
+        """Put many messages under one lock, into one or several files.
 
         The log is the same as if they had been put one by one, except that all have the same store time. Messages can
         be encoded beforehand with `encode_messages`, also in other threads or processes.

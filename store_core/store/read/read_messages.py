@@ -224,7 +224,7 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
 
 
 def _logged_queues(paths: StorePaths, options: ReadOptions) -> frozenset[int]:
-    """Return the queues of the topics in a log beside which there is nothing that says which there are."""
+    """Return the queues of topics in a log that has neither queues nor configuration beside it."""
     whole = replace(
         ReadOptions.parse(columns=["queue_id"], mode="DROPMALFORMED", fail_on_data_loss=False),
         topic=options.topic, storage=options.storage, config=options.config,

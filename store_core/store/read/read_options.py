@@ -201,7 +201,7 @@ class ReadOptions:
         )
 
     def named(self, store: Store) -> ReadOptions:
-        """Return the options for one of several stores, whose name is read only if it is asked for."""
+        """Return the options for one of several stores; its name is set only for the column that has it."""
         return replace(self, store_name=store.name) if STORE in self.columns else self
 
     @property

@@ -130,7 +130,7 @@ class RebuildOptions:
             )
 
     def as_comparison(self) -> RebuildOptions:
-        """Return the options of comparing what is there with what these would make."""
+        """Return the options for a comparison of the files in place with those of a rebuild."""
         return replace(
             self,
             verify=True,

@@ -332,7 +332,7 @@ def wrong_record_crcs(
 
 
 def count_unproven(raw: npt.NDArray[np.uint8], start_offset: int, batch: DispatchBatch, rules: QueueRules) -> int:
-    """Count the records that are not where they say they are, have no store time, or do not match their checksum."""
+    """Count the records with a wrong offset, without a store time, or with a wrong checksum."""
     is_wrong = (batch.physical_offset != batch.starts + start_offset) | (batch.store_timestamp <= 0)
     is_wrong[wrong_record_crcs(raw, batch.starts, batch.starts + batch.message_size, rules)] = True
     return int(np.count_nonzero(is_wrong))

@@ -60,7 +60,7 @@ def why_foreign(root: Path, source: Path, kept: Path, places: Iterable[str]) -> 
 
 
 def _links(directory: Path, parts: Iterable[str]) -> list[Path]:
-    """Return the links among the directories that lead from one to what is below it."""
+    """Return the symbolic links on the way from a directory to a path below it."""
     found = []
     for part in parts:
         directory /= part
@@ -307,7 +307,7 @@ class OutputDirectory:
                 shutil.rmtree(self.path)
 
     def remove(self) -> None:
-        """Remove what is in the directory and, when that is done, the mark: a run that is killed can be repeated."""
+        """Remove the directory's content, and the mark last: a run that is killed can be repeated."""
         files = self._file_system
         if files.status(self.path / _OUTPUT_MARK) is None:
             if files.status(self.path) is not None and not files.names(self.path):

@@ -252,7 +252,7 @@ class StoreRecovery:
             )
 
     def catch_up(self, reput: ReputMessageService) -> RecoveryReport:
-        """Set where dispatching continues, and dispatch what a release dispatches before it is up.
+        """Set the dispatch position, and dispatch the records that a release dispatches during its start.
 
         Releases 4.3 and 5.3 continue at the end of the log. In 5.3 with ``recheckReputOffsetFromCq``, and always in
         4.9, what the queues do not cover is dispatched first, and their first indexes are determined again.

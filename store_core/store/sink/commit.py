@@ -205,7 +205,7 @@ class SinkCommit:
             ledger.write(LedgerEntry(self.transaction, appended, is_committed, self.left_out, body_sum))
 
     def _prepare(self, ledger: CommitLedger, planned: Appended, body_sum: int, unindexed: Unindexed | None) -> None:
-        """Note what is about to be published, and that the index will not have it, if so."""
+        """Note what is about to be published, and whether the index will lack it."""
         if unindexed is not None:
             unindexed.note(planned.begin_offset)
         self._note(ledger, planned, body_sum, is_committed=False)
@@ -271,7 +271,7 @@ class SinkCommit:
         return tuple(cleaned)
 
     def discard(self) -> None:
-        """Delete what this job staged, and, where no store is, the directories that it was in."""
+        """Delete the staged files of this job, and their directories where there is no store."""
         self._delete_staged()
         if self.file_system.status(self.root / COMMIT_LOG) is None:
             made = SinkDirectory(self.root, self.file_system)

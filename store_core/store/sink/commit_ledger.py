@@ -29,7 +29,7 @@ _NAME_LENGTH: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Identifies an append of a sender, so that it is made only once."""
+    """Identifies an append of a sender: a repeated one does nothing."""
 
     sender: str  # A streaming query's id, or a user's name for a job
     number: int = 0  # number of the append among those of its sender: 0 or more, ascending

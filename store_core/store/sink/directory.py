@@ -248,7 +248,7 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def heal(root: Path, file_system: FileSystem) -> None:
-    """Complete an interrupted swap that took more than one step, so that there is no store at `root`."""
+    """Complete a swap that was interrupted between its steps and left no store at `root`."""
     if file_system.status(root) is not None:
         return
     for old in (each for each in stores_beside(root, file_system) if each.name.endswith(_OLD)):

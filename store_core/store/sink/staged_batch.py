@@ -74,7 +74,7 @@ class StagedBatch:
     derived: DerivedColumns | None = None  # what queues and index need of the records; if None, it is read from the log
 
     def with_derived(self, rules: QueueRules) -> StagedBatch:
-        """Return the batch with what queues and index need, as far as it is known."""
+        """Return the batch with the known part of what queues and index need."""
         return replace(self, derived=derive_columns(self.records, rules))
 
 

@@ -129,7 +129,7 @@ class LookUp:
 
     @property
     def is_scan(self) -> bool:
-        """Whether no look-up is used, so that all records are read one after the other."""
+        """Whether all records are read, without a look-up."""
         return isinstance(self._chosen, Unsuitable)
 
     @property
