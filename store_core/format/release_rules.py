@@ -6,8 +6,8 @@ release's value. Each names the Java method that the rule comes from, and the Ro
 changed it. They are in groups, by those who ask: records, files, queues and index; putting, dispatching, recovering,
 getting and cleaning; what a broker adds.
 
-There is one object per release, so these dataclasses have no comparison, and only the last has a constructor: methods
-for all features would be most of the time that the import of this module takes.
+There is one object per release, so they have no comparison: methods for all features would be most of the time that the
+import of this module takes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,32 @@ def value(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a fie
 _RECORDS: Final = "Records and properties"
 _FILES: Final = "Files"
 _QUEUES: Final = "Consume queues and index"
+_PUT: Final = "Putting"
+_LOG: Final = "Log, dispatching and replicas"
+_RECOVERY: Final = "Recovery"
+_GET: Final = "Getting and cleaning"
+_PULL: Final = "Pulling"
+_CONFIG: Final = "Files of the broker"
+_DELAY: Final = "Delayed messages"
 
 _record = partial(has, _RECORDS)
 _file = partial(has, _FILES)
 _queue = partial(has, _QUEUES)
+_put = partial(has, _PUT)
+_log = partial(has, _LOG)
+_recovery = partial(has, _RECOVERY)
+_get = partial(has, _GET)
+_pull = partial(has, _PULL)
+_config = partial(has, _CONFIG)
+_delay = partial(has, _DELAY)
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class RecordFeatures:
-    """A release's features of records, files, consume queues and index."""
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ReleaseRules:
+    """The features of one release."""
+
+    release: str  # its name in options
+    judge: str  # the RocketMQ version whose behaviour is followed and tested against
 
     # ---- records and properties
     splits_properties_at_first_separator: bool = _record(
@@ -191,22 +208,6 @@ class RecordFeatures:
     writes_header_of_unused_index: bool = _queue(
         "an index file that nothing was put into has a header when the store is closed", "IndexService.shutdown, 5.x"
     )
-
-
-_PUT: Final = "Putting"
-_LOG: Final = "Log, dispatching and replicas"
-_RECOVERY: Final = "Recovery"
-_GET: Final = "Getting and cleaning"
-
-_put = partial(has, _PUT)
-_log = partial(has, _LOG)
-_recovery = partial(has, _RECOVERY)
-_get = partial(has, _GET)
-
-
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class StoreFeatures:
-    """A release's features of the store as a whole."""
 
     # ---- putting
     checks_puts_by_hooks: bool = _put(
@@ -418,20 +419,6 @@ class StoreFeatures:
         "DefaultMessageStore.CorrectLogicOffsetService, 5.0.0",
     )
 
-
-_PULL: Final = "Pulling"
-_CONFIG: Final = "Files of the broker"
-_DELAY: Final = "Delayed messages"
-
-_pull = partial(has, _PULL)
-_config = partial(has, _CONFIG)
-_delay = partial(has, _DELAY)
-
-
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class BrokerFeatures:
-    """The features of a release's broker."""
-
     # ---- pulling
     rejects_pulls_on_unread_slave: bool = _pull(
         "a slave without `slaveReadEnable` rejects pulls unread", "PullMessageProcessor.rejectRequest, 5.x"
@@ -536,14 +523,6 @@ class BrokerFeatures:
         "a delayed half message of a transaction is dropped",
         "ScheduleMessageService.DeliverDelayedMessageTimerTask.executeOnTimeup, 4.9.x",
     )
-
-
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ReleaseRules(BrokerFeatures, StoreFeatures, RecordFeatures):
-    """The features of one release."""
-
-    release: str  # its name in options
-    judge: str  # the RocketMQ version whose behaviour is followed and tested against
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.release!r})"
