@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
+    from store_core.format.release_rules import ReleaseRules
     from store_core.store.broker_config import BrokerConfig
 
 
@@ -236,10 +237,11 @@ class _RefusedError(Exception):
         self.forbidden = forbidden
 
 
+@dataclass(frozen=True)
 class PullChecks:
     """The checks of a pull, in RocketMQ's order (``PullMessageProcessor.processRequest``).
 
-    Parameters
+    Attributes
     ----------
     broker : BrokerConfig
     release : str
@@ -253,27 +255,18 @@ class PullChecks:
     bloom_filter : BloomFilter, optional
     """
 
-    def __init__(  # noqa: PLR0913 -- what a broker knows
-        self,
-        broker: BrokerConfig,
-        release: Release,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumers: Mapping[str, ConsumerGroupInfo],
-        find_filter_data: Callable[[str, str], ConsumerFilterData | None],
-        clock: Clock,
-        *,
-        bloom_filter: BloomFilter | None = None,
-    ) -> None:
-        self._broker = broker
-        self._release: Release = release
-        self._features = rules_of(release)
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._find_filter_data = find_filter_data
-        self._clock = clock
-        self._bloom_filter = bloom_filter
+    broker: BrokerConfig
+    release: Release
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    consumers: Mapping[str, ConsumerGroupInfo]
+    find_filter_data: Callable[[str, str], ConsumerFilterData | None]
+    clock: Clock
+    bloom_filter: BloomFilter | None = field(default=None, kw_only=True)
+
+    @property
+    def _features(self) -> ReleaseRules:
+        return rules_of(self.release)
 
     def check(self, request: PullMessageRequest) -> CheckedPull | PullMessageResponse:
         """Check a pull; return what it needs, or the answer that refuses it."""
@@ -291,16 +284,16 @@ class PullChecks:
     # ---- permissions
 
     def _check_broker(self) -> None:
-        if not self._broker.broker_permission & Permission.READ:
+        if not self.broker.broker_permission & Permission.READ:
             raise _RefusedError(
                 ResponseCode.NO_PERMISSION,
-                f"broker {self._broker.broker_ip1} may not be read",
+                f"broker {self.broker.broker_ip1} may not be read",
                 ForbiddenType.BROKER_FORBIDDEN,
             )
 
     def _group(self, request: PullMessageRequest) -> SubscriptionGroupConfig:
         name = request.consumer_group
-        group = self._groups.find_subscription_group_config(name) or self._new_group(name)
+        group = self.groups.find_subscription_group_config(name) or self._new_group(name)
         if group is None:
             raise _RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no subscription group {name!r}: create it first"
@@ -317,16 +310,16 @@ class PullChecks:
         RocketMQ: ``SubscriptionGroupManager.findSubscriptionGroupConfig``; 5.x validates the name first.
         """
         is_legal = len(name) <= _LONGEST_GROUP and _GROUP_NAME.fullmatch(name) is not None
-        may_be_made = self._broker.auto_create_subscription_group or name.startswith(_SYSTEM_GROUP)
+        may_be_made = self.broker.auto_create_subscription_group or name.startswith(_SYSTEM_GROUP)
         if not may_be_made or (self._features.checks_group_names and not is_legal):
             return None
         group = SubscriptionGroupConfig(group_name=name)
-        self._groups.update_subscription_group_config(group)
+        self.groups.update_subscription_group_config(group)
         return group
 
     def _topic(self, request: PullMessageRequest) -> TopicConfig:
         name = request.topic
-        topic = self._topics.select_topic_config(name)
+        topic = self.topics.select_topic_config(name)
         if topic is None:
             raise _RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {name!r}: create it first")
         if not topic.is_readable:
@@ -350,7 +343,7 @@ class PullChecks:
             subscription, data = self._carried(request)
         else:
             subscription, data = self._registered(request, group)
-        if not subscription.is_by_tag and not self._broker.enable_property_filter:
+        if not subscription.is_by_tag and not self.broker.enable_property_filter:
             raise _RefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the broker does not filter by {subscription.expression_type}"
             )
@@ -369,14 +362,14 @@ class PullChecks:
         if compiled is None:
             return subscription, None
         return subscription, ConsumerFilterData(
-            request.consumer_group, request.topic, text, compiled, self._clock.now_ms(),
+            request.consumer_group, request.topic, text, compiled, self.clock.now_ms(),
             client_version=request.sub_version, expression_type=subscription.expression_type,
         )  # fmt: skip
 
     def _compiled(self, subscription: SubscriptionData) -> Sql92Expression | None:
         try:
             if subscription.expression_type == _SQL92:
-                return Sql92Expression(subscription.tags.text, self._release)
+                return Sql92Expression(subscription.tags.text, self.release)
         except FilterError as error:
             _LOG.warning("all messages of %s match: %s", subscription.topic, error)
         return None
@@ -386,7 +379,7 @@ class PullChecks:
     ) -> tuple[SubscriptionData, ConsumerFilterData | None]:
         """Return the subscription that the group's consumers reported."""
         name, topic = request.consumer_group, request.topic
-        info = self._consumers.get(name)
+        info = self.consumers.get(name)
         if info is None:
             raise _RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"no consumer of group {name!r} is connected")
         if not group.consume_broadcast_enable and info.message_model is MessageModel.BROADCASTING:
@@ -395,7 +388,7 @@ class PullChecks:
                 f"group {name!r} may not consume by broadcasting",
                 ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN,
             )
-        if self._features.has_forbidden_table and self._groups.is_read_forbidden(group.group_name, topic):
+        if self._features.has_forbidden_table and self.groups.is_read_forbidden(group.group_name, topic):
             raise _RefusedError(
                 ResponseCode.NO_PERMISSION,
                 f"topic {topic!r} is forbidden to group {name!r}",
@@ -412,7 +405,7 @@ class PullChecks:
         return found.data, None if found.data.is_by_tag else self._registered_filter(request)
 
     def _registered_filter(self, request: PullMessageRequest) -> ConsumerFilterData:
-        data = self._find_filter_data(request.topic, request.consumer_group)
+        data = self.find_filter_data(request.topic, request.consumer_group)
         if data is None:
             raise _RefusedError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
@@ -428,9 +421,9 @@ class PullChecks:
     def _message_filter(
         self, subscription: SubscriptionData, data: ConsumerFilterData | None
     ) -> ExpressionMessageFilter:
-        parser = PropertyParser.of_release(self._release)
-        if not self._broker.filter_support_retry:
-            return ExpressionMessageFilter(subscription, data, self._bloom_filter, parser)
+        parser = PropertyParser.of_release(self.release)
+        if not self.broker.filter_support_retry:
+            return ExpressionMessageFilter(subscription, data, self.bloom_filter, parser)
         return ExpressionForRetryMessageFilter(
-            subscription, self._find_filter_data, data, self._bloom_filter, parser, release=self._release
+            subscription, self.find_filter_data, data, self.bloom_filter, parser, release=self.release
         )

@@ -103,7 +103,9 @@ def scan(  # noqa: PLR0913 -- where to look, and for what
     if count == found.starts.size:
         return found
     before = int(found.starts[count - 1]) if count else previous
-    return _stopped(raw, found.starts[:count], int(found.starts[count]), start_offset, framing, before)
+    stop = int(found.starts[count])
+    reason = check_frame(raw.data, stop, start_offset, framing, previous=before).reason
+    return Scan(found.starts[:count], stop, reason or StopReason.LIMIT)
 
 
 def count_sound(
@@ -177,20 +179,7 @@ def chain(  # noqa: PLR0913 -- as of `scan`
     starts, stop = _stitch(records, walked, begin, limit, lead)
     if stop >= (limit if end is None else end):
         return Scan(starts, stop, StopReason.LIMIT)
-    return _stopped(raw, starts, stop, start_offset, framing)
-
-
-def _stopped(  # noqa: PLR0913 -- what the definition needs
-    raw: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    stop: int,
-    start_offset: int | None,
-    framing: Framing,
-    previous: int = -1,
-) -> Scan:
-    """Return the chain up to `stop`, with the definition's reason why no frame is there."""
-    reason = check_frame(raw.data, stop, start_offset, framing, previous=previous).reason
-    return Scan(starts, stop, reason or StopReason.LIMIT)
+    return Scan(starts, stop, check_frame(raw.data, stop, start_offset, framing).reason or StopReason.LIMIT)
 
 
 def _choose_lanes(
