@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner of the checks: two at a time, with each one's output as a whole; and the budgets of property tests."""
+"""The runner of the checks: some at a time, with each one's output as a whole; and the budgets of property tests."""
 
 from __future__ import annotations
 

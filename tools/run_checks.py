@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHON: Final = sys.executable
 PROGRAMS: Final = Path(PYTHON).parent
-AT_ONCE: Final = 3
-"""A check keeps one core busy at most times; those with Spark, RocketMQ or downloads wait at many others."""
+AT_ONCE: Final = 4
+"""For two cores: those with Spark, RocketMQ or downloads wait for other processes and for the end of pauses."""
 
 SECONDS_BETWEEN_REPORTS: Final = 30.0
 SHOWN: Final = 60
@@ -52,7 +52,7 @@ SESSIONS: Final = tuple(
 """Tests that start Spark in processes of their own, for which they wait."""
 
 # In the order in which they start: cheap ones first, so that their errors appear early; then the longest ones, so that
-# none of them runs alone at the end.
+# none of them runs alone at the end, and those that wait at the side of those that compute.
 CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "format": [PROGRAMS / "ruff", "format", "--check", "."],
     "lint": [PROGRAMS / "ruff", "check", "."],
@@ -62,15 +62,15 @@ CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
     "connector": [*PYTEST, "tests/connector", *(f"--ignore={path}" for path in SESSIONS)],
     "sessions": [*PYTEST, *SESSIONS],
+    "interop": [*PYTEST, "tests/interop"],
     "core": [*PYTEST, "tests/store_core", *(f"--ignore={folder}" for folder in (*READS, *ANSWERS))],
+    "notebooks": [*PYTEST, "tests/notebooks"],
+    "answers": [*PYTEST, *ANSWERS],
     "reads": [*PYTEST, *READS],
     "others": [
         *PYTEST,
         *(f"--ignore=tests/{folder}" for folder in ("connector", "store_core", "interop", "notebooks")),
     ],
-    "answers": [*PYTEST, *ANSWERS],
-    "interop": [*PYTEST, "tests/interop"],
-    "notebooks": [*PYTEST, "tests/notebooks"],
     "lowest": [
         "make",
         "test-lowest",
