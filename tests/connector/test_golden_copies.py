@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -82,10 +83,10 @@ def records(root: Path, release: str) -> dict[int, bytes]:
     """Return the bytes of each record by its physical offset."""
     table = read_messages(root, columns=["physical_offset", "store_size"], release=release).read_all()
     segments = {int(path.name): path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
-    found = {}
+    starts, found = list(segments), {}
     for offset, size in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        start = max(start for start in segments if start <= offset)
-        found[offset] = segments[start][offset - start :][:size]
+        start = starts[bisect_right(starts, offset) - 1]
+        found[offset] = segments[start][offset - start : offset - start + size]
     return found
 
 

@@ -19,6 +19,6 @@ ALL = ",".join(column.name for column in COLUMNS if column.name != STORE)
 
 
 def test_every_message_is_as_rocketmq_reads_it_whatever_the_split(read: Reader, golden_store: UnpackedStore) -> None:
-    options = {"columns": ALL, "release": golden_store.golden.release, "minPartitions": "13"}
+    options = {"columns": ALL, "release": golden_store.golden.release, "minPartitions": "5"}
 
     assert golden_store.expected() == table_rows(read(golden_store.root, **options).toArrow())
