@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store_core.store.parts import InProcess
 from store_core.store.process_pool import ProcessPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from store_core.store.parts import Engine
 
 
 @pytest.fixture(scope="package")
@@ -18,3 +21,10 @@ def pool() -> Iterator[ProcessPool]:
     """Provide two processes, which start once for all tests here."""
     with ProcessPool(2) as engine:
         yield engine
+
+
+@pytest.fixture(params=["this process", "a pool"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Run the test without further processes, and in the shared pool."""
+    pool: ProcessPool | None = request.getfixturevalue("pool") if request.param == "a pool" else None
+    return pool or InProcess()

@@ -353,5 +353,3 @@ def test_a_pool_gives_what_this_process_gives(kind: str, tmp_path: Path, pool: P
 
     assert here.to_json() == there.to_json()
     assert made == every_file(tmp_path / "new")
-
-

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.segment_source import Segment
+    from store_core.store.parts import Engine
 
 
 class Offsets:
@@ -42,9 +43,8 @@ class OffsetScan(MessageScan[Offsets]):
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 30, 1000])
-@pytest.mark.parametrize("processes", [1, 2])
 def test_each_message_is_gathered_once_in_log_order(
-    tmp_path: Path, part_bytes: int, processes: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, part_bytes: int, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_scan, "PART_BYTES", part_bytes)
     log = LogBuilder()
@@ -52,8 +52,7 @@ def test_each_message_is_gathered_once_in_log_order(
     damaged = log.records[20]
     log.flip(log.records[3].physical_offset + BODY_AT)  # a body that nobody reads
     log.flip(damaged.physical_offset + SIZE_AT, 1)
-    with engine_of(processes) as engine:
-        found, counts = engine.run(OffsetScan(Store(log.write(tmp_path))))
+    found, counts = engine.run(OffsetScan(Store(log.write(tmp_path))))
 
     sound = [each for each in log.records if each is not damaged]
     assert [each.physical_offset for each in sound] == [offset for _, offset in found.found]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages
-from store_core.answers import bill, group_table, message_scan
+from store_core.answers import Bill, bill, group_table, message_scan
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
 from tests.builders import SIZE_AT, LogBuilder, Record
@@ -20,6 +20,8 @@ from tests.builders import SIZE_AT, LogBuilder, Record
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from store_core.store.parts import Engine
 
 DAY = 86_400_000
 
@@ -55,11 +57,10 @@ def counted(store: Path, keys: Iterable[str]) -> Counter[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_totals_are_those_of_a_plain_count(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_are_those_of_a_plain_count(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_scan, "PART_BYTES", 700)
     store = log().write(tmp_path)
-    report = bill(store, processes=processes)
+    report = Bill().ask(store, engine=engine)
 
     keys = {
         "topics": ["topic"],

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from store_core import read_messages
-from store_core.answers import export, prove
+from store_core.answers import Export, export, prove
 from store_core.answers.export_job import export_by
 from store_core.answers.verdict import Verdict
 from store_core.errors import (
@@ -37,6 +37,8 @@ from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from store_core.store.parts import Engine
 
 DAY: Final = 86_400_000
 _ROOT: Final = Path(__file__).parents[3]
@@ -81,10 +83,9 @@ def files_of(lake: Path) -> list[str]:
     return sorted(path.relative_to(lake).as_posix() for path in lake.rglob("*.parquet"))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_lake_has_the_messages_of_the_log(log: LogBuilder, tmp_path: Path, processes: int) -> None:
+def test_a_lake_has_the_messages_of_the_log(log: LogBuilder, tmp_path: Path, engine: Engine) -> None:
     store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
-    report = export(store, lake, processes=processes)
+    report = Export(lake).ask(store, engine=engine)
 
     assert log_rows(store) == lake_rows(lake)
     assert (1, 30, 30) == (report.found.number, report.found.messages, report.found.all_messages)
@@ -93,7 +94,7 @@ def test_a_lake_has_the_messages_of_the_log(log: LogBuilder, tmp_path: Path, pro
     assert {partition_directory("%RETRY%billing", 19675 + day) for day in range(4)} == {
         str(path.relative_to(lake)) for path in lake.glob("topic=%25RETRY%25billing/*")
     }
-    proof = prove(store, lake, processes=processes)
+    proof = Export(lake, prove=True).ask(store, engine=engine)
     assert Verdict.CLEAN is proof.verdict
     assert (proof.found.segments, 0) == (proof.found.proved_segments, proof.found.expired_segments)
     assert proof.found.segments > 2
