@@ -8,6 +8,7 @@ from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from store_core.errors import StoreNotFoundError
 from store_core.files.segment_source import Segment, load_record, open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
@@ -66,6 +67,11 @@ class LogSide:
     def of(cls, name: SideName, paths: StorePaths) -> LogSide:
         """List the segments of a log, and find its end."""
         log = Log.of(paths, compressed="refused")
+        if not log.segments:
+            raise StoreNotFoundError(
+                f"nothing to compare in {paths}: expected a segment with bytes, found none; {log.notes[-1]} "
+                f"Copy the log again"
+            )
         ends = segment_ends(log.segments, verify_crc=True)
         roots = store_roots(paths)
         is_live = any(map(is_lock_held, roots))

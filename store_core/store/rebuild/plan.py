@@ -71,16 +71,16 @@ class RebuildPlan:
             check_log_is_certain(store, *given)
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
-        segments = Log.of(store, compressed="refused").segments
+        log = Log.of(store, compressed="refused")
         if not any(map(Path.is_dir, log_directories(store))):
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100
         found = DerivedSizes.find(store)
         rules = _rules(store, options, found, configured)
-        behind = [segment for segment in segments if segment.end_offset > rules.first_offset]
+        behind = [segment for segment in log.segments if segment.end_offset > rules.first_offset]
         _check_output(store, output, is_replaced=options.replace)
         return cls(
-            path, options, store, output, rules, sum(segment.size for segment in behind), segments[0].start_offset,
+            path, options, store, output, rules, sum(segment.size for segment in behind), log.begin,
             _light_source(options, found), tuple(_assumptions(store, options, found)),
             _index_assumption(options, rules.queue_rules) if found.max_hash_slot_num is None else "",
         )  # fmt: skip

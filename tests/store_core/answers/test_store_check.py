@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, RebuildOptions, StoreNotFoundError, read_messages, rebuild_consume_queue
-from store_core.answers import Check, CheckReport, check
+from store_core.answers import Check, CheckReport, check, diff
 from store_core.answers.checked_store import RELEASE_GIVEN
 from store_core.answers.findings import FindingKind
 from store_core.answers.verdict import Verdict
@@ -365,3 +365,18 @@ def test_a_sound_log_is_not_followed_once_more_for_its_end(store: Path, monkeypa
 
     assert {} == check(store).counts
     assert [True] == by_tail
+
+
+def test_a_log_of_an_empty_file_has_no_finding_and_gives_no_queue(tmp_path: Path) -> None:
+    segment = tmp_path / "commitlog" / f"{0:020d}"
+    segment.parent.mkdir()
+    segment.touch()
+
+    report = check(tmp_path)
+    rebuilt = rebuild_consume_queue(tmp_path, RebuildOptions(with_index=True))
+
+    assert ({}, 0, 0) == (report.counts, report.found.records, report.found.end_offset)
+    assert rebuilt.report is not None
+    assert ((), Verdict.CLEAN) == (rebuilt.report.queues, rebuilt.verdict)
+    with pytest.raises(StoreNotFoundError, match="expected a segment with bytes, found none; ignored the empty file"):
+        diff(tmp_path, tmp_path)
