@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+    import numpy as np
+    import numpy.typing as npt
+
     from store_core.files.remote_bytes import RemoteFile
 
 
@@ -192,6 +195,11 @@ class CompressedBytes(LocalBytes):
             self._stream.close()
         else:
             _KEPT.keep(self._stream)
+
+    def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bytes of ranges, one after another; parameters as of `LocalFile.packed`."""
+        self._expand(int((begins + sizes).max()))
+        return super().packed(begins, sizes)
 
     def _read_into(self, target: memoryview, begin: int) -> None:
         self._expand(begin + len(target))

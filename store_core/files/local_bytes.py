@@ -171,6 +171,10 @@ class LocalBytes:
         first, stop = begin // _PAGE, -(-end // _PAGE)
         self._load_pages(first + np.flatnonzero(~self._is_loaded[first:stop]))
 
+    def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bytes of ranges, one after another; parameters as of `LocalFile.packed`."""
+        return self._file.packed(begins, sizes)
+
     def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Make the bytes of several ranges available."""
         for begin, end in ranges:

@@ -122,9 +122,9 @@ def _name_it_should_have(path: Path, size: int) -> str:
     if not path.is_file():
         return " It is not a file."
     with open_pages(Segment(str(path), 0, size, remote=remote_file_of(path))) as segment:
-        segment.load(0, _FIRST_RECORD)
-        check = check_record(segment.raw.data, 0, None, verify_crc=True)
-        offset = _read_offset(segment.raw.data, 0)[0] if check.spans else -1
+        data = segment.chunk(0, min(size, _FIRST_RECORD)).data
+        check = check_record(data, 0, None, verify_crc=True)
+        offset = _read_offset(data, 0)[0] if check.spans else -1
     if offset < 0:
         return (
             " Its first bytes are not a sound record, so the name can't be derived from them. Give the root of "
@@ -191,8 +191,7 @@ def refuse_other_file(path: Path) -> None:
 def _head_of(path: Path) -> bytes:
     size = path.stat().st_size
     with open_pages(Segment(str(path), 0, size, remote=remote_file_of(path))) as opened:
-        opened.load(0, min(size, _HEAD))
-        return bytes(opened.raw[:_HEAD])
+        return opened.chunk(0, min(size, _HEAD)).tobytes()
 
 
 def _begins_like_a_log(head: bytes) -> bool:

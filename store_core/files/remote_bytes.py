@@ -137,6 +137,12 @@ class RemoteBytes:
         for begin, end in missing:
             self._note(begin, end)
 
+    def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bytes of ranges, one after another."""
+        places = list(zip(begins.tolist(), (begins + sizes).tolist(), strict=True))
+        self.load_many(places)
+        return np.concatenate([self.raw[begin:end] for begin, end in places])
+
     def drop(self, end: int) -> None:
         """Return the memory before a position to the system; it can be loaded again."""
         count = bisect_left(self._begins, end)

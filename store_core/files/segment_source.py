@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -74,6 +74,11 @@ class Segment:
         """Return the view of this segment that walks work on."""
         return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing, opened)
 
+    def record(self, opened: SegmentBytes, offset: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes of the record at a physical offset, as of `SegmentView.frame`."""
+        view = replace(self.view(opened), framing=Framing.RECORDS)
+        return view.frame(offset - self.start_offset, with_body=True)
+
 
 class SegmentBytes(Pages, Protocol):
     """An open segment: all that walks need."""
@@ -100,6 +105,12 @@ class PagedBytes(SegmentBytes, Protocol):
 
     def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Make the bytes of several ranges available, from elsewhere by few requests."""
+
+    def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bytes of ranges, one after another, without what lies between them.
+
+        * `begins`, `sizes`: int64, shape (n,), n >= 1: positions, ascending.
+        """
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced since it was opened."""

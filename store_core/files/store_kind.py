@@ -99,9 +99,9 @@ def begins_with_entry(segment: Segment) -> bool:
     if segment.size < ENTRY_HEAD_SIZE + MIN_RECORD_SIZE:
         return False
     with open_pages(segment) as opened:
-        opened.load(0, ENTRY_HEAD_SIZE + MIN_RECORD_SIZE)
-        magic, size = _read_frame(opened.raw.data, 0)
-        _, magic_of_record = _read_frame(opened.raw.data, ENTRY_HEAD_SIZE)
+        head = opened.chunk(0, ENTRY_HEAD_SIZE + MIN_RECORD_SIZE).data
+        magic, size = _read_frame(head, 0)
+        _, magic_of_record = _read_frame(head, ENTRY_HEAD_SIZE)
     is_message = magic_of_record in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2)
     return magic == ENTRY_MAGIC and size >= ENTRY_HEAD_SIZE + MIN_RECORD_SIZE and is_message
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.columnar.chain import Chain, Place, Run
-from store_core.format.record.scan import RecordCheck, StopReason, check_frame
+from store_core.format.columnar.chain import Chain, Place, Run, Window
+from store_core.format.record.scan import StopReason
 from store_core.format.salvage import Damage, Salvage
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ class _Rest:
         salvage = Salvage(chain.segment, only_newer=True, is_growing=True)
         self.parts: deque[Run | Damage] = deque(maxlen=_STRETCHES)
         for part in salvage.parts(chain.place):
-            if isinstance(part, Run) or part.is_followed:
+            if isinstance(part, Window):
+                self.parts.append(Run(part.starts, part.stop))
+            elif part.is_followed:
                 self.parts.append(part)
         self.stop, self.reason, self.stale = salvage.stop, salvage.reason, salvage.stale
         self.is_unfinished, self.covered = salvage.is_unfinished, salvage.covered
@@ -141,12 +143,7 @@ def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, St
             torn = part.begin, part.check.reason or StopReason.BAD_CRC
             continue
         for start in part.starts[::-1].tolist():
-            if _check_body(segment, start).reason is not StopReason.BAD_CRC:
+            if segment.check(start, verify_crc=True).reason is not StopReason.BAD_CRC:
                 return torn
             torn = start, StopReason.BAD_CRC
     return torn
-
-
-def _check_body(segment: SegmentView, start: int) -> RecordCheck:
-    segment.load_frame(start)
-    return check_frame(segment.raw.data, start, None, segment.framing, verify_crc=True)

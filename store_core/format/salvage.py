@@ -14,26 +14,23 @@ does not claim its own position, or does not add up, without looking at each one
 from __future__ import annotations
 
 import re
-import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.columnar.chain import Place, Run
-from store_core.format.columnar.lockstep import chain, scan
+from store_core.format.columnar.chain import Place, Run, Window
+from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.spans import Heads, measure
-from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
+from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
 from store_core.format.record.record_head import (
-    HeadShape,
     head_reader,
     head_shape,
-    read_frame,
     read_sys_flag,
     store_timestamp,
 )
-from store_core.format.record.scan import RecordCheck, Scan, StopReason, check_frame, follow_frames, frame_size
-from store_core.format.segment_view import HEAD, AllThere, SegmentView
+from store_core.format.record.scan import RecordCheck, Scan, StopReason, follow_frames, frame_size
+from store_core.format.segment_view import HEAD, SegmentView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _FIRST_CHUNK: Final = 64 << 10
-_SEARCH_CHUNK: Final = 16 << 20
+_SEARCH_CHUNK: Final = 4 << 20
 """Bytes searched at once: few at first, since a log's end is mostly followed by a hole, which is skipped from where a
 search begins; searching inside it takes time, and memory for its zeros."""
 
@@ -56,10 +53,7 @@ class CandidateFinder:
     """Finds what looks like a record: a magic code, a physical offset equal to its position, parts that add up."""
 
     def __init__(self, segment: SegmentView) -> None:
-        self._raw = segment.raw
-        self._load = segment.pages.load
-        self._start_offset = segment.start_offset
-        self._next_data = segment.next_data
+        self._segment = segment
         self._begin = self._end = 0
         self._found = np.empty(0, np.int64)
 
@@ -79,14 +73,14 @@ class CandidateFinder:
 
     def _next_magic(self, begin: int) -> int | None:
         """Return where the record of the next magic code would start; skips bytes without one quickly."""
-        position, size, chunk = begin + _MAGIC_POSITION, self._raw.size, _FIRST_CHUNK
+        position, size, chunk = begin + _MAGIC_POSITION, self._segment.size, _FIRST_CHUNK
         while position < size:
-            position = max(self._next_data(position), position)
-            stop = min(position + chunk + _MAGIC_LENGTH - 1, size)
-            self._load(position, stop)
-            match = _MAGIC.search(self._raw.data, position, stop)
+            position = max(self._segment.next_data(position), position)
+            if position >= size:
+                return None
+            match = _MAGIC.search(self._segment.chunk(position, min(position + chunk + _MAGIC_LENGTH - 1, size)).data)
             if match is not None:
-                start = match.start() - _MAGIC_POSITION
+                start = position + match.start() - _MAGIC_POSITION
                 return start if start + MIN_RECORD_SIZE <= size else None
             position += chunk
             chunk = min(2 * chunk, _SEARCH_CHUNK)
@@ -94,17 +88,20 @@ class CandidateFinder:
 
     def _look_at(self, begin: int) -> None:
         """Find the candidates of the block that starts at `begin`."""
-        self._begin, self._end = begin, min(begin + _BLOCK, self._raw.size - MIN_RECORD_SIZE + 1)
-        self._load(begin, self._end + HEAD)
-        starts = begin + np.flatnonzero(_magics(self._raw[begin + _MAGIC_POSITION : self._end + 2 * _MAGIC_LENGTH - 1]))
-        heads = Heads(self._raw, starts)
+        segment, first = self._segment, self._segment.start_offset + begin
+        self._begin, self._end = begin, min(begin + _BLOCK, segment.size - MIN_RECORD_SIZE + 1)
+        raw = segment.chunk(begin, min(self._end + HEAD, segment.size))
+        at = np.flatnonzero(_magics(raw[_MAGIC_POSITION : self._end - begin + 2 * _MAGIC_LENGTH - 1]))
+        heads = Heads(raw, at)
         sizes = heads.leading("total_size")
-        claims = heads.leading("physical_offset") - starts == self._start_offset
-        fits = claims & (sizes >= MIN_RECORD_SIZE) & (sizes <= self._raw.size - starts)
-        starts, sizes = starts[fits], sizes[fits]
-        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-            self._load(start, start + size)
-        self._found = starts[measure(Heads(self._raw, starts), self._start_offset).sound]
+        claims = heads.leading("physical_offset") - at == first
+        fits = claims & (sizes >= MIN_RECORD_SIZE) & (sizes <= segment.size - begin - at)
+        at, sizes = at[fits], sizes[fits]
+        is_inside = at + sizes <= raw.size
+        sound = is_inside.copy()
+        sound[is_inside] = measure(Heads(raw, at[is_inside]), first).sound
+        sound[~is_inside] = [segment.proven_size(begin + each) > 0 for each in at[~is_inside].tolist()]
+        self._found = begin + at[sound]
 
 
 def _magics(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
@@ -118,13 +115,12 @@ def _magics(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 _SEGMENT_START: Final = Place()
 
-_LONGEST_WINDOW: Final = 256 << 20
-"""Most bytes walked in one step: only the starts in them are held, 8 bytes per record."""
+_LONGEST_WINDOW: Final = 8 << 20
+"""Most bytes walked in one step, which are still in the processor's cache when they are decoded."""
 
 _SHORTEST_WINDOW: Final = 4 << 10
 """Bytes walked in the first step, doubled each time, so that frequent damage costs no more than its bytes."""
 
-_I16: Final = struct.Struct(">h")
 _LONGEST_TAIL: Final = 2 * 0x7FFF
 """Most bytes of topic and properties together: both lengths are signed and at most two bytes wide."""
 
@@ -143,6 +139,14 @@ class Damage:
     end: int
     check: RecordCheck  # why there is no record at `begin`
     is_followed: bool  # whether a sound record is at `end`; else it is the end of the bytes
+
+
+class _Scanned(NamedTuple):
+    """Sound frames that follow one another, and where and why they end."""
+
+    window: Window | None
+    stop: int
+    reason: StopReason
 
 
 def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -175,15 +179,9 @@ class Salvage:
         self.stale = -1
         self.is_unfinished = False
         self.covered = -1
-        self._raw = segment.raw
         self._segment = segment
-        self._load = segment.pages.load
-        self._has_pages = not isinstance(segment.pages, AllThere)
-        self._longest = min(_LONGEST_WINDOW, segment.pages.step)
         self._file_size = segment.file_size or segment.size
-        self._data = segment.raw.data
-        self._start_offset = segment.start_offset
-        self._framing, self._lead = segment.framing, segment.framing.lead
+        self._start_offset, self._lead = segment.start_offset, segment.framing.lead
         self._only_newer = only_newer
         self._is_growing = is_growing
         self._candidates = CandidateFinder(segment.of_records())
@@ -192,8 +190,8 @@ class Salvage:
         """Bytes of bodies that searching may still read. Sound candidates overlap only in a malicious file, whose cost
         would grow with the square of its size without this bound."""
 
-    def parts(self, place: Place = _SEGMENT_START, until: int | None = None) -> Iterator[Run | Damage]:
-        """Yield sound records and damaged ranges in ascending order.
+    def parts(self, place: Place = _SEGMENT_START, until: int | None = None) -> Iterator[Window | Damage]:
+        """Yield sound records and damaged ranges in ascending order; a window holds until the next one is asked for.
 
         * `place`: Where to start: the segment's first byte, or where a chain of sound records broke.
         * `until`: Where to stop: records and damage that start at or after it are omitted. What is found before is
@@ -201,14 +199,15 @@ class Salvage:
         """
         self.stop, self.reason = place.position, StopReason.LIMIT
         self._last_sound = place.last_sound
-        window, limit = _SHORTEST_WINDOW, self._raw.size if until is None else min(until, self._raw.size)
+        size = self._segment.size
+        length, limit = _SHORTEST_WINDOW, size if until is None else min(until, size)
         while self.stop < limit:
-            found = self._scan(self.stop, min(self.stop + window, limit))
-            if found.starts.size:
-                self._last_sound = int(found.starts[-1])
-                yield Run(found.starts, found.stop)
+            found = self._scan(self.stop, min(self.stop + length, limit))
             self.stop, self.reason = found.stop, found.reason
-            window = min(2 * window, self._longest)
+            if found.window is not None:
+                self._last_sound = found.window.place.last_sound
+                yield found.window
+            length = min(2 * length, _LONGEST_WINDOW)
             if found.reason is StopReason.LIMIT:
                 continue
             if self._is_end(found):
@@ -222,34 +221,52 @@ class Salvage:
             yield damage
             if not damage.is_followed:
                 return
-            self.stop, window = damage.end, _SHORTEST_WINDOW
+            self.stop, length = damage.end, _SHORTEST_WINDOW
 
-    def _scan(self, begin: int, end: int) -> Scan:
-        if self._last_sound >= 0:
-            self._load(self._last_sound, self._last_sound + HEAD)
-        self._load(begin, end + HEAD)
-        where = begin, end, self._start_offset, self._framing
+    def _scan(self, begin: int, end: int) -> _Scanned:
+        """Follow sound frames that start in a range.
+
+        A frame that the window cuts is the first of the next one. One that is larger than a window is read alone, if
+        its lengths add up to its size: no field of a damaged one makes much memory be taken.
+        """
+        segment, last = self._segment, self._last_sound
+        base = last if segment.continues(begin, last) else begin
+        stop = min(end + HEAD, segment.size)
+        raw, found = self._scan_window(base, begin, end, stop)
+        is_cut = stop < segment.size and (found.reason is StopReason.TORN or raw.size - found.stop < BLANK_SIZE)
+        if is_cut and not found.starts.size:
+            size = segment.proven_size(begin)
+            if not size:
+                reason = segment.check(begin, previous=last).reason
+                return _Scanned(None, begin, reason or StopReason.SIZE_MISMATCH)
+            raw, found = self._scan_window(base, begin, begin + 1, begin + size)
+        reason = StopReason.LIMIT if is_cut and found.starts.size else found.reason
+        window = Window(raw, base, Run(found.starts, found.stop)) if found.starts.size else None
+        return _Scanned(window, base + found.stop, reason)
+
+    def _scan_window(self, base: int, begin: int, end: int, stop: int) -> tuple[npt.NDArray[np.uint8], Scan]:
+        """Return the bytes from `base` up to `stop`, and the sound frames among them that start in a range."""
+        raw, framing = self._segment.chunk(base, stop), self._segment.framing
+        where = begin - base, end - base, self._start_offset + base, framing
+        previous = 0 if base < begin else -1
         if end - begin > _SHORTEST_WINDOW:
-            return scan(self._raw, *where, previous=self._last_sound, load=self._load)
-        if self._has_pages:
-            self._load(end, chain(self._raw, *where).stop)
-        return follow_frames(self._data, *where, previous=self._last_sound)
+            return raw, scan(raw, *where, previous=previous)
+        return raw, follow_frames(raw.data, *where, previous=previous)
 
-    def _is_end(self, found: Scan) -> bool:
+    def _is_end(self, found: _Scanned) -> bool:
         """Return whether the segment ends here, with a blank record or with too few zeros for any record.
 
         A writer gives a blank record the size of the rest of the file. One of another size ends the segment too, as in
         RocketMQ (before 5.3.2), unless a newer record after it shows that it is damage.
         """
-        room = self._raw.size - found.stop
+        size = self._segment.size
         if found.reason is StopReason.END_OF_FILE:
             newer = self._search(found.stop + BLANK_SIZE, only_newer=True)
             self.covered = -1 if newer is None or not self._closes(found.stop) else newer
             return newer is None or self.covered >= 0
-        if found.reason is not StopReason.UNWRITTEN or room >= self._framing.least:
+        if found.reason is not StopReason.UNWRITTEN or size - found.stop >= self._segment.framing.least:
             return False
-        self._load(found.stop, self._raw.size)
-        return not self._raw[found.stop :].any()
+        return not self._segment.chunk(found.stop, size).any()
 
     def _is_unfinished(self, begin: int) -> bool:
         """Return whether the log ends at `begin`, because its writer has not finished a batch there.
@@ -259,22 +276,21 @@ class Salvage:
         and the log has no record of a later time, they are its batch. The size is looked at again at the end: a writer
         that finished the batch meanwhile may have put others since.
         """
-        self._load(begin, begin + HEAD)
-        if self._lead or not self._head_end(begin) or frame_size(self._data, begin, self._framing):
+        if self._lead or not self._head_end(begin) or self._frame_size(begin):
             return False
         position = self._measured_end(begin)
-        time, window = self._time(begin), _SHORTEST_WINDOW
+        time, length = self._time(begin), _SHORTEST_WINDOW
         is_followed = False
-        while begin < position < self._raw.size:
-            found = self._scan(position, min(position + window, self._raw.size))
-            if (store_timestamps(self._raw, found.starts) != time).any():
+        while begin < position < self._segment.size:
+            found = self._scan(position, min(position + length, self._segment.size))
+            if found.window is not None and (self._times(found.window) != time).any():
                 return False
-            is_followed |= bool(found.starts.size)
-            position, window = found.stop, min(2 * window, self._longest)
+            is_followed |= found.window is not None
+            position, length = found.stop, min(2 * length, _LONGEST_WINDOW)
             if found.reason is not StopReason.LIMIT:
                 break
         is_last = is_followed and self._search(position + 1, only_newer=True) is None
-        return is_last and frame_size(self._data, begin, self._framing) == 0
+        return is_last and self._frame_size(begin) == 0
 
     def _damage(self, begin: int) -> Damage | None:
         """Measure the damage at `begin`; None if a writer has completed the record meanwhile.
@@ -286,70 +302,64 @@ class Salvage:
         end = self._resume(begin)
         if self._is_growing:
             check = self._check(begin, previous=self._last_sound)
-            if check.reason is None or (check.reason is StopReason.END_OF_FILE and self._closes(begin)):
-                return None
-        if check.reason is StopReason.END_OF_FILE:
-            room, size = self._file_size - begin, frame_size(self._data, begin, self._framing)
+        is_blank = check.reason is StopReason.END_OF_FILE
+        if check.reason is None or (self._is_growing and is_blank and self._closes(begin)):
+            return None
+        if is_blank:
+            room, size = self._file_size - begin, self._frame_size(begin)
             check = RecordCheck(0, check.reason, expected=f"a size of {room}, the rest of the file", found=f"{size}")
-        return Damage(begin, self._raw.size if end is None else end, check, is_followed=end is not None)
+        return Damage(begin, self._segment.size if end is None else end, check, is_followed=end is not None)
 
     def _check(self, position: int, *, verify_crc: bool = False, previous: int = -1) -> RecordCheck:
         """Check for a frame; after damage it need not continue one before it."""
-        self._segment.load_frame(position)
-        return check_frame(
-            self._data, position, self._start_offset, self._framing, verify_crc=verify_crc, previous=previous
-        )
+        return self._segment.check(position, verify_crc=verify_crc, previous=previous)
+
+    def _frame_size(self, position: int) -> int:
+        return frame_size(self._segment.chunk(position, position + BLANK_SIZE).data, 0, self._segment.framing)
 
     def _closes(self, position: int) -> bool:
         """Return whether the blank frame at a position has the size of the rest of the file."""
-        return frame_size(self._data, position, self._framing) == self._raw.size - position
+        return self._frame_size(position) == self._segment.size - position
 
     def _resume(self, begin: int) -> int | None:
         """Find where the log continues after damage."""
         for end in (self._claimed_end(begin), self._measured_end(begin)):
-            if begin < end <= self._raw.size and self._stands(end):
+            if begin < end <= self._segment.size and self._stands(end):
                 return end
         return self._search(self._vouched_end(begin) or begin + 1, only_newer=self._only_newer)
 
     def _claimed_end(self, begin: int) -> int:
         """Return the end by the size field, 0 if that is not a size."""
-        if begin + BLANK_SIZE > self._raw.size:
+        if begin + BLANK_SIZE > self._segment.size:
             return 0
-        size = frame_size(self._data, begin, self._framing)
+        size = self._frame_size(begin)
         return begin + size if size >= BLANK_SIZE else 0
+
+    def _head(self, position: int) -> memoryview:
+        return self._segment.chunk(position, min(position + MAX_HEAD_SIZE, self._segment.size)).data
 
     def _head_end(self, begin: int) -> int:
         """Return the end of a record's head if it has a message's magic code and is in its place, else 0."""
-        if begin + MIN_RECORD_SIZE > self._raw.size or not self._is_in_place(begin):
+        if begin + MIN_RECORD_SIZE > self._segment.size:
             return 0
-        end = begin + self._shape(begin).size
-        return end if end <= self._raw.size else 0
-
-    def _shape(self, begin: int) -> HeadShape:
-        return head_shape(read_sys_flag(self._data, begin))
-
-    def _is_in_place(self, begin: int) -> bool:
-        magic, offset = _read_place(self._data, begin)
-        return magic in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2) and offset == self._start_offset + begin
+        head = self._head(begin)
+        magic, offset = _read_place(head, 0)
+        if magic not in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2) or offset != self._start_offset + begin:
+            return 0
+        end = begin + head_shape(read_sys_flag(head, 0)).size
+        return end if end <= self._segment.size else 0
 
     def _body_end(self, begin: int) -> int:
         head_end = self._head_end(begin)
         if not head_end:
             return 0
-        length: int = self._shape(begin).read_body_length(self._data, begin)[0]
+        head = self._head(begin)
+        length: int = head_shape(read_sys_flag(head, 0)).read_body_length(head, 0)[0]
         return head_end + max(length, 0)
 
     def _measured_end(self, begin: int) -> int:
         """Return the end by the lengths of the parts, not by the size field; 0 if the head is not in its place."""
-        begin += self._lead
-        position = self._body_end(begin)
-        is_v2 = read_frame(self._data, begin)[1] == MagicCode.MESSAGE_V2 if position else False
-        for length in (_I16 if is_v2 else struct.Struct(">b"), _I16):
-            if not position or position + length.size > self._raw.size:
-                return 0
-            self._load(position, position + length.size)
-            position += length.size + max(length.unpack_from(self._data, position)[0], 0)
-        return position
+        return self._segment.measured_end(begin) if self._head_end(begin + self._lead) else 0
 
     def _vouched_end(self, begin: int) -> int:
         """Return the end by the size field if the head is in its place and its body length fits the size, else 0.
@@ -361,7 +371,7 @@ class Salvage:
 
     def _stands(self, position: int) -> bool:
         """Return whether the log can continue where a broken record claims to end."""
-        if position == self._raw.size:
+        if position == self._segment.size:
             return not self._is_growing
         reason = self._check(position).reason
         if reason is None:
@@ -379,7 +389,7 @@ class Salvage:
                 return position
             else:
                 self.stale = position if self.stale < 0 else self.stale
-                position, window = self._behind_stale(position, min(window, self._raw.size - position))
+                position, window = self._behind_stale(position, min(window, self._segment.size - position))
             position = self._candidates.next(position)
         return None
 
@@ -398,17 +408,21 @@ class Salvage:
         return self._last_sound < 0 or self._time(position) >= self._time(self._last_sound)
 
     def _time(self, position: int) -> int:
-        self._load(position, position + HEAD)
-        return store_timestamp(self._data, position + self._lead)
+        return store_timestamp(self._head(position + self._lead), 0)
 
-    def _behind_stale(self, begin: int, window: int) -> tuple[int, int]:
+    def _times(self, window: Window) -> npt.NDArray[np.int64]:
+        return store_timestamps(window.raw, window.run.starts + self._lead)
+
+    def _behind_stale(self, begin: int, length: int) -> tuple[int, int]:
         """Follow the chain of stale records from `begin` to one that is new enough, or to its end.
 
         Returns that position, and how far to look next time.
         """
-        found = self._scan(begin, begin + window)
-        times = store_timestamps(self._raw, np.concatenate(([self._last_sound], found.starts)) + self._lead)
-        newer = np.flatnonzero(times[1:] >= times[0])
-        if newer.size:
-            return int(found.starts[newer[0]]), _SHORTEST_WINDOW
-        return found.stop, min(2 * window, self._longest) if found.reason is StopReason.LIMIT else _SHORTEST_WINDOW
+        last = self._time(self._last_sound)
+        found = self._scan(begin, begin + length)
+        if found.window is not None:
+            newer = np.flatnonzero(self._times(found.window) >= last)
+            if newer.size:
+                return int(found.window.starts[newer[0]]), _SHORTEST_WINDOW
+        is_going_on = found.reason is StopReason.LIMIT
+        return found.stop, min(2 * length, _LONGEST_WINDOW) if is_going_on else _SHORTEST_WINDOW

@@ -13,8 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
 
-import numpy as np
-
 from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments
@@ -23,7 +21,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
 from store_core.files.segment_paths import is_all_zeros
-from store_core.files.segment_source import PagedBytes, Segment, load_record, open_pages
+from store_core.files.segment_source import PagedBytes, Segment, open_pages
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import (
     MEMBER_DATA,
@@ -42,8 +40,7 @@ from store_core.files.store_path import ConfiguredRoot, StorePaths, located, log
 from store_core.files.url_path import UrlFile
 from store_core.format.columnar.spans import EntryLog
 from store_core.format.record.record_head import store_timestamp
-from store_core.format.record.scan import check_frame, check_record
-from store_core.format.salvage import store_timestamps
+from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -405,8 +402,7 @@ def has_record(segment: Segment) -> bool:
 
 
 def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:
-    segment.view(opened).load_frame(0)
-    return check_frame(opened.raw.data, 0, segment.start_offset, segment.framing).reason is None
+    return segment.view(opened).check(0).reason is None
 
 
 def first_store_timestamp(segment: Segment) -> int | None:
@@ -414,16 +410,14 @@ def first_store_timestamp(segment: Segment) -> int | None:
     with open_pages(segment) as opened:
         if not _begins_with_record(segment, opened):
             return None
-        time = int(store_timestamps(opened.raw, np.array([segment.framing.lead]))[0])
+        time = store_timestamp(segment.view(opened).frame(0).data, segment.framing.lead)
     return time if time > 0 else None
 
 
 def time_in(segment: Segment, position: int) -> int:
     """Return the store time of the record of a frame that begins at a position of a segment, ms."""
     with open_pages(segment) as opened:
-        at = position + segment.framing.lead
-        opened.load(at, min(at + _HEAD, segment.size))
-        return int(store_timestamps(opened.raw, np.array([at]))[0])
+        return store_timestamp(segment.view(opened).frame(position).data, segment.framing.lead)
 
 
 class NamedRecord(NamedTuple):
@@ -437,13 +431,11 @@ class NamedRecord(NamedTuple):
 
 def _record_in(segment: Segment, offset: int) -> NamedRecord | None:
     """Return the record of a segment at a physical offset; None if there is no sound one."""
-    position = offset - segment.start_offset
     with open_pages(segment) as opened:
-        load_record(opened, position)
-        data = opened.raw.data
-        check = check_record(data, position, segment.start_offset)
+        data = segment.record(opened, offset).data
+        check = check_record(data, 0, offset)
         if check.spans is None:
             return None
         topic = bytes(data[check.spans.topic_start : check.spans.topic_stop])
         properties = bytes(data[check.spans.properties_start : check.spans.properties_stop])
-        return NamedRecord(check.size, store_timestamp(data, position), topic, properties)
+        return NamedRecord(check.size, store_timestamp(data, 0), topic, properties)

@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,10 +22,9 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
-from store_core.format.columnar.spans import entry_column
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
 from store_core.format.log_end import LogEnd, find_log_end, find_tail_end
-from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason, check_frame
+from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason
 from store_core.format.sys_flag import TransactionType
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log, has_record, time_in
@@ -35,6 +33,7 @@ from store_core.snapshot.queues import Queues
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
     import numpy.typing as npt
 
     from store_core.format.segment_view import SegmentView
@@ -212,11 +211,10 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
 
 def _is_foreign(segment: SegmentView) -> bool:
     """Return whether a file without any readable record is not this segment: another kind of file, or renamed."""
-    segment.load_frame(0)
-    check = check_frame(segment.raw.data, 0, segment.start_offset, segment.framing)
-    if check.reason is StopReason.BAD_MAGIC:
-        return bool(segment.raw[_MAGIC_CODES[segment.framing]].any())
-    return check.reason is StopReason.WRONG_OFFSET
+    reason = segment.check(0).reason
+    if reason is StopReason.BAD_MAGIC:
+        return bool(segment.frame(0)[_MAGIC_CODES[segment.framing]].any())
+    return reason is StopReason.WRONG_OFFSET
 
 
 # ---- by the last part alone
@@ -236,7 +234,7 @@ def end_by_tail(segment: Segment, *, verify_crc: bool, has_tail: bool = False) -
     if not is_plain or segment.size < _LEAST or not has_record(segment):
         return None
     with open_pages(segment) as opened:
-        data_end = _data_end(opened)
+        data_end = _data_end(opened, segment.size)
         if data_end < _LEAST:
             return None
         first = next((at for window in _WINDOWS if (at := _record_in(segment, opened, data_end, window)) >= 0), -1)
@@ -251,22 +249,21 @@ def end_by_tail(segment: Segment, *, verify_crc: bool, has_tail: bool = False) -
 def _record_in(segment: Segment, opened: PagedBytes, end: int, size: int) -> int:
     """Return where the first record in the bytes before a position seems to start; -1 if there is none."""
     begin = end - size
-    opened.load(begin, end)
-    return find_candidate(opened.raw, begin, end - MIN_RECORD_SIZE, segment.start_offset, (size,))
+    found = find_candidate(opened.chunk(begin, end), 0, size - MIN_RECORD_SIZE, segment.start_offset + begin, (size,))
+    return found if found < 0 else begin + found
 
 
-def _data_end(opened: PagedBytes) -> int:
+def _data_end(opened: PagedBytes, size: int) -> int:
     """Return about where the zeros of a segment that is not full begin: by halves, since it is written in order."""
-    low, high = 0, opened.raw.size
+    low, high = 0, size
     probe = high - _PROBE
     while low + _PROBE < high:
-        opened.load(probe, probe + _PROBE)
-        if opened.raw[probe : probe + _PROBE].any():
+        if opened.chunk(probe, probe + _PROBE).any():
             low = probe + _PROBE
         else:
             high = probe
         probe = max((low + high - _PROBE) // 2, 0)
-    return high if high < opened.raw.size else low
+    return high if high < size else low
 
 
 def quick_end(segments: Sequence[Segment]) -> SegmentEnd | None:
@@ -354,8 +351,7 @@ class LogBesideQueues:
             return not segment.is_plain
         stop = position + size - segment.start_offset
         with open_pages(segment) as opened:
-            opened.load(begin, stop)
-            check = check_frame(opened.raw.data, begin, segment.start_offset, segment.framing, verify_crc=True)
+            check = segment.view(opened).check(begin, verify_crc=True)
         return check.reason is None and check.size == stop - begin
 
     def _search(self) -> None:
@@ -469,8 +465,9 @@ def uncommitted_note(end: SegmentEnd) -> str | None:
     last = chain.place.last_sound
     if last < 0:
         return None
-    raw = chain.segment.raw
-    index = int(entry_column(raw, np.array([last + end.segment.framing.lead]), "index")[0])
+    with open_pages(end.segment) as opened:
+        head = opened.chunk(last, last + end.segment.framing.lead)
+    index = int(head.view(ENTRY_DTYPE)["index"][0])
     if index <= entries.committed_index:
         return None
     return (

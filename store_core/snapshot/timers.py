@@ -106,13 +106,13 @@ class Timers:
         """Return the units of a file."""
         try:
             with open_pages(file) as opened:
-                opened.load(0, file.size)
-                units, is_sound = timer_units(opened.raw)
+                raw = opened.chunk(0, file.size)
+                units, is_sound = timer_units(raw)
                 at = units.nbytes
                 problem = None if is_sound else CorruptRecordError(
                     "no unit of a timer", file.path, file.start_offset + at,
                     "a unit of 52 bytes, or the end of the file", "neither",
-                    opened.raw[at : at + TIMER_DTYPE.itemsize].tobytes(),
+                    raw[at : at + TIMER_DTYPE.itemsize].tobytes(),
                     "failOnDataLoss=false leaves out the rest of the file",
                 )  # fmt: skip
                 return TimerUnits(units, problem)
@@ -134,9 +134,9 @@ class Timers:
 def _first_write(file: Segment) -> int:
     """Return when the first unit of a file was put, ms; far in the future if it has none."""
     with open_pages(file) as opened:
-        opened.load(0, TIMER_DTYPE.itemsize)
-        first = opened.raw[: TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
-        return int(first["write_timestamp"][0]) if first.size and first["size"][0] else 1 << 62
+        first = opened.chunk(0, min(file.size, TIMER_DTYPE.itemsize))
+        unit = first[: first.size // TIMER_DTYPE.itemsize * TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
+        return int(unit["write_timestamp"][0]) if unit.size and unit["size"][0] else 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,12 +9,12 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from store_core.errors import StoreNotFoundError
-from store_core.files.segment_source import Segment, load_record, open_pages
+from store_core.files.segment_source import Segment, open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
-from store_core.format.columnar.chain import Chain, Run
+from store_core.format.columnar.chain import Chain
 from store_core.format.record.record_head import store_timestamp
-from store_core.format.salvage import Salvage
+from store_core.format.salvage import Damage, Salvage
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends
 
@@ -130,8 +130,7 @@ def _last_record(end: SegmentEnd) -> tuple[int, int]:
         last = int(kept[-1]) if kept.size else -1
         if chain.stop < end.found.position:
             for part in Salvage(view, only_newer=True).parts(chain.place):
-                last = int(part.starts[-1]) if isinstance(part, Run) else last
+                last = last if isinstance(part, Damage) else part.place.last_sound
         if last < 0:
             return -1, 0
-        load_record(opened, last)
-        return end.segment.start_offset + last, store_timestamp(view.raw.data, last)
+        return end.segment.start_offset + last, store_timestamp(view.frame(last).data, 0)

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.files.segment_source import PagedBytes, Segment, open_ahead
-from store_core.format.columnar.chain import Run
+from store_core.format.columnar.chain import Window
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
 from store_core.format.record.scan import StopReason
-from store_core.format.salvage import Salvage
+from store_core.format.salvage import Damage, Salvage
 from store_core.store.log_side import LogSide, SideName
 
 if TYPE_CHECKING:
@@ -259,23 +259,23 @@ class DiffPartial:
         return not self.differing_bytes
 
 
+_ROWS: Final = 1 << 14
+"""Records whose bytes are there at once."""
+
+
 class _Walked:
     """The sound records of a log's segment file."""
 
     def __init__(self, side: PartSide, opened: PagedBytes) -> None:
         self.side = side
         self.first = side.segment.start_offset
-        view = side.segment.view(opened).up_to(side.limit - self.first)
-        self.view = view
-        salvage = Salvage(view, only_newer=side.is_last)
-        runs = []
-        for part in salvage.parts():
-            if isinstance(part, Run):
-                runs.append(part)
-                view.pages.drop(part.place.last_sound)
+        self._opened = opened
+        salvage = Salvage(side.segment.view(opened).up_to(side.limit - self.first), only_newer=side.is_last)
+        windows = (part for part in salvage.parts() if isinstance(part, Window))
+        bounds = [window.run.bounds + window.base for window in windows]
         empty = np.empty(0, np.int64)
-        self.starts = np.concatenate([empty, *(run.starts for run in runs)])
-        self.stops = np.concatenate([empty, *(np.append(run.starts[1:], run.stop) for run in runs)])
+        self.starts = np.concatenate([empty, *(each[:-1] for each in bounds)])
+        self.stops = np.concatenate([empty, *(each[1:] for each in bounds)])
         self.blank_end = self.first + salvage.stop + BLANK_SIZE if salvage.reason is StopReason.END_OF_FILE else None
 
     @property
@@ -283,11 +283,14 @@ class _Walked:
         """Physical offsets of the records."""
         return self.starts + self.first
 
-    def records(self, mask: npt.NDArray[np.bool_], most: int | None = None) -> Records:
-        starts, stops = self.starts[mask][:most], self.stops[mask][:most]
-        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            self.view.pages.load(start, stop)
-        return Records(self.view.raw, starts, self.side.segment.name, self.first)
+    def records(self, mask: npt.NDArray[np.bool_], most: int | None = None) -> Iterator[Records]:
+        """Yield some of the records, or the first ones of these, a few at a time."""
+        starts, sizes = self.starts[mask][:most], (self.stops - self.starts)[mask][:most]
+        for row in range(0, starts.size, _ROWS):
+            begins, some = starts[row : row + _ROWS], sizes[row : row + _ROWS]
+            at = some.cumsum() - some
+            raw = self._opened.packed(begins, some)
+            yield Records(raw, at, self.side.segment.name, self.first + begins - at)
 
     def touched(self, part: DiffPart, differing: DifferingBytes | None) -> npt.NDArray[np.bool_]:
         """Return for each record whether differing bytes are in it; all of the part are if the other log has none."""
@@ -352,10 +355,11 @@ def _note_records(walks: list[_Walked], masks: list[npt.NDArray[np.bool_]], most
         found.counts[side, CHANGED] += int(is_changed.sum())
         found.counts[side, ONLY] += int((~is_changed).sum())
         kinds = np.where(is_changed[:most], CHANGED, ONLY).tolist()
-        rows = record_rows(walked.records(mask, most))
+        rows = [row for records in walked.records(mask, most) for row in record_rows(records)]
         found.rows += [{"side": side, "kind": kind, **row} for kind, row in zip(kinds, rows, strict=True)]
-        for topic, count in count_topics(walked.records(mask)).items():
-            found.topics[side, topic] = count
+        for records in walked.records(mask):
+            for topic, count in count_topics(records).items():
+                found.topics[side, topic] = found.topics.get((side, topic), TopicCount(0, 0)).plus(count)
 
 
 def _note_ahead(part: DiffPart, walked: _Walked, touched: npt.NDArray[np.bool_], found: DiffPartial) -> None:
@@ -367,11 +371,12 @@ def _note_ahead(part: DiffPart, walked: _Walked, touched: npt.NDArray[np.bool_],
         return
     sizes = walked.stops[mask] - walked.starts[mask]
     found.ahead[walked.side.name] = TopicCount(int(mask.sum()), int(sizes.sum()))
-    times = walked.records(mask).heads.column("store_timestamp")
+    ends = np.zeros_like(mask)
+    ends[np.flatnonzero(mask)[[0, -1]]] = True
+    times = next(walked.records(ends)).heads.column("store_timestamp")
     found.ahead_times[walked.side.name] = int(times[0]), int(times[-1])
 
 
-_ROWS: Final = 1 << 14
 _CRC_NAME: Final = f"{PROPERTY_CRC}\x01".encode()
 
 DIGESTED: Final = np.dtype([("digest", f"V{_DIGEST_SIZE}"), ("offset", "<i8")])
@@ -431,15 +436,14 @@ def digested_records(side: PartSide) -> Iterator[npt.NDArray[np.void]]:
     with open_ahead(segment) as opened:
         view = segment.view(opened).up_to(side.limit - first)
         for part in Salvage(view, only_newer=side.is_last).parts():
-            if not isinstance(part, Run):
+            if isinstance(part, Damage):
                 continue
-            for row in range(0, part.starts.size, _ROWS):
-                records = Records(view.raw, part.starts[row : row + _ROWS], segment.name, first)
+            for row in range(0, part.run.starts.size, _ROWS):
+                records = Records(part.raw, part.run.starts[row : row + _ROWS], segment.name, first + part.base)
                 found = np.empty(len(records), DIGESTED)
                 found["digest"] = np.frombuffer(b"".join(record_digests(records)), DIGESTED["digest"])
-                found["offset"] = records.starts + first
+                found["offset"] = records.starts + first + part.base
                 yield found
-            view.pages.drop(part.place.last_sound)
 
 
 def unmatched_records(a: npt.NDArray[np.void], b: npt.NDArray[np.void]) -> Unmatched:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.segment_source import PagedBytes, Segment, load_record, open_ahead
+from store_core.files.segment_source import PagedBytes, Segment, open_ahead
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.checksums import record_crcs
@@ -18,8 +18,7 @@ from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED
-from store_core.format.record.record_head import read_frame
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.scan import StopReason
 from store_core.format.salvage import CandidateFinder, Damage, Salvage
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.format.columnar.chain import Run
+    from store_core.format.columnar.chain import Window
     from store_core.format.segment_view import SegmentView
     from store_core.store.read.ranges import ReadRange
 
@@ -109,8 +108,7 @@ class SegmentSalvage:
                     self._lose(found.begin, found.end, (found.check.reason or StopReason.BAD_MAGIC).value)
                 else:
                     position = found.stop
-                    yield from self._salvaged(found, view.raw, found_by)
-                    view.pages.drop(int(found.starts[-1]))
+                    yield from self._salvaged(found, found_by)
             is_too_short = salvage.reason is StopReason.UNWRITTEN and position < view.size
             self._tile_rest(opened, position, is_too_short=is_too_short)
 
@@ -118,22 +116,22 @@ class SegmentSalvage:
         first = self.part.segment.start_offset
         self.tiles.add(Tile(first + begin, first + end, TileKind.LOST, 0, reason))
 
-    def _salvaged(self, run: Run, raw: npt.NDArray[np.uint8], found_by: FoundBy) -> Iterator[Salvaged]:
-        """Decode the records of a run; those that can't be, or whose bodies are wrong, are lost."""
-        bounds = np.append(run.starts, run.stop)
+    def _salvaged(self, window: Window, found_by: FoundBy) -> Iterator[Salvaged]:
+        """Decode the records of a window; those that can't be, or whose bodies are wrong, are lost."""
+        run, bounds = window.run, window.run.bounds
         first = 0
         while first < run.starts.size:
             by_size = int(np.searchsorted(bounds, bounds[first] + _BATCH_BYTES, "right")) - 1
             stop = max(min(first + _ROWS, by_size), first + 1)
-            decoded = decode_records(self._records(raw, run.starts[first:stop]), SALVAGED_COLUMNS, _DECODING)
-            faults = {fault.position: fault.error.problem for fault in decoded.faults}
-            self._tile(run.starts[first:stop], int(bounds[stop]), faults)
+            decoded = decode_records(self._records(window, run.starts[first:stop]), SALVAGED_COLUMNS, _DECODING)
+            faults = {fault.position + window.base: fault.error.problem for fault in decoded.faults}
+            self._tile(run.starts[first:stop] + window.base, int(bounds[stop]) + window.base, faults)
             if len(decoded.positions):
-                yield self._graded(self._records(raw, decoded.positions), decoded.batch, found_by)
+                yield self._graded(self._records(window, decoded.positions), decoded.batch, found_by)
             first = stop
 
-    def _records(self, raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> Records:
-        return Records(raw, starts, self.part.segment.name, self.part.segment.start_offset)
+    def _records(self, window: Window, starts: npt.NDArray[np.int64]) -> Records:
+        return Records(window.raw, starts, self.part.segment.name, self.part.segment.start_offset + window.base)
 
     def _graded(self, records: Records, batch: pa.RecordBatch, found_by: FoundBy) -> Salvaged:
         checks = property_crcs(records)
@@ -158,8 +156,7 @@ class SegmentSalvage:
         The rest of a file that has zeros for a blank record can't have lost a record if it is too short for one.
         """
         part, first, size = self.part, self.part.segment.start_offset, self.part.segment.end_offset
-        load_record(opened, position)
-        check = check_record(opened.raw.data, position, first, verify_crc=True)
+        check = part.segment.view(opened).check(position, verify_crc=True)
         if is_too_short or check.reason is StopReason.END_OF_FILE:
             self.tiles.add(Tile(first + position, size, TileKind.FILLER))
             self.covered = _count_covered(part.segment.view(opened), position + BLANK_SIZE)
@@ -181,8 +178,8 @@ def _count_covered(segment: SegmentView, begin: int) -> int:
     candidates, covered, unread = CandidateFinder(segment), 0, segment.size
     position = candidates.next(begin)
     while position is not None and unread > 0:
-        unread -= read_frame(segment.raw.data, position)[0]
-        check = check_record(segment.raw.data, position, segment.start_offset, verify_crc=True)
+        check = segment.check(position, verify_crc=True)
+        unread -= check.size
         covered += check.reason is None
         position = candidates.next(position + (1 if check.reason is not None else check.size))
     return covered

@@ -11,7 +11,7 @@ import numpy as np
 
 from store_core.files.segment_source import PagedBytes, Segment, open_ahead, open_pages
 from store_core.format.columnar.chain import Chain
-from store_core.format.record.scan import StopReason, check_frame
+from store_core.format.record.scan import StopReason
 from store_core.format.salvage import store_timestamps
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_end
@@ -140,17 +140,12 @@ def _walk(segment: Segment, opened: PagedBytes) -> _Walk:
     view = segment.view(opened)
     chain = Chain(view).followed_sound()
     starts, stop, last = chain.starts_before(segment.size), chain.stop, chain.place.last_sound
-    for position in (last, stop) if last >= 0 else (stop,):
-        view.load_frame(position)
-    check = check_frame(opened.raw.data, stop, segment.start_offset, segment.framing, previous=last)
-    return _Walk(starts, stop, check.reason or StopReason.LIMIT)
+    return _Walk(starts, stop, view.check(stop, previous=last).reason or StopReason.LIMIT)
 
 
 def _begins_sound(segment: Segment, *, verify_crc: bool = False) -> bool:
     with open_pages(segment) as opened:
-        segment.view(opened).load_frame(0)
-        check = check_frame(opened.raw.data, 0, segment.start_offset, segment.framing, verify_crc=verify_crc)
-        return check.spans is not None
+        return segment.view(opened).check(0, verify_crc=verify_crc).reason is None
 
 
 def _up_to_log_end(walk: _Walk, segment: Segment, read: ReadOptions, *, is_first: bool) -> _Walk:
@@ -173,7 +168,6 @@ def _first_time(segment: Segment, options: ViewOptions) -> pa.Scalar | None:
     if not _begins_sound(segment):
         return None
     with open_pages(segment) as opened:
-        segment.view(opened).load_frame(0)
         return _time_of(segment.view(opened), np.zeros(1, np.int64), options, "first_store_timestamp")
 
 
@@ -181,7 +175,7 @@ def _time_of(segment: SegmentView, starts: npt.NDArray[np.int64], options: ViewO
     """Return the store time of a record; None without one."""
     if not starts.size:
         return None
-    segment.pages.load(int(starts[0]), int(starts[0]) + _HEAD)
-    times = store_timestamps(segment.raw, starts + segment.framing.lead)
-    offset = segment.start_offset + int(starts[0])
+    position = int(starts[0])
+    times = store_timestamps(segment.frame(position), np.array([segment.framing.lead]))
+    offset = segment.start_offset + position
     return timestamps(times, options, name, lambda _: f"the record at offset {offset}")[0]

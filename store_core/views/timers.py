@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import StoreError, StoreNotFoundError, UnsafeSizeError
-from store_core.files.segment_source import Segment, file_at, load_record, open_pages
+from store_core.files.segment_source import Segment, file_at, open_pages
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import TIMER_SLOT, unit_dtype
 from store_core.format.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, UNIQ_KEY, PropertyParser
@@ -92,9 +92,8 @@ class TimerCancels:
                 continue
             try:
                 with open_pages(segment) as opened:
-                    raw, at = opened.raw.data, offset - segment.start_offset
-                    load_record(opened, at)
-                    message = decode_message(raw, at, segment.start_offset, parser=parser, verify_crc=False)
+                    data = segment.record(opened, offset).data
+                    message = decode_message(data, 0, offset, parser=parser, verify_crc=False)
             except StoreError:
                 continue  # a broker passes over what it can't read
             yield row, message.properties
@@ -211,8 +210,7 @@ class WheelPart:
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each slot that was ever used."""
         with open_pages(self.file) as opened:
-            opened.load(0, self.file.size)
-            slots = opened.raw[: opened.raw.size // _SLOT.itemsize * _SLOT.itemsize].view(_SLOT)
+            slots = opened.chunk(0, self.file.size // _SLOT.itemsize * _SLOT.itemsize).view(_SLOT)
             numbers = np.flatnonzero(slots["time"])
             used = slots[numbers]
         last = used["last_position"].astype(np.int64)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.format.columnar.lockstep import chain, count_sound
-from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode
-from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
-from store_core.format.record.scan import Framing, StopReason, frame_size
+from store_core.format.layout import BLANK_SIZE
+from store_core.format.record.scan import Framing, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,10 +99,32 @@ class Window:
     """Position in `raw` of the sound frame before the first one; -1 if that is not needed, or there is none."""
     is_last: bool = False  # whether the chain is known to end with it
 
-    def placed(self, count: int | None = None) -> Run | None:
-        """Return the first frames, or all, as positions in the segment; None for none of them."""
-        run = self.run if count in (None, self.run.starts.size) else self.run.between(0, int(self.run.starts[count]))
-        return None if run is None else Run(run.starts + self.base, run.stop + self.base)
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Positions in the segment of its frames."""
+        return self.run.starts + self.base
+
+    @property
+    def stop(self) -> int:
+        """Position in the segment at which the last frame ends."""
+        return self.run.stop + self.base
+
+    @property
+    def place(self) -> Place:
+        """The position after it, if all its frames are sound."""
+        return Place(self.stop, int(self.run.starts[-1]) + self.base)
+
+    def sound(self, segment: SegmentView) -> Window | None:
+        """Return the window without its frames from the first one on that is not sound; None for none of them.
+
+        They are measured while they are in the cache.
+        """
+        starts = self.run.starts
+        offset = segment.start_offset + self.base
+        count = count_sound(self.raw, starts, offset, segment.framing, previous=self.previous)
+        if count == starts.size:
+            return self
+        return replace(self, run=Run(starts[:count], int(starts[count])), is_last=True) if count else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,22 +151,12 @@ class Chain:
         return replace(self, segment=self.segment.up_to(end))
 
     def followed_sound(self) -> Self:
-        """Return the chain with all runs kept up to the first record that is not sound.
-
-        Its windows are measured while they are in the cache.
-        """
+        """Return the chain with all runs kept up to the first record that is not sound."""
         kept: list[Run] = []
         for window in self.windows(self.begin, self.segment.size):
-            count = count_sound(
-                window.raw,
-                window.run.starts,
-                self.segment.start_offset + window.base,
-                self.segment.framing,
-                previous=window.previous,
-            )
-            sound = window.placed(count)
-            kept += [sound] if sound is not None else []
-            if count < window.run.starts.size:
+            sound = window.sound(self.segment)
+            kept += [Run(sound.starts, sound.stop)] if sound is not None else []
+            if sound is not window:
                 break
         return replace(self, kept=tuple(kept))
 
@@ -188,20 +199,13 @@ class Chain:
         return Window(raw, position, Run(known[first : first + count] - position, raw.size))
 
     def _window(self, position: int, last: int, limit: int, size: int, lanes: int | None) -> Window | None:
-        base = last if self._continues(position, last) else position
+        base = last if self.segment.continues(position, last) else position
         end = min(position + size, self.segment.size)
         window = self._window_of(base, position, end, limit, lanes)
         if window is None:
-            end = position + self._proven_size(position)
+            end = position + self.segment.proven_size(position)
             window = self._window_of(base, position, end, position + 1) if end > position + size else None
         return window if window is None or base == position else replace(window, previous=last - base)
-
-    def _continues(self, position: int, last: int) -> bool:
-        """Return whether the frame at a position has to be compared with the sound one that ends there."""
-        if last < 0 or self.segment.framing is Framing.RECORDS:
-            return False
-        head = self.segment.chunk(last, last + BLANK_SIZE).data
-        return last + frame_size(head, 0, self.segment.framing) == position
 
     def _window_of(self, base: int, position: int, end: int, limit: int, lanes: int | None = None) -> Window | None:
         raw = self.segment.chunk(base, end)
@@ -210,24 +214,6 @@ class Chain:
         is_cut = found.reason in (StopReason.LIMIT, StopReason.TORN) or raw.size - found.stop < BLANK_SIZE
         is_last = not is_cut or base + raw.size == self.segment.size
         return Window(raw, base, Run(found.starts, found.stop), is_last=is_last) if found.starts.size else None
-
-    def _proven_size(self, position: int) -> int:
-        """Return the size of the frame at a position if the lengths of its record's parts add up to it; else 0."""
-        segment = self.segment
-        begin = position + segment.framing.lead
-        if begin + MIN_RECORD_SIZE > segment.size:
-            return 0
-        head = segment.chunk(begin, min(begin + MAX_HEAD_SIZE, segment.size)).data
-        shape = head_shape(read_sys_flag(head, 0))
-        size, magic = read_frame(head, 0)
-        if magic not in (MagicCode.MESSAGE_V1, MagicCode.MESSAGE_V2) or len(head) < shape.size:
-            return 0
-        at = begin + shape.size + max(shape.read_body_length(head, 0)[0], 0)
-        for width in (MagicCode(magic).topic_length_size, _PROPERTIES_LENGTH_SIZE):
-            if at + width > segment.size:
-                return 0
-            at += width + max(int.from_bytes(segment.chunk(at, at + width).tobytes(), signed=True), 0)
-        return at - position if at == begin + size <= segment.size else 0
 
     def starts_before(self, end: int) -> npt.NDArray[np.int64]:
         """Return the starts in the kept part before a position."""

@@ -80,7 +80,6 @@ def scan(  # noqa: PLR0913 -- where to look, and for what
     *,
     lanes: int | None = None,
     previous: int = -1,
-    load: Callable[[int, int], None] | None = None,
 ) -> Scan:
     """Return the frames of a segment that the chain from `begin` leads to.
 
@@ -92,13 +91,10 @@ def scan(  # noqa: PLR0913 -- where to look, and for what
     * `framing`: What the segment is made of.
     * `previous`: Position of the last sound frame before `begin`, which an entry has to continue; -1 if there is none.
     * `lanes`: Most cursors to use; affects only speed.
-    * `load`: Loads the bytes between two positions, for a segment of which those up to `end` are loaded.
 
     Returns: Equal to ``follow_frames(memoryview(raw), begin, end, start_offset, framing)``. Bodies are not read.
     """
     found = chain(raw, begin, end, start_offset, framing, lanes=lanes)
-    if load is not None and end is not None:
-        load(end, found.stop)
     count = count_sound(raw, found.starts, start_offset, framing, previous=previous)
     if count == found.starts.size:
         return found

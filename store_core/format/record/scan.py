@@ -99,29 +99,30 @@ class Scan:
 
 
 def check_record(
-    data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False
+    data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False, beyond: int = 0
 ) -> RecordCheck:
     """Check for a record at a position of a segment.
 
-    * `data`: All bytes of the segment (format ``B``).
-    * `position`: Where to look, in bytes from the segment's start.
-    * `start_offset`: Physical offset of the segment's first byte; the record's own physical offset must agree with it.
+    * `data`: The bytes of the segment (format ``B``), at least up to where the record ends.
+    * `position`: Where to look, in bytes from the start of `data`.
+    * `start_offset`: Physical offset of its first byte; the record's own physical offset must agree with it.
       None leaves that field unchecked, as RocketMQ does.
     * `verify_crc`: Whether to check the body against its checksum. Empty bodies are never checked.
+    * `beyond`: Bytes that the segment has after `data`.
 
     Notes
     -----
     The order of the rules is that of RocketMQ 5.3.3, ``CommitLog.checkMessageAndReturnSize``; the check of the physical
     offset, which RocketMQ lacks, comes last. A blank record ends the file whatever its size field says.
     """
-    head = _check_frame(data, position)
+    head = _check_frame(data, position, beyond)
     if head.reason is not None:
         return head
     return _check_parts(data, position, head.size, start_offset, verify_crc=verify_crc)
 
 
-def _check_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR0911 -- one return per rule
-    room = len(data) - position
+def _check_frame(data: memoryview, position: int, beyond: int) -> RecordCheck:  # noqa: PLR0911 -- one return per rule
+    room = len(data) - position + beyond
     if room < BLANK_SIZE:
         return rest_of_file(data, position)
     size, magic = read_frame(data, position)
@@ -250,29 +251,36 @@ def entry_size(data: memoryview, position: int) -> int:
     return int(np.frombuffer(data, _FRAME, 1, position)["size"][0])
 
 
-def check_entry(
-    data: memoryview, position: int, start_offset: int | None = 0, *, verify_crc: bool = False, previous: int = -1
+def check_entry(  # noqa: PLR0913 -- where to look, and how strictly
+    data: memoryview,
+    position: int,
+    start_offset: int | None = 0,
+    *,
+    verify_crc: bool = False,
+    previous: int = -1,
+    beyond: int = 0,
 ) -> RecordCheck:
     """Check for an entry at a position of a file.
 
-    * `data`: All bytes of the file (format ``B``).
-    * `position`: Where to look, in bytes from the file's start.
-    * `start_offset`: Physical offset of the file's first byte, with which entry and record must agree; None leaves that
+    * `data`: The bytes of the file (format ``B``), at least up to where the entry ends.
+    * `position`: Where to look, in bytes from the start of `data`.
+    * `start_offset`: Physical offset of its first byte, with which entry and record must agree; None leaves that
       unchecked.
     * `verify_crc`: Whether to check the record's body against its checksum.
     * `previous`: Position of the last sound entry before. If it ends at `position`, its index and term must be followed
       by those of this one. -1 if there is none.
+    * `beyond`: Bytes that the file has after `data`.
 
     Returns: Its size is that of the entry, its parts are those of the record.
     """
-    frame = _check_entry_frame(data, position)
+    frame = _check_entry_frame(data, position, beyond)
     if frame.reason is not None:
         return frame
     head = _head(data, position)
     problem = _head_problem(head, None if start_offset is None else start_offset + position)
     if problem is not None:
         return problem
-    record = check_record(data, position + ENTRY_HEAD_SIZE, start_offset, verify_crc=verify_crc)
+    record = check_record(data, position + ENTRY_HEAD_SIZE, start_offset, verify_crc=verify_crc, beyond=beyond)
     if record.reason is not None or record.size != frame.size - ENTRY_HEAD_SIZE:
         return _record_problem(record, frame.size)
     if previous >= 0 and previous + entry_size(data, previous) == position:
@@ -285,9 +293,9 @@ def _head(data: memoryview, position: int) -> np.void:
     return head
 
 
-def _check_entry_frame(data: memoryview, position: int) -> RecordCheck:  # noqa: PLR0911 -- one return per rule
+def _check_entry_frame(data: memoryview, position: int, beyond: int) -> RecordCheck:  # noqa: PLR0911 -- as above
     """Check magic code and size."""
-    room = len(data) - position
+    room = len(data) - position + beyond
     if room < BLANK_SIZE:
         return rest_of_file(data, position)
     magic, size = np.frombuffer(data, _FRAME, 1, position)[0].tolist()
@@ -363,14 +371,26 @@ def check_frame(  # noqa: PLR0913 -- where to look, and how strictly
     *,
     verify_crc: bool = False,
     previous: int = -1,
+    beyond: int = 0,
 ) -> RecordCheck:
     """Check for a frame at a position of a segment; its size is returned, and the parts of its record.
 
     Parameters as of `store_core.format.record.scan.check_entry`; for records `previous` means nothing.
     """
     if framing is Framing.RECORDS:
-        return check_record(data, position, start_offset, verify_crc=verify_crc)
-    return check_entry(data, position, start_offset, verify_crc=verify_crc, previous=previous)
+        return check_record(data, position, start_offset, verify_crc=verify_crc, beyond=beyond)
+    return check_entry(data, position, start_offset, verify_crc=verify_crc, previous=previous, beyond=beyond)
+
+
+def reach_of(data: memoryview, framing: Framing, beyond: int) -> int:
+    """Return up to where `check_frame` looks at bytes that begin with a frame, by the sizes that this claims.
+
+    0 if size or magic code show that no frame is there.
+    """
+    if framing is Framing.RECORDS:
+        return _check_frame(data, 0, beyond).size
+    size = _check_entry_frame(data, 0, beyond).size
+    return max(size, ENTRY_HEAD_SIZE + _check_frame(data, ENTRY_HEAD_SIZE, beyond).size) if size else 0
 
 
 def frame_size(data: memoryview, position: int, framing: Framing) -> int:

@@ -243,6 +243,22 @@ class SegmentWindow:
         return self.start_offset
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedBytes:
+    """Bytes of several places of a segment, one behind the other."""
+
+    raw: npt.NDArray[np.uint8]
+    begins: npt.NDArray[np.int64]  # int64, shape (n,), ascending: where each begins in `raw`
+    offsets: npt.NDArray[np.int64]  # int64, shape (n,): the physical offset of each
+
+    def start_offsets(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return what to add to positions in them to get their physical offsets; int64, of the same shape."""
+        found: npt.NDArray[np.int64] = (self.offsets - self.begins)[
+            np.searchsorted(self.begins, positions, "right") - 1
+        ]
+        return found
+
+
 NO_BYTES: Final = SegmentWindow(np.empty(0, np.uint8), 0)
 
 
@@ -267,15 +283,6 @@ class ReadChunk:
             self.records.append(records)
             self.rows += len(records)
             self.size += size
-
-    def take_damage(self, begin: int, end: int, most_rows: int) -> bool:
-        """Add a damaged range if it fits, and return whether it did; into an empty chunk it always fits."""
-        if self.rows and (self.rows >= most_rows or self.size + end - begin > _BATCH_BYTES):
-            return False
-        self.damaged.append((begin, end))
-        self.rows += 1
-        self.size += end - begin
-        return True
 
 
 _log: Final = logging.getLogger("store_core")

@@ -15,12 +15,20 @@ from store_core.files.segment_source import PagedBytes, Segment, open_pages
 from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.record.decode import corrupt_record_error
-from store_core.format.record.scan import StopReason, check_frame
+from store_core.format.record.scan import StopReason
 from store_core.format.salvage import Damage, Salvage
-from store_core.format.segment_view import SegmentView
+from store_core.format.segment_view import HEAD, SegmentView
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
-from store_core.store.read.chunk_rows import NO_BYTES, WAYS_ON, ChunkRows, ReadChunk, SegmentWindow, pieces_of
+from store_core.store.read.chunk_rows import (
+    NO_BYTES,
+    WAYS_ON,
+    ChunkRows,
+    PlacedBytes,
+    ReadChunk,
+    SegmentWindow,
+    pieces_of,
+)
 from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
 from store_core.store.read.ranges import ReadRange
 
@@ -36,6 +44,9 @@ if TYPE_CHECKING:
 
 
 _log: Final = logging.getLogger("store_core")
+
+_GATHERED: Final = 8 << 20
+"""Bytes of records and damaged ranges up to which they become one batch."""
 
 _SOUND_AGAIN: Final = 1 << 20
 """Bytes of undamaged records after which a chain is followed again: a chain's records are measured only once."""
@@ -117,8 +128,43 @@ def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> Paged
     return open_pages(part.segment, data_end)
 
 
+class _Gathered:
+    """Records and damaged ranges of several places, copied one behind the other: a batch of each would be slow.
+
+    * `starts`, `damaged`: Records, and damaged ranges, as positions in what was added.
+    * `size`: Bytes that were added.
+    """
+
+    def __init__(self) -> None:
+        self.starts: list[npt.NDArray[np.int64]] = []
+        self.damaged: list[tuple[int, int]] = []
+        self.size = 0
+        self._pieces: list[npt.NDArray[np.uint8]] = []
+        self._places: list[tuple[int, int]] = []
+
+    @property
+    def rows(self) -> int:
+        """Records and damaged ranges."""
+        return sum(each.size for each in self.starts) + len(self.damaged)
+
+    def add(self, raw: npt.NDArray[np.uint8], offset: int) -> int:
+        """Copy the bytes at a physical offset; return their position."""
+        at = self.size
+        self._pieces.append(raw.copy())
+        self._places.append((at, offset))
+        self.size += raw.size
+        return at
+
+    def chunk(self, rows: ChunkRows) -> ReadChunk:
+        """Return what was gathered."""
+        window = PlacedBytes(np.concatenate(self._pieces), *np.array(self._places, np.int64).T)
+        chunk = ReadChunk(window, damaged=self.damaged)
+        chunk.take(rows.records(window, np.concatenate([np.empty(0, np.int64), *self.starts])), self.size)
+        return chunk
+
+
 class _RangeReader:
-    """Reads a range window by window, and where it is damaged, by a search in the pages of the rest of its segment."""
+    """Reads a range window by window, and where it is damaged, by a search in the rest of its segment."""
 
     def __init__(
         self,
@@ -137,6 +183,7 @@ class _RangeReader:
         self._walk_start = part.walk_begin - start
         self._rows = ChunkRows(part.segment, options, watch)
         self._chunk = ReadChunk(NO_BYTES)
+        self._gathered = _Gathered()
         self._set_ends(part)
 
     def _set_ends(self, part: ReadRange) -> None:
@@ -164,11 +211,10 @@ class _RangeReader:
             self._find_end()
         while place.position < self._limit:
             place = yield from self._read_salvage(place)
-            yield self._full_chunk()
-            self._view.pages.drop(place.last_sound)
+            yield from self._gathered_chunk()
             place = yield from self._read_windows(place)
         yield from self._torn_tail()
-        yield self._chunk
+        yield from self._gathered_chunk()
 
     def _read_windows(self, place: Place) -> Generator[ReadChunk, None, Place]:
         """Take the chain's records; return where the chain breaks, or the first record that is not sound."""
@@ -195,16 +241,15 @@ class _RangeReader:
 
     def _read_salvage(self, place: Place) -> Generator[ReadChunk, None, Place]:
         """Take what is found after a break; return where the segment is sound enough to follow its chain again."""
-        view, salvage = self._chain.segment, self._salvage
-        self._chunk = ReadChunk(SegmentWindow(view.raw, self._start_offset))
+        salvage = self._salvage
         for part in salvage.parts(place, self._limit):
             if isinstance(part, Damage):
                 yield from self._take_damage(part)
                 continue
-            mine = part.between(self._begin, self._limit)
+            mine = part.run.between(self._begin - part.base, self._limit - part.base)
             if mine is not None:
-                yield from self._fill(mine.starts + self._lead, mine.bounds, len)
-            if part.size >= _SOUND_AGAIN:
+                yield from self._gather_records(part, mine)
+            if part.run.size >= _SOUND_AGAIN:
                 return part.place
         self._note_covered(salvage)
         return Place(self._limit)
@@ -260,12 +305,35 @@ class _RangeReader:
     def _take_damage(self, damage: Damage) -> Iterator[ReadChunk]:
         error = self._damage_error(damage)
         if error is not None:
-            yield self._full_chunk()
+            yield from self._gathered_chunk()
             raise error
         for begin, end in self._damaged_rows(damage):
-            if not self._chunk.take_damage(begin, end, self._options.max_records_per_batch):
-                yield self._full_chunk()
-                self._chunk.take_damage(begin, end, self._options.max_records_per_batch)
+            at = self._gathered.add(self._view.chunk(begin, end), self._start_offset + begin)
+            self._gathered.damaged.append((at, at + end - begin))
+            if self._is_full():
+                yield from self._gathered_chunk()
+
+    def _gather_records(self, window: Window, run: Run) -> Iterator[ReadChunk]:
+        """Copy the records of a run of a window."""
+        bounds, most = run.bounds, self._options.max_records_per_batch
+        first = 0
+        while first < run.starts.size:
+            stop = min(first + most - self._gathered.rows, run.starts.size)
+            begin, end = int(bounds[first]), int(bounds[stop])
+            at = self._gathered.add(window.raw[begin:end], self._start_offset + window.base + begin)
+            self._gathered.starts.append(run.starts[first:stop] + (self._lead + at - begin))
+            first = stop
+            if self._is_full():
+                yield from self._gathered_chunk()
+
+    def _is_full(self) -> bool:
+        return self._gathered.rows >= self._options.max_records_per_batch or self._gathered.size >= _GATHERED
+
+    def _gathered_chunk(self) -> Iterator[ReadChunk]:
+        """Yield what was gathered, if anything."""
+        gathered, self._gathered = self._gathered, _Gathered()
+        if gathered.rows:
+            yield gathered.chunk(self._rows)
 
     def _full_chunk(self) -> ReadChunk:
         """Return the current chunk, and start another."""
@@ -277,12 +345,8 @@ class _RangeReader:
         at, verify_crc = self._data_end, self._options.verify_crc
         if not self._torn_end > at < self._end:
             return
-        view = self._view
-        view.pages.load(at, view.size)
-        check = check_frame(view.raw.data, at, self._start_offset, view.framing, verify_crc=verify_crc)
+        check = self._view.check(at, verify_crc=verify_crc)
         if check.reason is not None:
-            yield self._full_chunk()
-            self._chunk = ReadChunk(SegmentWindow(view.raw[: self._torn_end], self._start_offset))
             yield from self._take_damage(Damage(at, self._torn_end, check, is_followed=False))
 
     def _damage_error(self, damage: Damage) -> CorruptRecordError | None:
@@ -303,8 +367,8 @@ class _RangeReader:
             )
         elif damage.check.reason is StopReason.WRONG_OFFSET and not damage.begin:
             advice = f"If the file was renamed, give it the name that its first record implies. {advice}"
-        raw = self._chunk.window.raw
-        return corrupt_record_error(damage.check, raw.data, damage.begin, self._start_offset, path, advice)
+        head = self._view.chunk(damage.begin, min(damage.begin + HEAD, self._view.size)).data
+        return corrupt_record_error(damage.check, head, 0, self._start_offset + damage.begin, path, advice)
 
     def _goes_on_at(self, damage: Damage) -> str:
         where = f"offset {self._start_offset + damage.end}"
@@ -314,10 +378,7 @@ class _RangeReader:
         """Return the pieces of damage that become rows of this range."""
         pieces = pieces_of(damage.begin, damage.end)
         mine = [(begin, end) for begin, end in pieces if self._begin <= begin < self._end]
-        found = self._rows.kept(self._chunk.window, mine)
-        for begin, end in found:  # the search has loaded what it looked at, and a row shows all of it
-            self._view.pages.load(begin, end)
-        return found
+        return self._rows.kept(SegmentWindow(NO_BYTES.raw, self._start_offset), mine)
 
 
 def _count_sound(records: Records) -> int:

@@ -14,13 +14,14 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.files.segment_source import PagedBytes, open_pages
-from store_core.format.columnar.chain import Place, Run
+from store_core.format.columnar.chain import Place, Run, Window
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
 from store_core.format.columnar.lockstep import count_sound
 from store_core.format.columnar.records import Records
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, Salvage, store_timestamps
+from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.segment_view import SegmentView
     from store_core.queue.queue_path import QueueRules
     from store_core.store.rebuild.options import RebuildRules
 
@@ -71,9 +71,9 @@ class SalvagedReader:
         self.position = 0
         self.is_continued = False
         self.lost = LostRanges()
-        self._segment = segment
-        self._raw = segment.raw
         self._start_offset = segment.start_offset
+        self._raw = np.empty(0, np.uint8)  # of the window that positions of records are in
+        self._base = 0
         self._rules = rules
         self._check_crc = check_crc
         self._is_proven = is_proven
@@ -81,22 +81,26 @@ class SalvagedReader:
 
     def __iter__(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
         for part in self._salvage.parts():
-            if isinstance(part, Run):
-                for run in self._proven(part) if self._is_proven else (part,):
-                    yield from ((batch, self._segment) for batch in self._dispatched(run))
-                self._segment.pages.drop(part.place.last_sound)
+            if isinstance(part, Window):
+                self._raw, self._base = part.raw, part.base
+                view = SegmentView(part.raw, self._start_offset + part.base)
+                for run in self._proven(part.run) if self._is_proven else (part.run,):
+                    yield from ((batch, view) for batch in self._dispatched(run))
             else:
+                self._base = 0
                 self._lose(part.begin, part.end, part.check.reason or StopReason.BAD_MAGIC)
         self.position = self._salvage.stop
         self.is_continued = self._salvage.reason is StopReason.END_OF_FILE
 
     def _lose(self, begin: int, end: int, reason: StopReason | str) -> None:
         text = reason.value if isinstance(reason, StopReason) else reason
-        self.lost.add(self._start_offset + begin, self._start_offset + end, text)
+        first = self._start_offset + self._base
+        self.lost.add(first + begin, first + end, text)
 
     def _reader(self, position: int, stop: int) -> DispatchReader:
         crc = self._check_crc
-        return DispatchReader(self._raw[:stop], self._start_offset, position, self._rules, check_crc=crc, read_body=crc)
+        raw, first = self._raw[:stop], self._start_offset + self._base
+        return DispatchReader(raw, first, position, self._rules, check_crc=crc, read_body=crc)
 
     def _proven(self, run: Run) -> Iterator[Run]:
         """Yield the stretches between records that do not match their checksum, or have no store time."""
@@ -230,12 +234,13 @@ class SegmentScan:
                 reason = (found.check.reason or StopReason.BAD_MAGIC).value
                 self.lost.add(first + found.begin, first + found.end, reason)
                 continue
-            is_refused = int(found.starts[0]) == reader.position
+            starts = found.starts
+            is_refused = int(starts[0]) == reader.position
             if is_refused:
-                stop = int(found.starts[1]) if found.starts.size > 1 else found.stop
+                stop = int(starts[1]) if starts.size > 1 else found.stop
                 why = f"a broker of release {self.rules.queue_rules.release} considers the record damaged"
                 self.lost.add(first + reader.position, first + stop, why)
-            left_out += found.starts.size - is_refused
+            left_out += starts.size - is_refused
         return left_out
 
     def _pieces(self, batch: DispatchBatch) -> Iterator[QueueUnits | MessageKeys]:

@@ -21,7 +21,7 @@ from store_core.errors import (
 from store_core.files.segment_source import Segment, open_pages
 from store_core.snapshot.log import Log
 from store_core.store.read.follow.log_position import LogPosition, RecordProof, RecordVanishedError
-from store_core.store.read.follow.log_segments import FIRST_STEP, Continuation, LogSegments, Stretch, find_continuation
+from store_core.store.read.follow.log_segments import Continuation, LogSegments, Stretch, find_continuation
 from store_core.store.read.ranges import ReadRange, split_ranges
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ class Waypoints:
 
     def add(self, stretch: Stretch) -> None:
         """Remember the next records of the walk, unless damage precedes them: only a walk through it finds them."""
-        segment, starts = stretch.view.start_offset, stretch.run.starts
+        segment, offsets = stretch.segment.start_offset, stretch.offsets
         passed = self._passed.setdefault(segment, _Passed(max(segment, self.begin)))
-        if passed.stop != stretch.begin_offset:
+        if passed.stop != offsets[0]:
             return
-        steps = np.arange(starts[0], starts[-1] + 1, _STEP)
-        passed.offsets += (starts[np.unique(np.searchsorted(starts, steps))] + segment).tolist()
-        passed.stop = segment + stretch.run.stop
+        steps = np.arange(offsets[0], offsets[-1] + 1, _STEP)
+        passed.offsets += offsets[np.unique(np.searchsorted(offsets, steps))].tolist()
+        passed.stop = stretch.end_offset
 
     def walk_start(self, part: ReadRange) -> int | None:
         """Return where the reader of a range can start to walk; as the range itself has it if nothing is nearer."""
@@ -126,12 +126,6 @@ class ReadLimits:
     max_bytes: int | None = None  # most bytes of the log
 
 
-_USUAL_SIZE: Final = 512
-"""Bytes of a record, to estimate how far to walk for a number of them; the estimate affects only speed."""
-
-_MOST_STEP: Final = 256 << 20
-"""Most bytes to walk in one step: the starts in them are held, 8 bytes per record."""
-
 NO_LIMITS: Final = ReadLimits()
 
 
@@ -147,12 +141,12 @@ def limited_end(
         return end
     taken = 0
     last: tuple[Stretch, int] | None = None
-    for stretch in log.stretches(start, end, _first_step(limits)):
+    for stretch in log.stretches(start, end):
         waypoints.add(stretch)
         count = _admitted(stretch, start, taken, limits)
         taken += count
         last = (stretch, count) if count else last
-        if count < stretch.run.starts.size:
+        if count < stretch.offsets.size:
             break
     else:
         return end
@@ -160,22 +154,15 @@ def limited_end(
         return start
     (stretch, count), segment = last, last[0].segment
     with open_pages(segment) as opened:  # that of the stretch is closed if the walk has gone on to the next segment
-        return log.position_after(segment, segment.view(opened), int(stretch.run.starts[count - 1]))
-
-
-def _first_step(limits: ReadLimits) -> int:
-    """Return how many bytes a batch of these limits is likely to have."""
-    by_records = _MOST_STEP if limits.max_records is None else limits.max_records * _USUAL_SIZE
-    by_size = _MOST_STEP if limits.max_bytes is None else limits.max_bytes
-    return max(min(by_records, by_size, _MOST_STEP), FIRST_STEP)
+        return log.position_after(segment, segment.view(opened), int(stretch.window.starts[count - 1]))
 
 
 def _admitted(stretch: Stretch, start: LogPosition, taken: int, limits: ReadLimits) -> int:
     """Return how many records of a stretch still belong to the batch."""
-    starts = stretch.run.starts
-    count = starts.size if limits.max_records is None else min(starts.size, limits.max_records - taken)
+    offsets = stretch.offsets
+    count = offsets.size if limits.max_records is None else min(offsets.size, limits.max_records - taken)
     if limits.max_bytes is not None:
-        ends: npt.NDArray[np.int64] = np.append(starts[1:], stretch.run.stop) + stretch.view.start_offset
+        ends: npt.NDArray[np.int64] = np.append(offsets[1:], stretch.end_offset)
         by_size = int(np.searchsorted(ends, start.physical_offset + limits.max_bytes, "right"))
         count = min(count, max(by_size, 0 if taken else 1))
     return count
@@ -185,7 +172,7 @@ def count_records(log: LogSegments, start: LogPosition, end: LogPosition, most: 
     """Count the records between two positions, up to a number that is enough."""
     found = 0
     for stretch in log.stretches(start, end):
-        found += stretch.run.starts.size
+        found += stretch.offsets.size
         if found >= most:
             return most
     return found

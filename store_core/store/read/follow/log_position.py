@@ -40,16 +40,14 @@ class RecordProof:
     @classmethod
     def of(cls, segment: SegmentView, position: int) -> Self | None:
         """Return the proof of the record at a position of a segment; None if there is no record."""
-        data = segment.raw.data
         if not 0 <= position < segment.size:
             return None
-        segment.load_frame(position)
-        check = check_record(data, position, segment.start_offset)
+        data = segment.frame(position).data
+        check = check_record(data, 0, segment.start_offset + position)
         if check.reason is not None:
             return None
-        head = head_shape(read_sys_flag(data, position)).size
-        crc = zlib.crc32(data[position : position + head])
-        return cls(segment.start_offset + position, check.size, store_timestamp(data, position), crc)
+        crc = zlib.crc32(data[: head_shape(read_sys_flag(data, 0)).size])
+        return cls(segment.start_offset + position, check.size, store_timestamp(data, 0), crc)
 
     @property
     def end_offset(self) -> int:
@@ -99,8 +97,6 @@ def _is_object(found: object) -> TypeGuard[Mapping[str, object]]:
 
 
 _NAME: Final = "the offset of a stream"
-_BLANK_HEAD: Final = 4 << 10
-"""Bytes that are loaded to see what follows a record."""
 
 
 class RecordVanishedError(Exception):
@@ -191,8 +187,7 @@ def _anchors(found: Mapping[str, object]) -> tuple[RecordProof, ...]:
 
 def _is_closed(view: SegmentView, position: int) -> bool:
     """Return whether a blank record as writers make it, of the size of the rest of the file, is at a position."""
-    view.pages.load(position, position + _BLANK_HEAD)
-    if check_record(view.raw.data, position, view.start_offset).reason is not StopReason.END_OF_FILE:
+    if view.check(position).reason is not StopReason.END_OF_FILE:
         return False
-    size, _ = read_frame(view.raw.data, position)
-    return bool(size == view.size - position)
+    size: int = read_frame(view.frame(position).data, 0)[0]
+    return size == view.size - position

@@ -22,8 +22,7 @@ from store_core.errors import (
 from store_core.files.segment_source import Segment, open_ahead, open_pages
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_path import StorePaths, located_now
-from store_core.format.columnar.chain import Chain, Place, Run
-from store_core.format.columnar.lockstep import count_sound
+from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.log_end import LogEnd, find_log_end
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, Salvage, store_timestamps
@@ -35,28 +34,24 @@ from store_core.store.read.ranges import CLOCK_STEP
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    import numpy.typing as npt
+
     from store_core.format.segment_view import SegmentView
 
-
-FIRST_STEP: Final = 1 << 20
-"""Bytes walked in the first step, doubled each time, if nothing is known of how many are needed."""
 
 _SOUND_AGAIN: Final = 1 << 20
 """Bytes of sound records after damage from which on the chain is followed again, as readers do."""
 
 
-def sound_parts(
-    segment: SegmentView, place: Place, *, only_newer: bool, first_step: int = FIRST_STEP
-) -> Iterator[Run | Damage]:
+def sound_parts(segment: SegmentView, place: Place, *, only_newer: bool) -> Iterator[Window | Damage]:
     """Yield sound records and damaged ranges in log order, as readers of the segment find them.
 
     * `segment`: The segment up to where it is to be walked.
     * `place`: The segment's first byte, or one past a sound record.
     * `only_newer`: As of `Salvage`.
-    * `first_step`: Bytes to walk in the first step, doubled each time: many at once are walked faster.
     """
     while place.position < segment.size:
-        place = yield from _chained(segment, place, first_step)
+        place = yield from _chained(segment, place)
         if place.position >= segment.size:
             return
         following = yield from _salvaged(segment, place, only_newer=only_newer)
@@ -65,28 +60,25 @@ def sound_parts(
         place = following
 
 
-def _chained(segment: SegmentView, place: Place, first_step: int) -> Generator[Run, None, Place]:
+def _chained(segment: SegmentView, place: Place) -> Generator[Window, None, Place]:
     """Follow the chain to its end, or to the first record that is not sound; return the place."""
-    for run in Chain(segment).runs(place.position, window=first_step):
-        sound = count_sound(segment.raw, run.starts, segment.start_offset)
-        if sound == run.starts.size:
-            yield run
-            place = run.place
-            segment.pages.drop(place.last_sound)
-            continue
-        part = run.between(0, int(run.starts[sound]))
-        if part is not None:
-            yield part
-            place = part.place
-        return place
+    for window in Chain(segment).windows(place, segment.size):
+        sound = window.sound(segment)
+        if sound is not None:
+            yield sound
+            place = sound.place
+        if sound is not window:
+            return place
     return place
 
 
-def _salvaged(segment: SegmentView, place: Place, *, only_newer: bool) -> Generator[Run | Damage, None, Place | None]:
+def _salvaged(
+    segment: SegmentView, place: Place, *, only_newer: bool
+) -> Generator[Window | Damage, None, Place | None]:
     """Walk through damage; return where the segment is sound again, None at its end."""
     for part in Salvage(segment, only_newer=only_newer).parts(place):
         yield part
-        if isinstance(part, Run) and part.size >= _SOUND_AGAIN:
+        if isinstance(part, Window) and part.run.size >= _SOUND_AGAIN:
             return part.place
     return None
 
@@ -98,14 +90,19 @@ class Stretch(NamedTuple):
     """Records of one segment that follow one another."""
 
     segment: Segment
-    view: SegmentView  # its bytes, which are mapped as long as this is held
-    run: Run
+    view: SegmentView
+    window: Window  # whose bytes hold until the next stretch is asked for
     last_sound: int  # start of the record before the first one; -1 if that is in another segment
 
     @property
-    def begin_offset(self) -> int:
-        """Physical offset of the first record."""
-        return self.view.start_offset + int(self.run.starts[0])
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Physical offsets of the records."""
+        return self.window.starts + self.segment.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset one past the last record."""
+        return self.window.stop + self.segment.start_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +209,7 @@ class LogSegments:
         """Return the position at the end of a segment's records; None if none is there."""
         with open_ahead(segment) as opened:
             view = segment.view(opened)
-            view.load_frame(0)
-            if not after.position and check_record(view.raw.data, 0, view.start_offset).reason is StopReason.UNWRITTEN:
+            if not after.position and view.check(0).reason is StopReason.UNWRITTEN:
                 return None  # preallocated, which a file system without holes shows only if all of it is read
             end = find_log_end(view, verify_crc=verify_crc, after=after)
             starts = _last_two(view, after, end)
@@ -229,24 +225,21 @@ class LogSegments:
             return True
         return self.record_at(segment.start_offset + start) == RecordProof.of(view, start)
 
-    def stretches(self, start: LogPosition, end: LogPosition, first_step: int = FIRST_STEP) -> Iterator[Stretch]:
-        """Yield the sound records between two positions, in log order; damage between them is left out.
-
-        * `first_step`: As of `sound_parts`.
-        """
+    def stretches(self, start: LogPosition, end: LogPosition) -> Iterator[Stretch]:
+        """Yield the sound records between two positions, in log order; damage between them is left out."""
         for segment in self.segments:
             if segment.end_offset <= start.physical_offset:
                 continue
             if segment.start_offset >= end.physical_offset:
                 return
             with open_ahead(segment) as opened:
-                yield from _stretches_of(segment, segment.view(opened), start, end, first_step)
+                yield from _stretches_of(segment, segment.view(opened), start, end)
 
     def first_at(self, physical_offset: int, end: LogPosition) -> LogPosition:
         """Return the position before the first record that starts at an offset or after it; the end if none does."""
 
-        def find(view: SegmentView, run: Run) -> int:
-            return int(np.searchsorted(run.starts, physical_offset - view.start_offset))
+        def find(stretch: Stretch) -> int:
+            return int(np.searchsorted(stretch.offsets, physical_offset))
 
         segment = self.find(physical_offset)
         return self._first(find, self.earliest if segment is None else LogPosition.at_start(segment), end)
@@ -254,9 +247,10 @@ class LogSegments:
     def first_since(self, store_timestamp: int, end: LogPosition) -> LogPosition:
         """Return the position before the first record stored at a time (ms) or later; the end if there is none."""
 
-        def find(view: SegmentView, run: Run) -> int:
-            qualifies = store_timestamps(view.raw, run.starts) >= store_timestamp
-            return int(qualifies.argmax()) if qualifies.any() else run.starts.size
+        def find(stretch: Stretch) -> int:
+            window = stretch.window
+            qualifies = store_timestamps(window.raw, window.run.starts) >= store_timestamp
+            return int(qualifies.argmax()) if qualifies.any() else qualifies.size
 
         return self._first(find, self._before(store_timestamp), end)
 
@@ -272,26 +266,24 @@ class LogSegments:
             first = segment
         return LogPosition.at_start(first)
 
-    def _first(self, find: Callable[[SegmentView, Run], int], start: LogPosition, end: LogPosition) -> LogPosition:
+    def _first(self, find: Callable[[Stretch], int], start: LogPosition, end: LogPosition) -> LogPosition:
         for stretch in self.stretches(start, end):
-            at = find(stretch.view, stretch.run)
-            if at == stretch.run.starts.size:
+            at, starts = find(stretch), stretch.window.starts
+            if at == starts.size:
                 continue
-            before = int(stretch.run.starts[at - 1]) if at else stretch.last_sound
+            before = int(starts[at - 1]) if at else stretch.last_sound
             if before < 0:
                 return LogPosition.at_start(stretch.segment)
             return self.position_after(stretch.segment, stretch.view, before)
         return end
 
 
-def _stretches_of(
-    segment: Segment, view: SegmentView, start: LogPosition, end: LogPosition, first_step: int
-) -> Iterator[Stretch]:
+def _stretches_of(segment: Segment, view: SegmentView, start: LogPosition, end: LogPosition) -> Iterator[Stretch]:
     is_last = end.physical_offset < segment.end_offset
     limited = view.up_to(end.physical_offset - segment.start_offset) if is_last else view
     place = start.place_in(segment)
-    for part in sound_parts(limited, place, only_newer=is_last, first_step=first_step):
-        if isinstance(part, Run):
+    for part in sound_parts(limited, place, only_newer=is_last):
+        if isinstance(part, Window):
             yield Stretch(segment, view, part, place.last_sound)
             place = part.place
 
@@ -302,19 +294,19 @@ def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:
     runs: list[Run] = list(chain.kept)
     if chain.stop != end.position:
         parts = sound_parts(view.up_to(end.position), after, only_newer=True)
-        runs = [part for part in parts if isinstance(part, Run)]
+        runs = [Run(part.starts, part.stop) for part in parts if isinstance(part, Window)]
     starts = [start for run in runs[-2:] for start in run.starts[-2:].tolist()]
     return [*([after.last_sound] if after.last_sound >= 0 else []), *starts][-2:]
 
 
 def _is_finished(view: SegmentView, start: int, end: int) -> bool:
     """Return whether the last byte of a record that is not always the same has been written."""
-    view.load_frame(start)
-    spans = check_record(view.raw.data, start, view.start_offset).spans
+    raw = view.frame(start, with_body=True)
+    spans = check_record(raw.data, 0, view.start_offset + start).spans
     if spans is None:
         return True
     has_properties = spans.properties_start < spans.properties_stop
-    return bool(view.raw[end - 1 if has_properties else spans.topic_stop - 1])
+    return bool(raw[end - start - 1 if has_properties else spans.topic_stop - 1])
 
 
 _ADVICE: Final = "To go on at offset {offset}: failOnDataLoss=false"

@@ -113,9 +113,8 @@ def _is_named(start: int, question: Question) -> bool:
         return False
     segment, parser = found.segment, question.options.property_parser
     with question.opened.opened(segment) as pages:
-        at = np.array([start - segment.start_offset])
-        pages.load(start - segment.start_offset, found.end - segment.start_offset)
-        return has_message_named(Records(pages.raw, at, segment.name, segment.start_offset, parser), question.options)
+        raw = segment.record(pages, start)
+        return has_message_named(Records(raw, np.zeros(1, np.int64), segment.name, start, parser), question.options)
 
 
 def _price(files: int, hashes: int, question: Question) -> int:

@@ -81,12 +81,12 @@ def _proven(question: Question, segment: Segment, position: int, resources: Exit
     if at < framing.lead:
         return None
     with question.opened.opened(segment) as pages:
-        segment.view(pages).load_frame(at - framing.lead)
-        check = check_frame(pages.raw.data, at - framing.lead, segment.start_offset, framing)
+        raw = segment.view(pages).frame(at - framing.lead, with_body=True)
+        check = check_frame(raw.data, 0, position - framing.lead, framing)
         if check.spans is None:
             return None
-        queue_id, queue_offset = _read_place(pages.raw.data, at)
-        name = pages.raw[check.spans.topic_start : check.spans.topic_stop].tobytes()
+        queue_id, queue_offset = _read_place(raw.data, framing.lead)
+        name = raw[check.spans.topic_start : check.spans.topic_stop].tobytes()
     topic, size = name.decode("utf-8", "surrogateescape"), check.size - framing.lead
     if refusal_of(topic, queue_id) is not None or queue_offset < 0:
         return None

@@ -130,13 +130,17 @@ class Question:
         segment = self.segment_at(start)
         if segment is None:
             return None
+        lead, verify_crc = segment.framing.lead, self.options.verify_crc
+        at = start - segment.start_offset - lead
+        if at < 0:
+            return None
         with self.opened.opened(segment) as pages:
-            picks = one_pick(start, size_in(segment, pages, start)) if picks is None else picks
-            pages.load_many(picks.places(segment))
-            if not picks.size or not picks.are_right(pages.raw, segment).all():
+            raw = segment.view(pages).frame(at, with_body=True)
+            size = int.from_bytes(raw[lead : lead + 4].tobytes(), "big", signed=True)
+            picks = one_pick(start, size) if picks is None else picks
+            if not picks.size or not picks.are_right(raw, segment, np.array([lead])).all():
                 return None
-            at, verify_crc = start - segment.start_offset - segment.framing.lead, self.options.verify_crc
-            check = check_frame(pages.raw.data, at, segment.start_offset, segment.framing, verify_crc=verify_crc)
+            check = check_frame(raw.data, 0, start - lead, segment.framing, verify_crc=verify_crc)
         return Proven(segment, start, start + picks.size) if check.reason is None else None
 
 
@@ -230,8 +234,7 @@ def size_in(segment: Segment, pages: PagedBytes, start: int) -> int:
     at = start - segment.start_offset
     if not 0 <= at <= segment.size - 4:
         return 0
-    segment.view(pages).load_frame(at - segment.framing.lead)
-    size = int.from_bytes(pages.raw[at : at + 4].tobytes(), "big", signed=True)
+    size = int.from_bytes(pages.chunk(at, at + 4).tobytes(), "big", signed=True)
     return size if 0 < size <= segment.size - at else 0
 
 

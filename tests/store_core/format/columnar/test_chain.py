@@ -62,12 +62,10 @@ def test_windows_follow_one_another_and_hold_their_frames(log: Log, limit: int, 
     chain = chain_of(log).followed_sound() if is_kept else chain_of(log)
     position = 0
     for window in chain.windows(Place(), limit, rows):
-        run = window.placed()
-        assert run is not None
-        assert run.starts[0] == position
-        assert run.starts[-1] < limit
+        assert window.starts[0] == position
+        assert window.starts[-1] < limit
         assert window.raw.tobytes() == log.data[window.base : window.base + window.raw.size]
-        position = run.stop
+        position = window.stop
     sound = chain_of(log).followed_sound()
     assert position >= min(sound.stop, limit)
 
