@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment in memory: methods to break it and to read it, and one of which there is only what was loaded."""
+"""One segment in memory: methods to break it and to read it, and one of which there is only one chunk at a time."""
 
 from __future__ import annotations
 
@@ -81,30 +81,21 @@ def assert_same_scan(expected: Scan, actual: Scan) -> None:
     )
 
 
-class LoadedPages:
-    """The pages of some bytes."""
-
-    step = 300
+class OverwrittenBytes:
+    """Gives chunks, each of which is overwritten when the next one is asked for."""
 
     def __init__(self, data: bytes) -> None:
         self._data = np.frombuffer(data, np.uint8)
-        self.raw = np.zeros(len(data), np.uint8)
+        self._last = np.empty(0, np.uint8)
 
     def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        """Return a copy, so that what is used after the next call does not show here, but elsewhere."""
-        return self._data[begin:end].copy()
-
-    def load(self, begin: int, end: int) -> None:
-        """Copy the bytes of a range to their place."""
-        part = slice(max(begin, 0), max(end, 0))
-        self.raw[part] = self._data[part]
-
-    def drop(self, end: int) -> None:
-        """Make the bytes before a position zeros."""
-        self.raw[: max(end, 0)] = 0
+        """Return the bytes of a range, and make those of the last one others."""
+        assert 0 <= begin <= end <= self._data.size
+        self._last[:] = 0xEE
+        self._last = self._data[begin:end].copy()
+        return self._last
 
 
-def paged(data: bytes, start_offset: int, framing: Framing = Framing.RECORDS) -> SegmentView:
-    """Return a segment of which nothing is loaded."""
-    pages = LoadedPages(data)
-    return SegmentView(pages.raw, start_offset, framing=framing, pages=pages)
+def windowed(data: bytes, start_offset: int, framing: Framing = Framing.RECORDS) -> SegmentView:
+    """Return a segment of which there is only the chunk that was asked for last."""
+    return SegmentView(OverwrittenBytes(data), len(data), start_offset, framing=framing)

@@ -13,8 +13,6 @@ import numpy as np
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt
 from store_core.answers.diff_report import DiffFacts, DiffReport
-from store_core.files.segment_source import load_record, open_pages
-from store_core.format.columnar.records import Records
 from store_core.format.times import table_time
 from store_core.store.log_side import DiffBy, LogSide
 from store_core.store.segment_diff import (
@@ -31,6 +29,7 @@ from store_core.store.segment_diff import (
     diff_part,
     digested_records,
     record_rows,
+    records_of,
     unmatched_records,
 )
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
+    from store_core.format.columnar.records import Records
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
 
@@ -292,10 +292,7 @@ def _pieces(side: LogSide, offsets: npt.NDArray[np.int64]) -> Iterator[Records]:
     for segment in side.segments:
         mine = offsets[slice(*np.searchsorted(offsets, (segment.start_offset, segment.end_offset)).tolist())]
         if mine.size:
-            with open_pages(segment) as opened:
-                for position in (mine - segment.start_offset).tolist():
-                    load_record(opened, position)
-                yield Records(opened.raw, mine - segment.start_offset, segment.name, segment.start_offset)
+            yield from records_of(segment, mine.tolist())
 
 
 def _rows(side: LogSide, offsets: npt.NDArray[np.int64]) -> list[dict[str, Any]]:

@@ -357,25 +357,13 @@ class RecordLookUp:
 
     def run(self, part: SegmentOffsets) -> list[dict[str, Any]]:
         """Return the records of a segment; where there is none that carries its own offset, nothing."""
-        from store_core.files.segment_source import load_record, open_pages
-        from store_core.format.columnar.records import Records
-        from store_core.format.record.scan import check_record
-        from store_core.store.segment_diff import record_rows
+        from store_core.store.segment_diff import record_rows, records_of
 
-        start = part.segment.start_offset
         try:
-            opened = open_pages(part.segment)
+            found = records_of(part.segment, part.offsets, self.parser)
+            return [row for records in found for row in record_rows(records)]
         except SegmentVanishedError:
             return []
-        with opened:
-            raw = opened.raw
-            places = [at - start for at in part.offsets]
-            for at in places:
-                load_record(opened, at)
-            sound = [at for at in places if check_record(raw.data, at, start).reason is None]
-            if not sound:
-                return []
-            return record_rows(Records(raw, np.array(sound, np.int64), part.segment.name, start, self.parser))
 
     def merge(self, partials: Iterable[list[dict[str, Any]]]) -> dict[int, dict[str, Any]]:
         """Put the records together."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, StoreAccessError
 from store_core.files.access import explained_access
-from store_core.files.local_bytes import LocalBytes, LocalFile
+from store_core.files.local_bytes import LocalBytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,15 +177,11 @@ class CompressedBytes(LocalBytes):
         with self._writing():
             expanded = TemporaryFile("w+b", buffering=0)  # noqa: SIM115 -- closed by `__exit__`
             expanded.truncate(size)
-        super().__init__(LocalFile(file.path, expanded, size))
+        super().__init__(file.path, expanded, size)
 
     def next_data(self, position: int) -> int:
         """Return `position`: where there are only zeros is not known before they are expanded."""
         return position
-
-    def next_hole(self, position: int) -> int:  # noqa: ARG002 -- the protocol's parameter
-        """Return the size, as for `next_data`."""
-        return self._size
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -197,13 +193,14 @@ class CompressedBytes(LocalBytes):
             _KEPT.keep(self._stream)
 
     def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Return the bytes of ranges, one after another; parameters as of `LocalFile.packed`."""
+        """Return the bytes of ranges, one after another; parameters as of `LocalBytes.packed`."""
         self._expand(int((begins + sizes).max()))
         return super().packed(begins, sizes)
 
-    def _read_into(self, target: memoryview, begin: int) -> None:
+    def read_into(self, target: memoryview, begin: int) -> None:
+        """Fill a buffer with the bytes from a position on."""
         self._expand(begin + len(target))
-        super()._read_into(target, begin)
+        super().read_into(target, begin)
 
     def _expand(self, end: int) -> None:
         """Expand the file up to a position."""
@@ -223,7 +220,7 @@ class CompressedBytes(LocalBytes):
             with self._writing():
                 at = 0
                 while at < len(data):
-                    at += os.pwrite(self._file.descriptor, data[at:], self._position + at)
+                    at += os.pwrite(self.descriptor, data[at:], self._position + at)
         self._position += len(data)
 
     @contextmanager

@@ -20,15 +20,13 @@ import numpy as np
 from store_core.errors import StoreAccessError
 from store_core.files.access import kind_of_file, naming
 from store_core.files.url_path import UrlFile, UrlPath
-from store_core.format.segment_view import AllThere
+from store_core.format.segment_view import ArrayBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import numpy.typing as npt
-
-    from store_core.files.segment_source import SegmentBytes
+    from store_core.files.segment_source import WalkedBytes
 
 
 _UNNAMED: Final[int] = getattr(os, "O_TMPFILE", 0)
@@ -160,7 +158,7 @@ class OpenFile(Protocol):
         """Return the bytes from one position up to another, which stay valid; later writes may show in them."""
         ...
 
-    def pages(self, size: int) -> SegmentBytes:
+    def pages(self, size: int) -> WalkedBytes:
         """Return the first `size` bytes, to walk through them."""
         ...
 
@@ -329,7 +327,7 @@ class OsOpenFile:
             mapping = self._mapping = memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
         return mapping[begin:end]
 
-    def pages(self, size: int) -> SegmentBytes:
+    def pages(self, size: int) -> WalkedBytes:
         """Return the first `size` bytes of the mapping."""
         return _MappedBytes(self, size)
 
@@ -353,11 +351,11 @@ class OsOpenFile:
         self.close()
 
 
-class _MappedBytes(AllThere):
+class _MappedBytes(ArrayBytes):
     """A file that is mapped."""
 
     def __init__(self, file: OsOpenFile, size: int) -> None:
-        self.raw: npt.NDArray[np.uint8] = np.frombuffer(file.view(0, size), np.uint8)
+        super().__init__(np.frombuffer(file.view(0, size), np.uint8))
         self._file = file
 
     def next_data(self, position: int) -> int:

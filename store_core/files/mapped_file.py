@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.segment_source import SegmentBytes
+    from store_core.files.segment_source import WalkedBytes
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 
@@ -381,14 +381,14 @@ class MappedFile:
         """Return a view of all of the file, also past its read position."""
         return self._file.view(0, self.file_size)
 
-    def open_bytes(self) -> SegmentBytes:
+    def open_bytes(self) -> WalkedBytes:
         """Return the bytes of the whole file, to walk through them."""
         return self._file.pages()
 
     def pages(self) -> SegmentView:
         """Return what is readable of the file, to walk through it."""
         opened = self.open_bytes()
-        return SegmentView(opened.raw[: self.read_position], self.file_from_offset, opened.next_data, pages=opened)
+        return SegmentView(opened, self.read_position, self.file_from_offset, opened.next_data)
 
     @property
     def is_available(self) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.file_system import FileStatus, FileSystem, not_a_file
-from store_core.files.local_bytes import LocalBytes, LocalFile
+from store_core.files.local_bytes import LocalBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ class OverlayNode:
 
     def __init__(
         self,
-        base: Callable[[], LocalFile] | None,
+        base: Callable[[], LocalBytes] | None,
         size: int,
         clock: Clock,
         identity: tuple[int, int],
@@ -58,7 +58,7 @@ class OverlayNode:
         self._lock = RLock()
         self._blocks: dict[int, bytearray] = {}
 
-    def read_into(self, target: memoryview, offset: int, below: LocalFile | None) -> None:
+    def read_into(self, target: memoryview, offset: int, below: LocalBytes | None) -> None:
         """Fill a buffer with the bytes from an offset on, all of which have to be inside of the file."""
         with self._lock:
             stop = offset + len(target)
@@ -74,7 +74,7 @@ class OverlayNode:
                 at = number * _BLOCK
                 target[begin - offset : end - offset] = self._blocks[number][begin - at : end - at]
 
-    def write(self, data: memoryview, offset: int, below: LocalFile | None) -> int:
+    def write(self, data: memoryview, offset: int, below: LocalBytes | None) -> int:
         """Write, and extend the file if needed."""
         with self._lock:
             stop = offset + len(data)
@@ -91,7 +91,7 @@ class OverlayNode:
             self.modified_ms = self._clock.now_ms()
             return len(data)
 
-    def _write_block(self, number: int, begin: int, data: memoryview, below: LocalFile | None) -> None:
+    def _write_block(self, number: int, begin: int, data: memoryview, below: LocalBytes | None) -> None:
         block = self._blocks.get(number)
         if block is None:
             block = bytearray(_BLOCK)
@@ -124,7 +124,7 @@ class OverlayNode:
             self.size = size
             self.modified_ms = self._clock.now_ms()
 
-    def next_data(self, position: int, below: LocalFile | None) -> int:
+    def next_data(self, position: int, below: LocalBytes | None) -> int:
         """Return the first position at or after another that may hold anything but zeros, or the size."""
         with self._lock:
             starts = (number * _BLOCK for number in self._blocks if (number + 1) * _BLOCK > position)
@@ -132,7 +132,7 @@ class OverlayNode:
             changed = max(min(starts, default=self.size), position)
             return changed if found >= self._base_size else min(found, changed)
 
-    def next_hole(self, position: int, below: LocalFile | None) -> int:
+    def next_hole(self, position: int, below: LocalBytes | None) -> int:
         """Return a position up to which there may be anything but zeros from one on that may hold such."""
         with self._lock:
             number = position // _BLOCK
@@ -147,10 +147,10 @@ class OverlayFile:
     def __init__(self, node: OverlayNode, *, writable: bool) -> None:
         self._node = node
         self._writable = writable
-        self._opened: LocalFile | None = None
+        self._opened: LocalBytes | None = None
 
     @property
-    def _below(self) -> LocalFile | None:
+    def _below(self) -> LocalBytes | None:
         """The file in the base, opened when it is needed, so that many files do not need as many descriptors."""
         if self._opened is None and self._node.open_below is not None:
             self._opened = self._node.open_below()
@@ -210,8 +210,8 @@ class OverlayFile:
         return found.data.toreadonly()
 
     def pages(self, size: int) -> LocalBytes:
-        """Return the first `size` bytes, which are loaded part by part."""
-        return LocalBytes(_ShownFile("", cast("IO[bytes]", self), size, self._node, self._below), is_walked=True)
+        """Return the first `size` bytes, which are read window by window."""
+        return _ShownFile(self, size, self._node, self._below)
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Return start and stop of the first stretch at or after `offset` that may hold anything but zeros."""
@@ -228,21 +228,18 @@ class OverlayFile:
         self._opened = None
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownFile(LocalFile):
+class _ShownFile(LocalBytes):
     """A file as the overlay shows it, for who walks through it."""
 
-    node: OverlayNode
-    below: LocalFile | None
+    def __init__(self, file: OverlayFile, size: int, node: OverlayNode, below: LocalBytes | None) -> None:
+        super().__init__("", cast("IO[bytes]", file), size)
+        self.node, self.below = node, below
 
     def read_into(self, target: memoryview, begin: int) -> None:
         self.node.read_into(target, begin, self.below)
 
     def next_data(self, position: int) -> int:
         return min(self.node.next_data(position, self.below), self.size)
-
-    def next_hole(self, position: int) -> int:
-        return min(self.node.next_hole(position, self.below), self.size)
 
     def check_size(self) -> None:
         if self.below is not None:
@@ -405,7 +402,7 @@ class OverlayFileSystem:
         self._set(path, node)
         return node
 
-    def _open_below(self, path: Path, size: int) -> LocalFile:
+    def _open_below(self, path: Path, size: int) -> LocalBytes:
         """Open a file in the base that is as long as it was when it was looked up."""
         try:
             with explained_access(path):
@@ -415,7 +412,7 @@ class OverlayFileSystem:
                 f"{path} had {size} bytes when it was listed, and is gone now: something deleted it while it was read, "
                 f"as a broker's retention does. Run this again"
             ) from error
-        file = LocalFile(str(path), cast("IO[bytes]", opened), size)
+        file = LocalBytes(str(path), cast("IO[bytes]", opened), size)
         file.check_size()
         return file
 

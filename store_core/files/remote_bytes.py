@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
@@ -12,7 +13,6 @@ import numpy as np
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError
 from store_core.files.clock import Clock, SystemClock
-from store_core.files.local_bytes import FilledMemory
 from store_core.files.storage import Attempts, RemotePath
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ _REQUESTS: Final = 16
 _AHEAD: Final = 8 * _BLOCK
 """Bytes that are requested ahead of what a walk reads."""
 
-_STEP: Final = 8 << 20
-"""Bytes that a walk loads at once."""
+_BEHIND: Final = 2
+"""Blocks before a range that are kept: where a walk is damaged, it looks back."""
+
+_MOST_KEPT: Final = 8 << 20
+"""Bytes of the ranges that are kept."""
 
 Range = tuple[int, int]
 
@@ -60,105 +63,44 @@ def coalesced(ranges: Iterable[Range], near: int) -> list[Range]:
 
 
 class RemoteBytes:
-    """A remote file whose bytes are there once they are loaded, and zeros otherwise.
+    """A remote file: blocks of it that are requested ahead of a walk, or just the ranges that are asked for.
 
-    What was loaded stays until it is dropped, whether the file is closed or not: a reader that comes later opens it
-    again only for what is missing.
+    The last ranges stay, whether the file is closed or not: a reader that comes later opens it again only for others.
 
     * `ahead_to`: Position up to which blocks after those that a walk reads are requested in advance; 0 for none.
-
-    * `raw`: uint8, shape (size,), read-only.
-    * `step`: See `store_core.format.segment_view.Pages`.
     """
-
-    step = _STEP
 
     def __init__(self, file: RemoteFile, ahead_to: int = 0) -> None:
         self._size = file.size
         self._ahead_to = min(ahead_to, file.size)
         self._reader = RemoteReader(file)
-        self._memory = FilledMemory(file.size)
-        self.raw = self._memory.raw
-        self._begins: list[int] = []
-        self._ends: list[int] = []
+        self._kept: deque[tuple[int, npt.NDArray[np.uint8]]] = deque()
         self._blocks: dict[int, Future[npt.NDArray[np.uint8]]] = {}
         self._window = np.empty(0, np.uint8)
         self._pool: ThreadPoolExecutor | None = None
 
-    @property
-    def kept(self) -> int:
-        """Bytes that are loaded."""
-        return sum(self._ends) - sum(self._begins)
-
-    def has(self, begin: int, end: int) -> bool:
-        """Return whether the bytes of a range are loaded."""
-        at = bisect_right(self._ends, begin)
-        return begin >= end or (at < len(self._begins) and self._begins[at] <= begin and end <= self._ends[at])
-
     def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        """Return the bytes of a range, in memory that the next call uses again, and request the blocks after it."""
-        if not self._ahead_to or self.has(begin, end):
-            self.load(begin, end)
-            return self.raw[begin:end]
-        if self._window.size < end - begin:
-            self._window = np.empty(end - begin, np.uint8)
-        found = self._window[: end - begin]
-        blocks = range(begin // _BLOCK, -(-end // _BLOCK))
-        for block in [block for block in self._blocks if block < blocks.start]:
-            self._blocks.pop(block).cancel()
-        for block in range(blocks.start, max(blocks.stop, -(-min(end + _AHEAD, self._ahead_to) // _BLOCK))):
-            if block not in self._blocks:
-                self._blocks[block] = self._requests.submit(self._block, block)
-        for block in blocks:
-            first, data = block * _BLOCK, self._blocks[block].result()
-            low, high = max(begin, first), min(end, first + data.size)
-            found[low - begin : high - begin] = data[low - first : high - first]
-        return found
-
-    def load(self, begin: int, end: int) -> None:
-        """Make the bytes of a range available; for a walk whole blocks, as they came for `chunk` if they did."""
-        begin, end = max(begin, 0), min(end, self._size)
-        if self._ahead_to and not self.has(begin, end):
-            begin, end = begin // _BLOCK * _BLOCK, min(-(-end // _BLOCK) * _BLOCK, self._size)
-            for block in range(begin // _BLOCK, -(-end // _BLOCK)):
-                if block in self._blocks:
-                    self._take(block)
-        self.load_many([(begin, end)])
-
-    def load_many(self, ranges: Sequence[Range]) -> None:
-        """Make the bytes of several ranges available, by few requests at once."""
-        wanted = ((max(begin, 0), min(end, self._size)) for begin, end in ranges)
-        missing = coalesced((gap for begin, end in wanted if begin < end for gap in self._missing(begin, end)), NEAR)
-        pieces = [(at, min(at + _BLOCK, end)) for begin, end in missing for at in range(begin, end, _BLOCK)]
-        if len(pieces) == 1:
-            self._fetch(*pieces[0])
-        elif pieces:
-            list(self._requests.map(self._fetch, *zip(*pieces, strict=True)))
-        for begin, end in missing:
-            self._note(begin, end)
+        """Return the bytes of a range, in memory that the next call may use again, and request the blocks after it."""
+        if self._ahead_to:
+            return self._of_blocks(begin, end)
+        kept = self._found(begin, end)
+        return self._fetched([(begin, end)])[0][1] if kept is None else kept
 
     def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Return the bytes of ranges, one after another."""
-        places = list(zip(begins.tolist(), (begins + sizes).tolist(), strict=True))
-        self.load_many(places)
-        return np.concatenate([self.raw[begin:end] for begin, end in places])
-
-    def drop(self, end: int) -> None:
-        """Return the memory before a position to the system; it can be loaded again."""
-        count = bisect_left(self._begins, end)
-        if not count:
-            return
-        first, last = self._begins[0], self._ends[count - 1]
-        self._memory.free(first, min(last, end))
-        self._begins[:count], self._ends[:count] = ([end], [last]) if last > end else ([], [])
+        """Return the bytes of ranges, one after another, by few requests at once."""
+        ranges = list(zip(begins.tolist(), (begins + sizes).tolist(), strict=True))
+        found = {each: self._found(*each) for each in ranges}
+        fetched = self._fetched(coalesced((each for each, kept in found.items() if kept is None), NEAR))
+        firsts = [first for first, _ in fetched]
+        for (begin, end), kept in found.items():
+            if kept is None:
+                first, data = fetched[bisect_right(firsts, begin) - 1]
+                found[begin, end] = data[begin - first : end - first]
+        return np.concatenate([found[each] for each in ranges])
 
     def next_data(self, position: int) -> int:
         """Return `position`: a storage does not tell where a file has only zeros."""
         return position
-
-    def next_hole(self, position: int) -> int:  # noqa: ARG002 -- the protocol's parameter
-        """Return the file's size, as for `next_data`."""
-        return self._size
 
     def check_unchanged(self) -> None:
         """Refuse a file that was replaced while it was read."""
@@ -182,39 +124,47 @@ class RemoteBytes:
             self._pool = ThreadPoolExecutor(_REQUESTS, "remote-read")
         return self._pool
 
+    def _of_blocks(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        if self._window.size < end - begin:
+            self._window = np.empty(end - begin, np.uint8)
+        found = self._window[: end - begin]
+        blocks = range(begin // _BLOCK, -(-end // _BLOCK))
+        for block in [block for block in self._blocks if block < blocks.start - _BEHIND]:
+            self._blocks.pop(block).cancel()
+        for block in range(blocks.start, max(blocks.stop, -(-min(end + _AHEAD, self._ahead_to) // _BLOCK))):
+            if block not in self._blocks:
+                self._blocks[block] = self._requests.submit(self._block, block)
+        for block in blocks:
+            first, data = block * _BLOCK, self._blocks[block].result()
+            low, high = max(begin, first), min(end, first + data.size)
+            found[low - begin : high - begin] = data[low - first : high - first]
+        return found
+
     def _block(self, block: int) -> npt.NDArray[np.uint8]:
         begin = block * _BLOCK
         data = np.empty(min(_BLOCK, self._size - begin), np.uint8)
         self._reader.read_into(begin, data)
         return data
 
-    def _take(self, block: int) -> None:
-        """Note a block that came for `chunk` as loaded."""
-        begin, data = block * _BLOCK, self._blocks[block].result()
-        if not self.has(begin, begin + data.size):
-            self._memory.fill(begin, data)
-            self._note(begin, begin + data.size)
+    def _found(self, begin: int, end: int) -> npt.NDArray[np.uint8] | None:
+        """Return the bytes of a range if they are kept."""
+        for first, data in self._kept:
+            if first <= begin and end <= first + data.size:
+                return data[begin - first : end - first]
+        return None
 
-    def _fetch(self, begin: int, end: int) -> None:
-        self._memory.fill(begin, self._reader.read(begin, end))
-
-    def _missing(self, begin: int, end: int) -> Iterable[Range]:
-        """Yield the parts of a range that are not loaded."""
-        at = bisect_right(self._ends, begin)
-        while begin < end:
-            if at == len(self._begins) or self._begins[at] >= end:
-                yield begin, end
-                return
-            if self._begins[at] > begin:
-                yield begin, self._begins[at]
-            begin, at = self._ends[at], at + 1
-
-    def _note(self, begin: int, end: int) -> None:
-        """Take note of a range that was loaded, part of which may have been there."""
-        first, stop = bisect_left(self._ends, begin), bisect_right(self._begins, end)
-        if first < stop:
-            begin, end = min(begin, self._begins[first]), max(end, self._ends[stop - 1])
-        self._begins[first:stop], self._ends[first:stop] = [begin], [end]
+    def _fetched(self, ranges: Sequence[Range]) -> list[tuple[int, npt.NDArray[np.uint8]]]:
+        """Request ranges, and keep the last of them."""
+        found = [(begin, np.empty(end - begin, np.uint8)) for begin, end in ranges]
+        pieces = [(begin + at, data[at : at + _BLOCK]) for begin, data in found for at in range(0, data.size, _BLOCK)]
+        if len(pieces) == 1:
+            self._reader.read_into(*pieces[0])
+        elif pieces:
+            list(self._requests.map(self._reader.read_into, *zip(*pieces, strict=True)))
+        self._kept.extend(found)
+        while sum(data.size for _, data in self._kept) > _MOST_KEPT:
+            self._kept.popleft()
+        return found
 
 
 _MARKS: Final = ("ETag", "generation")

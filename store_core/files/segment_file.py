@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.files.segment_source import SegmentBytes
+    from store_core.files.segment_source import WalkedBytes
 
 
 _LOG: Final = logging.getLogger("store_core")
@@ -190,7 +190,7 @@ class SegmentFile:
         """Return a read-only view of bytes; it stays valid after `close`, and after the file is deleted."""
         return self._open().view(begin, end)
 
-    def pages(self) -> SegmentBytes:
+    def pages(self) -> WalkedBytes:
         """Return the whole file, to walk through it."""
         return self._open().pages(self.size)
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Protocol, Self
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
 from store_core.files.access import explained_access
 from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
-from store_core.files.local_bytes import LocalBytes, LocalFile
+from store_core.files.local_bytes import LocalBytes
 from store_core.files.remote_bytes import RemoteBytes, RemoteFile
 from store_core.files.url_path import remote_file_of
 from store_core.format.record.scan import Framing
-from store_core.format.segment_view import Pages, SegmentView
+from store_core.format.segment_view import ByteSource, SegmentView
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
 
     import numpy as np
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
     from store_core.format.columnar.spans import EntryLog
 
-
-_HEAD = 4 << 10
-"""Bytes of a record that are loaded first: more than its head, and most records."""
 
 _DISK_BLOCK = 512
 
@@ -70,22 +66,18 @@ class Segment:
         """What the file is made of."""
         return Framing.RECORDS if self.entries is None else Framing.ENTRIES
 
-    def view(self, opened: SegmentBytes) -> SegmentView:
+    def view(self, opened: WalkedBytes) -> SegmentView:
         """Return the view of this segment that walks work on."""
-        return SegmentView(opened.raw, self.start_offset, opened.next_data, self.framing, opened)
+        return SegmentView(opened, self.size, self.start_offset, opened.next_data, self.framing)
 
-    def record(self, opened: SegmentBytes, offset: int) -> npt.NDArray[np.uint8]:
+    def record(self, opened: WalkedBytes, offset: int) -> npt.NDArray[np.uint8]:
         """Return the bytes of the record at a physical offset, as of `SegmentView.frame`."""
         view = replace(self.view(opened), framing=Framing.RECORDS)
         return view.frame(offset - self.start_offset, with_body=True)
 
 
-class SegmentBytes(Pages, Protocol):
+class WalkedBytes(ByteSource, Protocol):
     """An open segment: all that walks need."""
-
-    @property
-    def raw(self) -> npt.NDArray[np.uint8]:
-        """The segment's bytes as far as they are loaded, and zeros, shape (size,); read-only."""
 
     def next_data(self, position: int) -> int:
         """Return the first position at or after `position` that may hold anything but zeros."""
@@ -97,17 +89,11 @@ class SegmentBytes(Pages, Protocol):
     ) -> None: ...
 
 
-class PagedBytes(SegmentBytes, Protocol):
+class SegmentBytes(WalkedBytes, Protocol):
     """An open segment: all that reading needs, and so all that another kind of storage has to provide."""
 
-    def next_hole(self, position: int) -> int:
-        """Return the first position at or after `position` where a hole begins, which has only zeros; else its size."""
-
-    def load_many(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Make the bytes of several ranges available, from elsewhere by few requests."""
-
     def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Return the bytes of ranges, one after another, without what lies between them.
+        """Return the bytes of ranges, one after another, without what lies between them: new memory.
 
         * `begins`, `sizes`: int64, shape (n,), n >= 1: positions, ascending.
         """
@@ -116,30 +102,22 @@ class PagedBytes(SegmentBytes, Protocol):
         """Refuse a file that was replaced since it was opened."""
 
 
-def open_ahead(segment: Segment) -> PagedBytes:
+def open_ahead(segment: Segment) -> SegmentBytes:
     """Open a segment that is read from its beginning on."""
     return open_pages(segment, segment.size)
 
 
-def open_pages(segment: Segment, ahead_to: int = 0) -> PagedBytes:
-    """Open a segment of which parts are read; what is read has to be loaded before.
+def open_pages(segment: Segment, ahead_to: int = 0) -> SegmentBytes:
+    """Open a segment of which parts are read.
 
-    * `ahead_to`: Position up to which bytes may be requested before they are loaded, in bytes from the segment's start.
+    * `ahead_to`: Position up to which bytes may be requested before they are asked for, in bytes from its start.
     """
     if segment.is_plain:
-        return LocalBytes(open_file(segment), is_walked=bool(ahead_to))
+        return open_file(segment)
     if segment.remote is not None and segment.codec is None:
         return RemoteBytes(segment.remote, ahead_to)
     path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)
     return CompressedBytes(CompressedFile(path, segment.codec or "", segment.remote, begin), segment.size)
-
-
-def load_record(opened: PagedBytes, position: int) -> None:
-    """Load the record at a position, by the length that it begins with."""
-    opened.load(position, position + _HEAD)
-    size = int.from_bytes(opened.raw[position : position + 4].tobytes(), "big", signed=True)
-    if size > _HEAD:
-        opened.load(position + _HEAD, position + size)
 
 
 def file_at(path: Path) -> Segment:
@@ -147,7 +125,7 @@ def file_at(path: Path) -> Segment:
     return Segment(str(path), 0, path.stat().st_size, remote=remote_file_of(path))
 
 
-def open_file(segment: Segment) -> LocalFile:
+def open_file(segment: Segment) -> LocalBytes:
     """Open a file on this machine that is still as long as it was when it was listed; errors as of `open_pages`."""
     try:
         with explained_access(Path(segment.path)):
@@ -159,7 +137,7 @@ def open_file(segment: Segment) -> LocalFile:
     if found < segment.size:
         file.close()
         raise _vanished(segment, f"it has {found} bytes now")
-    return LocalFile(segment.path, file, segment.size)
+    return LocalBytes(segment.path, file, segment.size)
 
 
 def blocks_on_disk(file: Segment) -> int:

@@ -50,10 +50,14 @@ _MAGIC_POSITION: Final = field_position(head_dtype(), "magic_code")
 
 
 class CandidateFinder:
-    """Finds what looks like a record: a magic code, a physical offset equal to its position, parts that add up."""
+    """Finds what looks like a record: a magic code, a physical offset equal to its position, parts that add up.
+
+    Its positions are those of frames.
+    """
 
     def __init__(self, segment: SegmentView) -> None:
         self._segment = segment
+        self._lead = segment.framing.lead
         self._begin = self._end = 0
         self._found = np.empty(0, np.int64)
 
@@ -73,29 +77,31 @@ class CandidateFinder:
 
     def _next_magic(self, begin: int) -> int | None:
         """Return where the record of the next magic code would start; skips bytes without one quickly."""
-        position, size, chunk = begin + _MAGIC_POSITION, self._segment.size, _FIRST_CHUNK
+        lead = self._lead + _MAGIC_POSITION
+        position, size, chunk = begin + lead, self._segment.size, _FIRST_CHUNK
         while position < size:
             position = max(self._segment.next_data(position), position)
             if position >= size:
                 return None
             match = _MAGIC.search(self._segment.chunk(position, min(position + chunk + _MAGIC_LENGTH - 1, size)).data)
             if match is not None:
-                start = position + match.start() - _MAGIC_POSITION
-                return start if start + MIN_RECORD_SIZE <= size else None
+                start = position + match.start() - lead
+                return start if start + self._segment.framing.least <= size else None
             position += chunk
             chunk = min(2 * chunk, _SEARCH_CHUNK)
         return None
 
     def _look_at(self, begin: int) -> None:
         """Find the candidates of the block that starts at `begin`."""
-        segment, first = self._segment, self._segment.start_offset + begin
-        self._begin, self._end = begin, min(begin + _BLOCK, segment.size - MIN_RECORD_SIZE + 1)
-        raw = segment.chunk(begin, min(self._end + HEAD, segment.size))
+        segment, record = self._segment, begin + self._lead
+        first = segment.start_offset + record
+        self._begin, self._end = begin, min(begin + _BLOCK, segment.size - segment.framing.least + 1)
+        raw = segment.chunk(record, min(self._end + self._lead + HEAD, segment.size))
         at = np.flatnonzero(_magics(raw[_MAGIC_POSITION : self._end - begin + 2 * _MAGIC_LENGTH - 1]))
         heads = Heads(raw, at)
         sizes = heads.leading("total_size")
         claims = heads.leading("physical_offset") - at == first
-        fits = claims & (sizes >= MIN_RECORD_SIZE) & (sizes <= segment.size - begin - at)
+        fits = claims & (sizes >= MIN_RECORD_SIZE) & (sizes <= segment.size - record - at)
         at, sizes = at[fits], sizes[fits]
         is_inside = at + sizes <= raw.size
         sound = is_inside.copy()
@@ -184,7 +190,7 @@ class Salvage:
         self._start_offset, self._lead = segment.start_offset, segment.framing.lead
         self._only_newer = only_newer
         self._is_growing = is_growing
-        self._candidates = CandidateFinder(segment.of_records())
+        self._candidates = CandidateFinder(segment)
         self._last_sound = -1
         self._unread = 2 * segment.size
         """Bytes of bodies that searching may still read. Sound candidates overlap only in a malicious file, whose cost

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -27,43 +27,32 @@ _LITTLE: Final = 64 << 10
 _PROPERTIES_LENGTH_SIZE: Final = 2
 
 
-class Pages(Protocol):
-    """What makes a segment's bytes available, part by part, where they are not on a disk of this machine.
-
-    Whoever is given a view with pages loads what it reads. A view without them has all of its bytes.
-    """
-
-    @property
-    def step(self) -> int:
-        """Most bytes that a walk loads at once."""
+class ByteSource(Protocol):
+    """What gives the bytes of a segment."""
 
     def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
         """Return the bytes from one position up to another, inside of the segment; the next call overwrites them."""
 
-    def load(self, begin: int, end: int) -> None:
-        """Make the bytes from one position up to another available; where they are, nothing happens."""
 
-    def drop(self, end: int) -> None:
-        """Take note that the bytes before a position are not read again."""
+class ArrayBytes:
+    """Bytes that are in memory.
 
+    * `raw`: uint8, shape (m,), contiguous.
+    """
 
-class AllThere:
-    """The pages of a segment that is there as a whole."""
-
-    step: Final = 256 << 20
+    def __init__(self, raw: npt.NDArray[np.uint8]) -> None:
+        self.raw = raw
 
     def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        """Do not answer: the view has the bytes."""
-        raise NotImplementedError
-
-    def load(self, begin: int, end: int) -> None:
-        """Do nothing."""
-
-    def drop(self, end: int) -> None:
-        """Do nothing."""
+        """Return the bytes of a range, as a view."""
+        return self.raw[begin:end]
 
 
-ALL_THERE: Final = AllThere()
+class Piece(NamedTuple):
+    """Some bytes of a segment, which hold until the next ones are read, and the physical offset of the first."""
+
+    raw: npt.NDArray[np.uint8]
+    start_offset: int
 
 
 def _no_holes(position: int) -> int:
@@ -72,24 +61,30 @@ def _no_holes(position: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentView:
-    """The bytes of a segment from its first byte on."""
+    """A segment, whose bytes are read where they are needed."""
 
-    raw: npt.NDArray[np.uint8]  # uint8, shape (m,), contiguous
+    source: ByteSource
+    size: int  # in bytes
     start_offset: int = 0  # physical offset of the first byte
     next_data: Callable[[int], int] = _no_holes
     """Returns the first position at or after another that may hold anything but zeros."""
     framing: Framing = Framing.RECORDS  # what it is made of
-    pages: Pages = ALL_THERE  # makes bytes available
-    file_size: int = 0  # bytes of the whole file, if `raw` ends before; else 0
+    file_size: int = 0  # bytes of the whole file, if the segment is to end before; else 0
 
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        return self.raw.size
+    @classmethod
+    def of(
+        cls,
+        raw: npt.NDArray[np.uint8],
+        start_offset: int = 0,
+        next_data: Callable[[int], int] = _no_holes,
+        framing: Framing = Framing.RECORDS,
+    ) -> Self:
+        """Return a segment that is in memory."""
+        return cls(ArrayBytes(raw), raw.size, start_offset, next_data, framing)
 
     def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
         """Return the bytes from one position up to another, inside of the segment; the next call overwrites them."""
-        return self.raw[begin:end] if isinstance(self.pages, AllThere) else self.pages.chunk(begin, end)
+        return self.source.chunk(begin, end)
 
     def check(self, position: int, *, verify_crc: bool = False, previous: int = -1) -> RecordCheck:
         """Check for the frame at a position, as `check_frame` does; parts are positions in `frame`."""
@@ -162,35 +157,4 @@ class SegmentView:
 
     def up_to(self, end: int) -> Self:
         """Return the same segment without the bytes at and after a position."""
-        return replace(self, raw=self.raw[:end], file_size=self.file_size or self.size)
-
-    def of_records(self) -> SegmentView:
-        """Return the view in which each frame's position is that of its record: without the lead of the first."""
-        lead = self.framing.lead
-        if not lead:
-            return self
-        pages = self.pages if isinstance(self.pages, AllThere) else _PagesBehind(self.pages, lead)
-        return SegmentView(
-            self.raw[lead:], self.start_offset + lead, lambda at: self.next_data(at + lead) - lead, pages=pages
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PagesBehind:
-    """The pages of a segment without its first bytes."""
-
-    pages: Pages
-    lead: int
-
-    @property
-    def step(self) -> int:
-        return self.pages.step
-
-    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
-        return self.pages.chunk(begin + self.lead, end + self.lead)
-
-    def load(self, begin: int, end: int) -> None:
-        self.pages.load(begin + self.lead, end + self.lead)
-
-    def drop(self, end: int) -> None:
-        self.pages.drop(end + self.lead)
+        return replace(self, size=max(min(end, self.size), 0), file_size=self.file_size or self.size)

@@ -21,7 +21,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
 from store_core.files.segment_paths import is_all_zeros
-from store_core.files.segment_source import PagedBytes, Segment, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_pages
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import (
     MEMBER_DATA,
@@ -51,9 +51,6 @@ _Compressed: TypeAlias = Literal["left out", "read", "refused"]
 _log: Final = logging.getLogger("store_core")
 
 _CHUNK: Final = 1 << 20
-_HEAD: Final = 4 << 10
-"""Bytes that are loaded first: more than a record's head, and most records."""
-
 _WAY_ON: Final = "To read what is there: failOnDataLoss=false, or mode=DROPMALFORMED or PERMISSIVE."
 _MEMBER_UNKNOWN: Final = (
     f"the segments are those of a DLedger log (storePathDLedgerCommitLog): which of its entries are committed is not "
@@ -401,7 +398,7 @@ def has_record(segment: Segment) -> bool:
         return _begins_with_record(segment, opened)
 
 
-def _begins_with_record(segment: Segment, opened: PagedBytes) -> bool:
+def _begins_with_record(segment: Segment, opened: SegmentBytes) -> bool:
     return segment.view(opened).check(0).reason is None
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes, open_ahead, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, open_ahead, open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
@@ -161,7 +161,7 @@ def segment_ends(
     segments: Sequence[Segment],
     *,
     verify_crc: bool,
-    open_bytes: Callable[[Segment], SegmentBytes] = open_ahead,
+    open_bytes: Callable[[Segment], WalkedBytes] = open_ahead,
     place_in: Callable[[Segment], Place] | None = None,
     by_tail: bool = False,
 ) -> list[SegmentEnd]:
@@ -189,7 +189,7 @@ def segment_end(  # noqa: PLR0913 -- two are for tests and for followers of a lo
     verify_crc: bool,
     has_tail: bool = True,
     after: Place = _SEGMENT_START,
-    open_bytes: Callable[[Segment], SegmentBytes] = open_ahead,
+    open_bytes: Callable[[Segment], WalkedBytes] = open_ahead,
 ) -> SegmentEnd:
     """Find where the records of a segment end, given that later segments have none.
 
@@ -246,14 +246,14 @@ def end_by_tail(segment: Segment, *, verify_crc: bool, has_tail: bool = False) -
     return end if is_clean and found.position > first and not found.is_unfinished else None
 
 
-def _record_in(segment: Segment, opened: PagedBytes, end: int, size: int) -> int:
+def _record_in(segment: Segment, opened: SegmentBytes, end: int, size: int) -> int:
     """Return where the first record in the bytes before a position seems to start; -1 if there is none."""
     begin = end - size
     found = find_candidate(opened.chunk(begin, end), 0, size - MIN_RECORD_SIZE, segment.start_offset + begin, (size,))
     return found if found < 0 else begin + found
 
 
-def _data_end(opened: PagedBytes, size: int) -> int:
+def _data_end(opened: SegmentBytes, size: int) -> int:
     """Return about where the zeros of a segment that is not full begin: by halves, since it is written in order."""
     low, high = 0, size
     probe = high - _PROBE

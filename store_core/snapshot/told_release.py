@@ -133,9 +133,8 @@ def _read(segment: Segment, position: int, count: int) -> bytes:
     """Read bytes of a segment, as far as they exist."""
     try:
         with open_pages(segment) as opened:
-            stop = min(position + count, segment.size)
-            opened.load(position, stop)
-            return bytes(opened.raw[position:stop])
+            begin, end = (min(at, segment.size) for at in (position, position + count))
+            return opened.chunk(begin, end).tobytes()
     except (OSError, StoreError):
         return b""
 

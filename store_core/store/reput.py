@@ -395,7 +395,10 @@ class ReputMessageService(ServiceThread):
 
     def _file_of(self, physical_offset: int) -> StoredFile | None:
         file = self._queue.find_mapped_file_by_offset(physical_offset)
-        return None if file is None else StoredFile(file.pages().raw, file.file_from_offset, self._rules)
+        if file is None:
+            return None
+        pages = file.pages()
+        return StoredFile(pages.chunk(0, pages.size), file.file_from_offset, self._rules)
 
     def _reput_all(self, *, gather: bool) -> None:
         written = self._clock.monotonic()

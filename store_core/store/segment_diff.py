@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from store_core.files.segment_source import PagedBytes, Segment, open_ahead
+from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_pages
 from store_core.format.columnar.chain import Window
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE
-from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
-from store_core.format.record.scan import StopReason
+from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, PropertyParser
+from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, Salvage
 from store_core.store.log_side import LogSide, SideName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -59,6 +59,17 @@ def is_body_sound(records: Records) -> npt.NDArray[np.bool_]:
     found = body_crcs(records.raw, spans.body_start, spans.body_stop)
     sound: npt.NDArray[np.bool_] = (found == records.heads.leading("body_crc")) | (spans.body_stop == spans.body_start)
     return sound
+
+
+def records_of(
+    segment: Segment, offsets: Sequence[int], parser: PropertyParser = PropertyParser.FIRST_SEPARATOR
+) -> Iterator[Records]:
+    """Yield the sound records at some physical offsets of a segment, one by one; where there is none, nothing."""
+    with open_pages(segment) as opened:
+        for offset in offsets:
+            raw = segment.record(opened, offset)
+            if check_record(raw.data, 0, offset).reason is None:
+                yield Records(raw, np.zeros(1, np.int64), segment.name, offset, parser)
 
 
 def record_rows(records: Records) -> list[dict[str, Any]]:
@@ -266,7 +277,7 @@ _ROWS: Final = 1 << 14
 class _Walked:
     """The sound records of a log's segment file."""
 
-    def __init__(self, side: PartSide, opened: PagedBytes) -> None:
+    def __init__(self, side: PartSide, opened: SegmentBytes) -> None:
         self.side = side
         self.first = side.segment.start_offset
         self._opened = opened
@@ -320,7 +331,7 @@ def diff_part(part: DiffPart) -> DiffPartial:
     return found
 
 
-def _compare(part: DiffPart, opened: list[PagedBytes], found: DiffPartial) -> DifferingBytes | None:
+def _compare(part: DiffPart, opened: list[SegmentBytes], found: DiffPartial) -> DifferingBytes | None:
     """Compare the bytes of both logs; None if all are equal. Positions count from the part's begin."""
     begins = [part.begin - side.segment.start_offset for side in part.sides]
     size = part.end - part.begin
@@ -330,7 +341,7 @@ def _compare(part: DiffPart, opened: list[PagedBytes], found: DiffPartial) -> Di
     return differing if len(differing) else None
 
 
-def _chunks_from(opened: PagedBytes, first: int) -> _Chunks:
+def _chunks_from(opened: SegmentBytes, first: int) -> _Chunks:
     return lambda begin, end: opened.chunk(first + begin, first + end)
 
 

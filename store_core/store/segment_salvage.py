@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.files.segment_source import PagedBytes, Segment, open_ahead
+from store_core.files.segment_source import Segment, SegmentBytes, open_ahead
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.checksums import record_crcs
@@ -150,7 +150,7 @@ class SegmentSalvage:
                 self._lose(int(bounds[cut]), int(bounds[cut + 1]), faults[int(starts[cut])])
             begin = cut + 1
 
-    def _tile_rest(self, opened: PagedBytes, position: int, *, is_too_short: bool) -> None:
+    def _tile_rest(self, opened: SegmentBytes, position: int, *, is_too_short: bool) -> None:
         """Note what follows the records: the rest of a closed file, a torn tail, older records, or nothing.
 
         The rest of a file that has zeros for a blank record can't have lost a record if it is too short for one.

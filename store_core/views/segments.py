@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import PagedBytes, Segment, open_ahead, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_pages
 from store_core.format.columnar.chain import Chain
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import store_timestamps
@@ -32,9 +32,6 @@ _log: Final = logging.getLogger("store_core")
 
 _WALKED: Final = ("data_end", "stop_reason", "last_store_timestamp", "messages")
 """Columns for which the records of a segment are followed."""
-
-_HEAD: Final = 4 << 10
-"""Bytes in which a record has its store time."""
 
 _LISTED: Final = 1000
 """Segments in a part if none is walked."""
@@ -135,7 +132,7 @@ def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
     raise AssertionError("there is a first segment")
 
 
-def _walk(segment: Segment, opened: PagedBytes) -> _Walk:
+def _walk(segment: Segment, opened: SegmentBytes) -> _Walk:
     """Follow the records from a segment's first byte, as `store_core.format.record.scan.follow_frames` defines."""
     view = segment.view(opened)
     chain = Chain(view).followed_sound()

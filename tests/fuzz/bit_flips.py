@@ -116,7 +116,7 @@ class GoldenSegment:
             return (OWN_FIELD if check.size == end - start else SILENT), start, start
         if check.reason is StopReason.BAD_CRC:  # its lengths are sound, so the chain goes on
             return REPORTED, start, end
-        segment = SegmentView(self.raw, self.start_offset, lambda position: position)
+        segment = SegmentView.of(self.raw, self.start_offset, lambda position: position)
         for part in Salvage(segment).parts(Place(start, before)):
             if isinstance(part, Damage) and part.begin == start:
                 is_alone = part.end == end
@@ -150,7 +150,7 @@ def flip_bits(segment: GoldenSegment, every: int = 1) -> tuple[Flips, list[tuple
     for bit in (bit for bit in blank if bit < (segment.stop + 8) * 8):
         segment.data[bit >> 3] ^= 1 << (bit & 7)
         found = list(
-            Salvage(SegmentView(segment.raw, segment.start_offset, lambda at: at)).parts(
+            Salvage(SegmentView.of(segment.raw, segment.start_offset, lambda at: at)).parts(
                 Place(segment.stop, segment.starts[-1])
             )
         )

@@ -158,7 +158,7 @@ def _log_ends(_: Path) -> Judge:
     def judge(data: bytes) -> None:
         raw = np.frombuffer(data, np.uint8)
         for verify_crc in (False, True):
-            end = find_log_end(SegmentView(raw), verify_crc=verify_crc)
+            end = find_log_end(SegmentView.of(raw), verify_crc=verify_crc)
             if not 0 <= end.position <= len(data) or end.stale >= len(data):
                 raise Finding(f"a log of {len(data)} bytes ends at {end.position}")
 

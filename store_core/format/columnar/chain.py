@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from store_core.format.segment_view import SegmentView
 
 
-_WINDOW: Final = 256 << 20
-"""Bytes followed in one step: only the starts in them are held, 8 bytes per record."""
-
 _LARGEST: Final = 8 << 20
 """Bytes of a window, which are still in the processor's cache when they are decoded; each costs numpy 0.3 ms."""
 
@@ -42,11 +39,6 @@ rows would take nearly as long as the first."""
 
 _LANE_RECORDS: Final = 24
 """Records of a lane of `lockstep.chain`, by the size of those before: searching for lanes takes as long as steps do."""
-
-_PROPERTIES_LENGTH_SIZE: Final = 2
-
-_BEYOND: Final = 4 << 10
-"""Bytes after a window that following its lengths may touch: the head of a record, read in whole words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +138,6 @@ class Chain:
         """The place after the kept part, if all its records are sound."""
         return self.kept[-1].place if self.kept else self.begin
 
-    def up_to(self, end: int) -> Self:
-        """Return the chain of the segment without the bytes from a position on, which must not cut a record."""
-        return replace(self, segment=self.segment.up_to(end))
-
     def followed_sound(self) -> Self:
         """Return the chain with all runs kept up to the first record that is not sound."""
         kept: list[Run] = []
@@ -220,43 +208,3 @@ class Chain:
         runs = takewhile(lambda run: run.starts[0] < end, self.kept)
         starts = np.concatenate([np.empty(0, np.int64), *(run.starts for run in runs)])
         return starts[: np.searchsorted(starts, end)]
-
-    def runs(self, begin: int = 0, end: int | None = None, *, window: int | None = None) -> Iterator[Run]:
-        """Follow the chain from a record; the kept part is not followed again.
-
-        * `begin`: Position where a record starts.
-        * `end`: Records that start at or after it are omitted.
-        * `window`: Bytes to follow in the first step, doubled each time: if a break is likely soon, following far
-          beyond it would be wasted.
-
-        Yields: In order; the chain ends where the last one stops.
-        """
-        segment = self.segment
-        limit = segment.size if end is None else min(end, segment.size)
-        position, length = begin, window or _WINDOW
-        for run in self._kept_from(begin, limit):
-            segment.pages.load(int(run.starts[0]), run.stop)
-            yield run
-            position = run.stop
-        while position < limit:
-            goal = min(position + min(length, segment.pages.step), limit)
-            segment.pages.load(position, min(goal + _BEYOND, segment.size))
-            found = chain(segment.raw, position, goal, segment.start_offset, segment.framing)
-            if found.starts.size:
-                segment.pages.load(goal, found.stop)
-                yield Run(found.starts, found.stop)
-            position, length = found.stop, min(2 * length, _WINDOW)
-            if position < goal:
-                return
-
-    def _kept_from(self, begin: int, end: int) -> Iterator[Run]:
-        """Yield the kept part of the chain from a position, if a kept record starts there."""
-        position = begin
-        for run in self.kept:
-            part = run.between(position, end) if run.stop > position else None
-            if part is None:
-                continue
-            if part.starts[0] != position:
-                return
-            yield part
-            position = part.stop

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.segment_view import SegmentView
-
 
 _MAX_LANES: Final = 4096
 _LANE_BYTES: Final = 16 << 10
@@ -126,14 +124,15 @@ def count_sound(
     return _count_leading(starts, previous, is_sound)
 
 
-def count_sound_leads(segment: SegmentView, starts: npt.NDArray[np.int64], previous: int) -> int:
+def count_sound_leads(
+    raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], start_offset: int, framing: Framing, previous: int
+) -> int:
     """Return how many frames of a chain precede the first whose lead is not sound; for those who measure the records.
 
     Parameters as of `count_sound`.
     """
-    if segment.framing is Framing.RECORDS:
+    if framing is Framing.RECORDS:
         return starts.size
-    raw, start_offset = segment.raw, segment.start_offset
     return _count_leading(starts, previous, lambda some, before: sound_entries(raw, some, start_offset, before))
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from store_core.format.columnar.chain import Chain, Place
+from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar.lockstep import chain
 from store_core.format.layout import MAX_HEAD_SIZE, MagicCode
 from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
-from store_core.format.segment_view import SegmentView
+from store_core.format.segment_view import Piece, SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
@@ -78,16 +79,16 @@ class DispatchReader:
         self._read_body = read_body
         self._check_dup_info = check_dup_info
         self._batch_rows = batch_rows
-        self._chain = Chain(SegmentView(raw, start_offset))
+        self._kept: tuple[Run, ...] = ()
         self._is_over = False
         features = rules.features
         checks_property_crc = features.has_property_crc and check_crc and rules.verify_property_crc
         self._is_scalar = checks_property_crc or (features.checks_dup_info and check_dup_info)
         self._file = StoredFile(raw, start_offset, rules)
 
-    def along(self, chain: Chain, numbers: QueueNumbers | None = None) -> Self:
-        """Take starts from a chain followed through the same bytes, and queues found before; return the reader."""
-        self._chain = chain
+    def along(self, kept: tuple[Run, ...], numbers: QueueNumbers | None = None) -> Self:
+        """Take starts from runs of the chain through the same bytes, and queues found before; return the reader."""
+        self._kept = kept
         self._file.numbers = numbers or self._file.numbers
         return self
 
@@ -135,8 +136,7 @@ class DispatchReader:
     def _window(self) -> Iterator[DispatchBatch]:
         """Follow the chain of lengths up to the end of a window, and prove the records that it finds."""
         limit = min(self.position + _WINDOW, self._raw.size)
-        run = next(self._chain.runs(self.position, limit), None)
-        starts = np.empty(0, np.int64) if run is None else run.starts
+        starts = self._starts(limit)
         first = 0
         while first < starts.size and not self._is_over:
             fitting = int(np.searchsorted(starts, starts[first] + _BATCH_BYTES)) - first
@@ -145,6 +145,14 @@ class DispatchReader:
             first += count
         if self.position < limit:
             yield from self._one_by_one(self.position + 1)
+
+    def _starts(self, limit: int) -> npt.NDArray[np.int64]:
+        """Follow the chain from the position up to a limit, as far as it is not known."""
+        run = next((run for run in self._kept if run.stop > self.position), None)
+        part = None if run is None else run.between(self.position, limit)
+        if part is not None and part.starts[0] == self.position:
+            return part.starts
+        return chain(self._raw, self.position, limit, self._start_offset).starts
 
     def _proven(self, starts: npt.NDArray[np.int64]) -> Iterator[DispatchBatch]:
         """Yield the records of a chain up to the first that is not one; from a doubtful one on, one by one."""
@@ -232,7 +240,7 @@ class WindowReader:
         self._limit = segment.size if limit is None else min(limit, segment.size)
         self._numbers = QueueNumbers()
 
-    def __iter__(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
+    def __iter__(self) -> Iterator[tuple[DispatchBatch, Piece]]:
         is_whole = self._limit == self._segment.size
         while self._limit - self.position > (_FEW_BYTES if is_whole else 0):
             yield from self._windows()
@@ -243,21 +251,21 @@ class WindowReader:
         else:
             self.is_at_limit = True
 
-    def _windows(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
+    def _windows(self) -> Iterator[tuple[DispatchBatch, Piece]]:
         """Take the records of the chain up to its end, or to one that may be none by the definition."""
         for window in Chain(self._segment).windows(Place(self.position), self._limit, _BATCH_ROWS):
             run = window.run
-            view = SegmentView(window.raw[: run.stop], self._segment.start_offset + window.base)
+            view = Piece(window.raw[: run.stop], self._segment.start_offset + window.base)
             if len(self._numbers.queues) > _MOST_QUEUES:
                 self._numbers = QueueNumbers()
-            reader = self._reader(view).along(Chain(view, (run,)), self._numbers)
+            reader = self._reader(view).along((run,), self._numbers)
             for batch in reader:
                 yield batch, view
             self.position = window.base + reader.position
             if reader.position < run.stop:
                 return
 
-    def _some(self, size: int, most: int | None = None) -> Generator[tuple[DispatchBatch, SegmentView], None, bool]:
+    def _some(self, size: int, most: int | None = None) -> Generator[tuple[DispatchBatch, Piece], None, bool]:
         """Take records by the definition, which need not be of the chain; return whether there is none.
 
         * `size`: Bytes to read, or more if the first record has more.
@@ -266,7 +274,7 @@ class WindowReader:
         position = self.position
         end = max(position + size, self._end_of_parts(position))
         raw = self._segment.chunk(position, min(end, self._segment.size))
-        view = SegmentView(raw, self._segment.start_offset + position)
+        view = Piece(raw, self._segment.start_offset + position)
         reader = self._reader(view, most or _BATCH_ROWS)
         for batch in islice(reader, most):
             yield batch, view
@@ -298,7 +306,7 @@ class WindowReader:
             ends.append(at)
         return max((end for end in ends if end <= segment.size), default=position)
 
-    def _reader(self, view: SegmentView, batch_rows: int = 2 * _BATCH_ROWS) -> DispatchReader:
+    def _reader(self, view: Piece, batch_rows: int = 2 * _BATCH_ROWS) -> DispatchReader:
         return DispatchReader(
             view.raw,
             view.start_offset,

@@ -11,13 +11,13 @@ import numpy as np
 
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
 from store_core.files.remote_bytes import RemoteBytes
-from store_core.files.segment_source import PagedBytes, Segment, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_pages
 from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.record.decode import corrupt_record_error
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import Damage, Salvage
-from store_core.format.segment_view import HEAD, SegmentView
+from store_core.format.segment_view import HEAD
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import (
@@ -33,7 +33,7 @@ from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
 from store_core.store.read.ranges import ReadRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -118,12 +118,12 @@ def _read_picks(
     rows.log_left_out(part.begin, part.end)
 
 
-def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> PagedBytes | PickWindows:
+def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> SegmentBytes | PickWindows:
     """Open a range's segment; where planning has loaded its records from elsewhere, take what that keeps."""
     if part.picks is not None:
-        kept = None if known is None else known.segment.pages
-        pages = kept if isinstance(kept, RemoteBytes) else None
-        return PickWindows(part.picks, part.segment, part.data_end, options.max_records_per_batch, pages)
+        kept = None if known is None else known.segment.source
+        opened = kept if isinstance(kept, RemoteBytes) else None
+        return PickWindows(part.picks, part.segment, part.data_end, options.max_records_per_batch, opened)
     data_end = min(part.end, part.data_end) - part.segment.start_offset
     return open_pages(part.segment, data_end)
 
@@ -170,7 +170,7 @@ class _RangeReader:
         self,
         part: ReadRange,
         options: ReadOptions,
-        opened: PagedBytes,
+        opened: SegmentBytes,
         known: Chain | None,
         watch: TopicWatch | None,
     ) -> None:
@@ -262,26 +262,23 @@ class _RangeReader:
 
     def _take_sound(self, window: Window) -> Generator[ReadChunk, None, int]:
         """Measure records and take those of the range; return how many precede the first unsound one."""
-        run, base = window.run, window.base
-        view = SegmentView(window.raw, self._start_offset + base, framing=self._range.segment.framing)
-        led = count_sound_leads(view, run.starts, window.previous)
+        run, base, raw, lead = window.run, window.base, window.raw, self._lead
+        offset = self._start_offset + base
+        led = count_sound_leads(raw, run.starts, offset, self._view.framing, window.previous)
         if not led:
             return 0
         run = run if led == run.starts.size else Run(run.starts[:led], int(run.starts[led]))
         first = int(np.searchsorted(run.starts, self._begin - base))
-        records = view.of_records()
-        before = count_sound(records.raw, run.starts[:first], records.start_offset)
+        before = count_sound(raw[lead:], run.starts[:first], offset + lead)
         mine = run.between(self._begin - base, self._limit - base)
         if before < first or mine is None:
             return before
-        self._chunk = ReadChunk(SegmentWindow(window.raw, view.start_offset))
-        taken = yield from self._fill(mine.starts + self._lead, mine.bounds, _count_sound)
+        self._chunk = ReadChunk(SegmentWindow(raw, offset))
+        taken = yield from self._fill(mine.starts + self._lead, mine.bounds)
         yield self._full_chunk()
         return first + taken
 
-    def _fill(
-        self, starts: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64], count_sound: Callable[[Records], int]
-    ) -> Generator[ReadChunk, None, int]:
+    def _fill(self, starts: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64]) -> Generator[ReadChunk, None, int]:
         """Put records, whose frames have the differences of `bounds` as sizes, into chunks up to the first unsound one.
 
         Returns how many.
@@ -293,7 +290,7 @@ class _RangeReader:
                 yield self._full_chunk()
                 continue
             records = self._rows.records(self._chunk.window, starts[taken : taken + count])
-            sound = count_sound(records)
+            sound = _count_sound(records)
             if sound < count:
                 records = self._rows.records(self._chunk.window, records.starts[:sound])
             self._chunk.take(records, int(bounds[taken + sound] - bounds[taken]))
@@ -404,14 +401,12 @@ def records_at(
         if picks is None:
             continue
         try:
-            with open_pages(segment) as opened:
-                begins = picks.starts - segment.start_offset
-                opened.load_many(list(zip(begins.tolist(), (begins + picks.sizes).tolist(), strict=True)))
-                sound = picks.take(np.flatnonzero(picks.are_right(opened.raw, segment)))
+            with PickWindows(picks.inside(segment), segment, segment.end_offset) as windows:
+                sound = [part for part in windows.right() if len(part)]
         except SegmentVanishedError:
             if options.fail_on_data_loss:
                 raise
             continue
-        if len(sound):
+        for part in sound:
             end = segment.end_offset
-            yield from read_range(ReadRange(segment, segment.start_offset, end, end, picks=sound), options)
+            yield from read_range(ReadRange(segment, segment.start_offset, end, end, picks=part), options)

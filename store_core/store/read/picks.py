@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from store_core.errors import CorruptRecordError
-from store_core.files.segment_source import PagedBytes, Segment, open_file, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_pages
 from store_core.format.columnar.arrow_slices import packed_items, take_rows, true_mask
 from store_core.format.columnar.records import Records
 from store_core.format.columnar.spans import Heads, sound_leads
@@ -71,11 +71,10 @@ class Picks:
             return None
         return self.take(slice(first, stop))
 
-    def places(self, segment: Segment) -> list[tuple[int, int]]:
-        """Return where the records are in a segment, with what precedes them in their frames: as positions in it."""
-        begins = np.maximum(self.starts - segment.start_offset - segment.framing.lead, 0)
-        ends = np.minimum(self.starts - segment.start_offset + self.sizes, segment.size)
-        return [(begin, end) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True) if begin < end]
+    def inside(self, segment: Segment) -> Self:
+        """Return those that can be records of a segment, by their places and sizes."""
+        is_inside = (self.starts >= segment.start_offset + segment.framing.lead) & (self.sizes >= MIN_RECORD_SIZE)
+        return self.take(np.flatnonzero(is_inside & (self.starts + self.sizes <= segment.end_offset)))
 
     def windows(self, most: int, most_rows: int | None = None) -> Iterator[Self]:
         """Yield the records in parts of a number of bytes, or one record, and of a number of records."""
@@ -90,14 +89,13 @@ class Picks:
             first = stop
 
     def are_right(
-        self, raw: npt.NDArray[np.uint8], segment: Segment, positions: npt.NDArray[np.int64] | None = None
+        self, raw: npt.NDArray[np.uint8], segment: Segment, positions: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
         """Return which records are sound and have the size, topic, queue and queue offset that their units say.
 
-        * `raw`: uint8, shape (m,): the segment, up to where its records end.
-        * `positions`: int64, shape (n,): where the records are in `raw`, if that is not the segment itself.
+        * `raw`: uint8, shape (m,): bytes of the segment.
+        * `positions`: int64, shape (n,): where the records are in `raw`.
         """
-        positions = self.starts - segment.start_offset if positions is None else positions
         lead = segment.framing.lead
         is_right = (positions >= lead) & (positions <= raw.size - np.maximum(self.sizes, MIN_RECORD_SIZE))
         rows = np.flatnonzero(is_right)
@@ -145,9 +143,13 @@ class PickWindow:
     raw: npt.NDArray[np.uint8]  # uint8, shape (m,): the records one after another, with what precedes each in its frame
     positions: npt.NDArray[np.int64]  # int64, shape (n,), ascending: where the records are in `raw`
 
+    def are_right(self) -> npt.NDArray[np.bool_]:
+        """Return which records are what their units say, as of `Picks.are_right`."""
+        return self.picks.are_right(self.raw, self.segment, self.positions)
+
     def first_wrong(self) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are."""
-        is_right = self.picks.are_right(self.raw, self.segment, self.positions)
+        is_right = self.are_right()
         return None if is_right.all() else int(self.picks.starts[int(is_right.argmin())])
 
     def start_offsets(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -162,7 +164,7 @@ class PickWindows:
 
     * `data_end`: Physical offset at which its records end.
     * `most_rows`: Records of a window.
-    * `pages`: Of a segment on another machine: what planning has loaded of it, which is there without a request.
+    * `opened`: Of a segment on another machine: what planning has read of it is there without a request.
     """
 
     def __init__(
@@ -171,14 +173,13 @@ class PickWindows:
         segment: Segment,
         data_end: int,
         most_rows: int | None = None,
-        pages: PagedBytes | None = None,
+        opened: SegmentBytes | None = None,
     ) -> None:
         self._segment = segment
         self._end = data_end
         self._parts = list(picks.windows(_AT_ONCE, most_rows))
         self._kept: list[PickWindow] = []
-        self._file = open_file(segment) if segment.is_plain else None
-        self._pages = open_pages(segment) if self._file is None and pages is None else pages
+        self._opened = open_pages(segment) if opened is None else opened
 
     def check(self, *, is_kept: bool = False) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.
@@ -211,16 +212,18 @@ class PickWindows:
                 raise self._changed(wrong)
             yield window
 
+    def right(self) -> Iterator[Picks]:
+        """Yield the records that are what their units say."""
+        for part in self._parts:
+            yield part.take(np.flatnonzero(self._read(part).are_right()))
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            self._file.file.close()
-        if self._pages is not None:
-            self._pages.__exit__(kind, error, trace)
+        self._opened.__exit__(kind, error, trace)
 
     def _first_outside(self, part: Picks) -> int | None:
         """Return the physical offset of the first record that does not lie within the records of the segment."""
@@ -232,18 +235,8 @@ class PickWindows:
         """Read records with what precedes them in their frames."""
         lead = self._segment.framing.lead
         sizes = part.sizes + lead
-        raw = self._packed(part.starts - lead - self._segment.start_offset, sizes)
+        raw = self._opened.packed(part.starts - lead - self._segment.start_offset, sizes)
         return PickWindow(part, self._segment, raw, sizes.cumsum() - part.sizes)
-
-    def _packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Return the bytes of ranges, one after another."""
-        if self._file is not None:
-            return self._file.packed(begins, sizes)
-        if self._pages is None:
-            raise AssertionError("a segment has a file or pages")
-        places = list(zip(begins.tolist(), (begins + sizes).tolist(), strict=True))
-        self._pages.load_many(places)
-        return np.concatenate([self._pages.raw[begin:end] for begin, end in places])
 
     def _changed(self, offset: int) -> CorruptRecordError:
         return CorruptRecordError(

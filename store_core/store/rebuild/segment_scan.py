@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.segment_source import PagedBytes, open_pages
+from store_core.files.segment_source import SegmentBytes, open_pages
 from store_core.format.columnar.chain import Place, Run, Window
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
@@ -21,7 +21,7 @@ from store_core.format.columnar.lockstep import count_sound
 from store_core.format.columnar.records import Records
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, Salvage, store_timestamps
-from store_core.format.segment_view import SegmentView
+from store_core.format.segment_view import Piece, SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
@@ -79,11 +79,11 @@ class SalvagedReader:
         self._is_proven = is_proven
         self._salvage = Salvage(segment, only_newer=is_last)
 
-    def __iter__(self) -> Iterator[tuple[DispatchBatch, SegmentView]]:
+    def __iter__(self) -> Iterator[tuple[DispatchBatch, Piece]]:
         for part in self._salvage.parts():
             if isinstance(part, Window):
                 self._raw, self._base = part.raw, part.base
-                view = SegmentView(part.raw, self._start_offset + part.base)
+                view = Piece(part.raw, self._start_offset + part.base)
                 for run in self._proven(part.run) if self._is_proven else (part.run,):
                     yield from ((batch, view) for batch in self._dispatched(run))
             else:
@@ -200,7 +200,7 @@ class SegmentScan:
             left_out = self._note_lost(opened, reader, last_start if records else -1) if is_cut else 0
             self.outcome = self._outcome(end, records, last_time, left_out, is_sound=is_sound)
 
-    def _reader(self, opened: PagedBytes) -> WindowReader | SalvagedReader:
+    def _reader(self, opened: SegmentBytes) -> WindowReader | SalvagedReader:
         view, rules = self.part.segment.view(opened), self.rules
         if not rules.is_salvaged:
             return WindowReader(
@@ -213,7 +213,7 @@ class SegmentScan:
         self.lost = reader.lost
         return reader
 
-    def _note_bodies(self, view: SegmentView, batch: DispatchBatch) -> None:
+    def _note_bodies(self, view: Piece, batch: DispatchBatch) -> None:
         """Note the compressed bodies that no consumer can expand."""
         packed = batch.starts[(batch.sys_flag & MessageSysFlag.COMPRESSED_FLAG) != 0]
         records = Records(view.raw, packed, self.part.segment.name, view.start_offset)
@@ -222,7 +222,7 @@ class SegmentScan:
             reason = f"{error.problem}: expected {error.expected}, found {error.found}"
             self._unexpandable.add(begin, begin + fault.size, reason)
 
-    def _note_lost(self, opened: PagedBytes, reader: WindowReader | SalvagedReader, last_sound: int) -> int:
+    def _note_lost(self, opened: SegmentBytes, reader: WindowReader | SalvagedReader, last_sound: int) -> int:
         """Note ranges without a record after reading ended; return how many sound records follow and are left out.
 
         A sound record at which a broker ends the log is also noted as a lost range.
@@ -294,7 +294,7 @@ class SegmentScan:
         )
 
 
-def _are_sound(batch: DispatchBatch, view: SegmentView) -> bool:
+def _are_sound(batch: DispatchBatch, view: Piece) -> bool:
     """Return whether a reader's chain leads to all records of a batch; those of a `StoredBatch` were measured."""
     if isinstance(batch, StoredBatch):
         return bool(np.all(batch.physical_offset == batch.starts + view.start_offset))

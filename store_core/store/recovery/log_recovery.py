@@ -114,8 +114,9 @@ def _explain(
         return StopReason.END_OF_FILE, StopReason.END_OF_FILE.value
     if position >= segment.size:
         return StopReason.LIMIT, "the file is full"
-    segment.load_frame(position)
-    check = check_record(segment.raw.data, position, None, verify_crc=rules.check_crc)
+    raw = segment.frame(position, with_body=True)
+    beyond = segment.size - position - raw.size
+    check = check_record(raw.data, 0, None, verify_crc=rules.check_crc, beyond=beyond)
     if check.reason is None or check.reason is StopReason.END_OF_FILE:
         return None, f"release {rules.release} accepts no record like the one there"
     detail = f": expected {check.expected}, found {check.found}" if check.expected else ""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from store_core.files.local_bytes import LocalFile
+    from store_core.files.local_bytes import LocalBytes
     from store_core.files.segment_source import Segment
     from store_core.store.process_pool import ProcessPool
 
@@ -266,7 +266,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     original = segment_source.open_file
 
-    def recorded(segment: Segment) -> LocalFile:
+    def recorded(segment: Segment) -> LocalBytes:
         paths.extend([segment.path] * ("commitlog" in segment.path))
         return original(segment)
 

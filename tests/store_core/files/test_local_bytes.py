@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError, StoreAccessError
-from store_core.files.local_bytes import LocalFile
+from store_core.files.local_bytes import LocalBytes
 from tests.budgets import budget
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def file(path: Path) -> Iterator[LocalFile]:
+def file(path: Path) -> Iterator[LocalBytes]:
     with path.open("rb") as opened:
-        yield LocalFile(str(path), opened, _SIZE)
+        yield LocalBytes(str(path), opened, _SIZE)
 
 
-def packed(file: LocalFile, ranges: list[tuple[int, int]]) -> bytes:
+def packed(file: LocalBytes, ranges: list[tuple[int, int]]) -> bytes:
     """Read ranges that are given as begin and size."""
     begins, sizes = np.array(ranges, np.int64).T
     return file.packed(begins, sizes).tobytes()
@@ -48,7 +48,7 @@ def packed(file: LocalFile, ranges: list[tuple[int, int]]) -> bytes:
     gaps=st.lists(st.tuples(st.sampled_from([0, 0, 1, 7, 300]), st.integers(0, 80)), min_size=1, max_size=12),
     most=st.sampled_from([1, 13, _SIZE]),
 )
-def test_bytes_are_those_of_the_ranges(file: LocalFile, gaps: list[tuple[int, int]], most: int) -> None:
+def test_bytes_are_those_of_the_ranges(file: LocalBytes, gaps: list[tuple[int, int]], most: int) -> None:
     at, ranges = 0, []
     for gap, size in gaps:
         ranges.append((at + gap, size))
@@ -61,7 +61,7 @@ def test_bytes_are_those_of_the_ranges(file: LocalFile, gaps: list[tuple[int, in
     assert found == b"".join(_DATA[begin : begin + size] for begin, size in ranges)
 
 
-def test_neighbours_are_read_by_one_call(file: LocalFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_are_read_by_one_call(file: LocalBytes, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, whole = [], os.pread
 
     def counted(descriptor: int, size: int, begin: int) -> bytes:
@@ -80,11 +80,11 @@ def test_shorter_file_is_a_named_error(tmp_path: Path) -> None:
     with path.open("rb") as opened:
         os.truncate(path, 40)
         with pytest.raises(SegmentVanishedError, match=f"had {_SIZE} bytes when it was opened, and has 40 now"):
-            packed(LocalFile(str(path), opened, _SIZE), [(0, 10), (30, 20)])
+            packed(LocalBytes(str(path), opened, _SIZE), [(0, 10), (30, 20)])
 
 
 @pytest.mark.parametrize("sound", [0, 5])
-def test_failing_disk_is_a_named_error(file: LocalFile, sound: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_disk_is_a_named_error(file: LocalBytes, sound: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: int, size: int, begin: int) -> bytes:
         if begin == 100 + sound:
             raise OSError(errno.EIO, "Input/output error")

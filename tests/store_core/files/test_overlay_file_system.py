@@ -97,7 +97,7 @@ def walking(name: str, position: int) -> Step:
             return None
         middle = min(position, file.size())
         opened = file.pages(file.size())
-        segment = SegmentView(opened.raw, pages=opened)
+        segment = SegmentView(opened, file.size())
         return tuple(segment.chunk(*each).tobytes() for each in [(0, middle), (middle, file.size()), (0, middle)])
 
     return walk
@@ -304,8 +304,7 @@ def test_there_is_nothing_to_lock_and_space_is_that_below(overlay: OverlayFileSy
 
 def walked(file: OverlayFile) -> object:
     opened = file.pages(file.size())
-    opened.load(0, file.size())
-    return opened.raw
+    return opened.chunk(opened.next_data(0), file.size()).tobytes()
 
 
 @pytest.mark.parametrize("is_changed", [False, True])

@@ -46,9 +46,27 @@ def test_blocks_arrive_in_their_places_and_are_requested_ahead(
         for begin in range(0, data.size, 3 * _PAGE):
             end = min(begin + 3 * _PAGE + 10, data.size)
             assert np.array_equal(data[begin:end], opened.chunk(begin, end))
-        assert not opened.kept
-        opened.load(0, 2 * _PAGE)
-        assert np.array_equal(data[: 2 * _PAGE], opened.raw[: 2 * _PAGE])
+        assert np.array_equal(data[: 2 * _PAGE], opened.chunk(0, 2 * _PAGE))
+
+
+def test_ranges_are_packed_and_the_last_ones_need_no_request_again(
+    server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_bytes, "_BLOCK", _PAGE)
+    monkeypatch.setattr(remote_bytes, "NEAR", 100)
+    monkeypatch.setattr(remote_bytes, "_MOST_KEPT", 4 * _PAGE)
+    data = np.random.default_rng(22).integers(0, 256, 40 * _PAGE, np.uint8)
+    begins, sizes = np.array([10, 100, 5 * _PAGE, 20 * _PAGE]), np.array([20, 30, 3 * _PAGE, 50])
+    expected = np.concatenate([data[at : at + size] for at, size in zip(begins, sizes, strict=True)])
+    with RemoteBytes(put(server, "packed", data.tobytes())) as opened:
+        assert np.array_equal(expected, opened.packed(begins, sizes))
+        before = server.faults.gets
+        assert np.array_equal(expected, opened.packed(begins, sizes))
+        assert np.array_equal(data[5 * _PAGE : 6 * _PAGE], opened.chunk(5 * _PAGE, 6 * _PAGE))
+        assert server.faults.gets == before
+        opened.packed(np.array([30 * _PAGE]), np.array([4 * _PAGE]))
+        assert np.array_equal(expected, opened.packed(begins, sizes))
+        assert server.faults.gets > before
 
 
 def test_further_stream_of_a_file_that_was_replaced_is_refused(server: ObjectStore) -> None:

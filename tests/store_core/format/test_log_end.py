@@ -12,7 +12,7 @@ from store_core.format.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.record.scan import StopReason
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
-from tests.segment import paged
+from tests.segment import windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +30,10 @@ def log() -> LogBuilder:
 def log_end(log: LogBuilder, *, verify_crc: bool = True, after: Place = Place()) -> LogEnd:  # noqa: B008 -- frozen
     (data,) = log.segments().values()
     raw = np.frombuffer(data, np.uint8)
-    found = find_log_end(SegmentView(raw, START), verify_crc=verify_crc, after=after)
-    view = paged(bytes(data), START)
+    found = find_log_end(SegmentView.of(raw, START), verify_crc=verify_crc, after=after)
+    view = windowed(bytes(data), START)
     assert found == find_log_end(view, verify_crc=verify_crc, after=after)
-    assert find_tail_end(SegmentView(raw, START), found) == find_tail_end(view, found)
+    assert find_tail_end(SegmentView.of(raw, START), found) == find_tail_end(view, found)
     return found
 
 

@@ -36,7 +36,7 @@ from tests.builders import (
     Record,
 )
 from tests.dledger_logs import DLedgerLog
-from tests.segment import Segment, paged
+from tests.segment import Segment, windowed
 from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Walked:
         next_data: Callable[[int], int] = lambda position: position,
         **options: bool,
     ) -> None:
-        self.walk = Salvage(SegmentView(np.frombuffer(data, np.uint8), start_offset, next_data), **options)
+        self.walk = Salvage(SegmentView.of(np.frombuffer(data, np.uint8), start_offset, next_data), **options)
         self.parts = list(self.walk.parts(until=until))
         self.starts = [start for part in self.parts if isinstance(part, Window) for start in part.starts.tolist()]
         self.damage = [(part.begin, part.end) for part in self.parts if isinstance(part, Damage)]
@@ -331,7 +331,7 @@ def test_a_record_that_a_writer_finishes_meanwhile_is_no_damage(log: LogBuilder)
         raw[begin:end] = record
         return position
 
-    parts = list(Salvage(SegmentView(raw, START, finish), only_newer=True, is_growing=True).parts())
+    parts = list(Salvage(SegmentView.of(raw, START, finish), only_newer=True, is_growing=True).parts())
     starts = [start for part in parts if isinstance(part, Window) for start in part.starts.tolist()]
 
     assert starts == places(log)
@@ -424,7 +424,7 @@ def test_a_walk_that_stops_early_sees_the_same(log: Log, data: st.DataObject) ->
 
 @given(mutated(logs() | layouts()), st.booleans(), st.data())
 def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer: bool, data: st.DataObject) -> None:
-    segment = SegmentView(np.frombuffer(log.data, np.uint8), log.start_offset)
+    segment = SegmentView.of(np.frombuffer(log.data, np.uint8), log.start_offset)
     sound = [
         Place(),
         *(part.place for part in Salvage(segment, only_newer=only_newer).parts() if isinstance(part, Window)),
@@ -442,14 +442,14 @@ def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer:
 
 
 @given(mutated(logs() | layouts()), st.booleans(), st.booleans())
-def test_a_walk_loads_what_it_reads(log: Log, only_newer: bool, is_growing: bool) -> None:
-    whole = SegmentView(np.frombuffer(log.data, np.uint8), log.start_offset)
-    check_loads(whole, paged(log.data, log.start_offset), only_newer=only_newer, is_growing=is_growing)
+def test_a_walk_needs_one_chunk_at_a_time(log: Log, only_newer: bool, is_growing: bool) -> None:
+    whole = SegmentView.of(np.frombuffer(log.data, np.uint8), log.start_offset)
+    check_windows(whole, windowed(log.data, log.start_offset), only_newer=only_newer, is_growing=is_growing)
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("only_newer", [False, True])
-def test_a_walk_through_entries_loads_what_it_reads(seed: int, only_newer: bool) -> None:
+def test_a_walk_through_entries_needs_one_chunk_at_a_time(seed: int, only_newer: bool) -> None:
     log = DLedgerLog(1 << 16)
     for number in range(60):
         log.append(b"x" * (13 * number), queue_offset=number)
@@ -458,12 +458,12 @@ def test_a_walk_through_entries_loads_what_it_reads(seed: int, only_newer: bool)
     for at in random.integers(0, log.end, 1 + seed % 4).tolist():
         damaged[at : at + 600] = random.bytes(600)
     raw = np.frombuffer(damaged, np.uint8)
-    whole = SegmentView(raw, framing=Framing.ENTRIES)
-    check_loads(whole, paged(bytes(damaged), 0, Framing.ENTRIES), only_newer=only_newer)
+    whole = SegmentView.of(raw, framing=Framing.ENTRIES)
+    check_windows(whole, windowed(bytes(damaged), 0, Framing.ENTRIES), only_newer=only_newer)
 
 
-def check_loads(whole: SegmentView, view: SegmentView, **options: bool) -> None:
-    """Compare a walk through bytes that are there with one through those that it loads."""
+def check_windows(whole: SegmentView, view: SegmentView, **options: bool) -> None:
+    """Compare a walk through bytes that are there with one through chunks."""
     expected, walk = Salvage(whole, **options), Salvage(view, **options)
     found: list[tuple[list[int], list[Damage]]] = []
     for each in (expected, walk):
@@ -486,7 +486,7 @@ MAGIC = b"\xda\xa3\x20\xa7"
 
 def found_in(raw: npt.NDArray[np.uint8], start_offset: int, begin: int = 0) -> list[int]:
     """Ask for candidates until there are no more."""
-    finder = CandidateFinder(SegmentView(raw, start_offset))
+    finder = CandidateFinder(SegmentView.of(raw, start_offset))
     found = []
     position = finder.next(begin)
     while position is not None:
@@ -521,7 +521,7 @@ def test_a_search_leaves_a_hole_soon() -> None:
         asked.append(position)
         return position if position < 1 << 12 else size
 
-    assert CandidateFinder(SegmentView(np.zeros(size, np.uint8), 0, next_data)).next(100) is None
+    assert CandidateFinder(SegmentView.of(np.zeros(size, np.uint8), 0, next_data)).next(100) is None
     assert len(asked) == 2
     assert asked[1] < 1 << 17
 
@@ -542,7 +542,7 @@ def test_magic_codes_all_over_damage_are_not_looked_at_one_by_one(monkeypatch: p
         return check_frame(data, position, start_offset, framing, **options)
 
     monkeypatch.setattr(segment_view, "check_frame", count_checks)
-    found = list(Salvage(SegmentView(np.frombuffer(bytes(log.data), np.uint8))).parts())
+    found = list(Salvage(SegmentView.of(np.frombuffer(bytes(log.data), np.uint8))).parts())
 
     assert len(found) == 3
     assert len(seen) < 20

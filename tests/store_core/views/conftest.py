@@ -13,7 +13,7 @@ from store_core.files.file_system import OpenFile, OsFileSystem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.files.local_bytes import LocalFile
+    from store_core.files.local_bytes import LocalBytes
     from store_core.files.segment_source import Segment
 
 
@@ -28,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     open_segment, open_file = segment_source.open_file, OsFileSystem.open
 
-    def recorded(segment: Segment) -> LocalFile:
+    def recorded(segment: Segment) -> LocalBytes:
         paths.append(segment.path)
         return open_segment(segment)
 

@@ -213,9 +213,7 @@ class LogSegments:
                 return None  # preallocated, which a file system without holes shows only if all of it is read
             end = find_log_end(view, verify_crc=verify_crc, after=after)
             starts = _last_two(view, after, end)
-            if starts and not (
-                _is_finished(view, starts[-1], end.position) and self._is_still_there(segment, view, starts[-1])
-            ):
+            if starts and not (_is_finished(view, starts[-1]) and self._is_still_there(segment, view, starts[-1])):
                 starts.pop()
             return self.position_after(segment, view, starts[-1]) if starts else None
 
@@ -299,14 +297,14 @@ def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:
     return [*([after.last_sound] if after.last_sound >= 0 else []), *starts][-2:]
 
 
-def _is_finished(view: SegmentView, start: int, end: int) -> bool:
+def _is_finished(view: SegmentView, start: int) -> bool:
     """Return whether the last byte of a record that is not always the same has been written."""
     raw = view.frame(start, with_body=True)
     spans = check_record(raw.data, 0, view.start_offset + start).spans
     if spans is None:
         return True
     has_properties = spans.properties_start < spans.properties_stop
-    return bool(raw[end - start - 1 if has_properties else spans.topic_stop - 1])
+    return bool(raw[(spans.properties_stop if has_properties else spans.topic_stop) - 1])
 
 
 _ADVICE: Final = "To go on at offset {offset}: failOnDataLoss=false"

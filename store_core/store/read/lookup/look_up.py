@@ -134,7 +134,7 @@ class LookUp:
 
     @property
     def mapped(self) -> dict[Segment, Chain]:
-        """Segments on another machine of which something is loaded."""
+        """Segments on another machine of which something is kept."""
         return self._opened.chains
 
     def end_of(self, segment: Segment, *, is_first: bool) -> SegmentEnd:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.remote_bytes import NEAR, RemoteBytes
-from store_core.files.segment_source import PagedBytes, Segment, open_pages, size_on_disk
+from store_core.files.segment_source import Segment, SegmentBytes, open_pages, size_on_disk
 from store_core.files.storage import NOTHING, Moved
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.url_path import UrlPath
@@ -51,13 +51,13 @@ DEFAULT_COSTS: Final = LookUpCosts()
 
 
 _MOST_OPEN: Final = 64
-"""Segments of which what was loaded is kept."""
+"""Segments of which what was read is kept."""
 
 
 class OpenedSegments:
-    """Opens segments, and keeps what the reader of the records that are found would have to load again.
+    """Opens segments, and keeps what the reader of the records that are found would have to request again.
 
-    * `chains`: Segments on another machine whose pages have records.
+    * `chains`: Segments on another machine, of which something was read.
     """
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class OpenedSegments:
         self._pages: dict[Segment, RemoteBytes] = {}
 
     @contextmanager
-    def opened(self, segment: Segment) -> Iterator[PagedBytes]:
-        """Open a segment; what is read of it has to be loaded. Errors as of `open_pages`."""
+    def opened(self, segment: Segment) -> Iterator[SegmentBytes]:
+        """Open a segment; errors as of `open_pages`."""
         known = self._pages.get(segment)
         if known is not None:
             yield known
@@ -229,7 +229,7 @@ def one_pick(start: int, size: int, name: QueueName | None = None, queue_offset:
     return Picks(starts, sizes, numbers, offsets, () if name is None else (name,))
 
 
-def size_in(segment: Segment, pages: PagedBytes, start: int) -> int:
+def size_in(segment: Segment, pages: SegmentBytes, start: int) -> int:
     """Return the bytes of the record that may be at a physical offset, as it says itself; 0 if none fits there."""
     at = start - segment.start_offset
     if not 0 <= at <= segment.size - 4:

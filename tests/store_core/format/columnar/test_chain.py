@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from typing import TYPE_CHECKING
 
@@ -27,13 +26,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WINDOW", 300)
     monkeypatch.setattr(module, "_LEAST", 150)
     monkeypatch.setattr(module, "_LARGEST", 300)
 
 
 def chain_of(log: Log) -> Chain:
-    return Chain(SegmentView(np.frombuffer(log.data, np.uint8), log.start_offset))
+    return Chain(SegmentView.of(np.frombuffer(log.data, np.uint8), log.start_offset))
 
 
 def starts_of(runs: Iterator[Run] | tuple[Run, ...]) -> list[int]:
@@ -70,20 +68,6 @@ def test_windows_follow_one_another_and_hold_their_frames(log: Log, limit: int, 
     assert position >= min(sound.stop, limit)
 
 
-@given(mutated(logs() | layouts()), st.data())
-def test_a_kept_chain_has_the_runs_of_one_that_is_followed(log: Log, data: st.DataObject) -> None:
-    chain = chain_of(log)
-    begin = data.draw(st.sampled_from([0, *log.starts]) | st.integers(0, len(log.data)))
-    end = data.draw(st.none() | st.integers(0, len(log.data) + 20))
-    window = data.draw(st.none() | st.integers(1, 500))
-    kept, followed = list(chain.followed_sound().runs(begin, end)), list(chain.runs(begin, end, window=window))
-
-    assert starts_of(tuple(kept)) == starts_of(tuple(followed))
-    assert [run.stop for run in kept[-1:]] == [run.stop for run in followed[-1:]]
-    for run, following in itertools.pairwise(kept):
-        assert run.stop == following.starts[0]
-
-
 @given(mutated(logs() | layouts()), st.integers(0, 400))
 def test_the_kept_part_before_a_position_is_found(log: Log, end: int) -> None:
     chain = chain_of(log).followed_sound()
@@ -91,18 +75,11 @@ def test_the_kept_part_before_a_position_is_found(log: Log, end: int) -> None:
     assert chain.starts_before(end).tolist() == [start for start in starts_of(chain.kept) if start < end]
 
 
-def test_a_chain_that_may_break_soon_is_followed_in_steps_that_double() -> None:
-    log = Segment().append(*[bytes(3)] * 20)  # records of 100 bytes
-    sizes = [run.size for run in chain_of(Log(bytes(log.data))).runs(window=100)]
-
-    assert len(log.data) == 2000
-    assert sizes == [100, 200, 300, 300, 300, 300, 300, 200]
-
-
 def test_a_record_whose_parts_do_not_add_up_ends_the_sound_part_and_not_the_chain() -> None:
     log, broken = damaged_log(BODY_LENGTH_AT, 3)
 
-    assert starts_of(tuple(chain_of(log).runs())) == log.starts
+    windows = chain_of(log).windows(Place(), len(log.data))
+    assert [start for window in windows for start in window.starts.tolist()] == log.starts
     assert chain_of(log).followed_sound().stop == broken
 
 

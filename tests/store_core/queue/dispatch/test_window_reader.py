@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from store_core.format.columnar import chain
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
-from tests.segment import paged
+from tests.segment import windowed
 from tests.store_core.queue.dispatch_logs import dispatch_logs, readings
 from tests.strategies import Log, layouts, mutated
 
@@ -32,7 +32,7 @@ def test_windows_give_what_all_bytes_give(
     expected = [each for batch in whole for each in zip(batch.starts.tolist(), batch.requests(), strict=True)]
     found, few = [], data.draw(st.sampled_from([8, 200, 4096]))
     with patch.multiple(chain, _LEAST=150, _LARGEST=300), patch.multiple(dispatch_reader, _FEW_BYTES=few, _HEAD=120):
-        reader = WindowReader(paged(log.data, log.start_offset), 0, rules, **checks, limit=limit)
+        reader = WindowReader(windowed(log.data, log.start_offset), 0, rules, **checks, limit=limit)
         for batch, view in reader:
             first = view.start_offset - log.start_offset
             found += [

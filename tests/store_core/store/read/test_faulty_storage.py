@@ -31,7 +31,6 @@ def load_little(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Request few bytes at a time, so that small stores take many requests."""
     monkeypatch.setattr(remote_bytes, "_BLOCK", size)
     monkeypatch.setattr(remote_bytes, "_AHEAD", 8 * size)
-    monkeypatch.setattr(remote_bytes, "_STEP", 4 * size)
 
 
 def outcome(path: object, **options: Any) -> pa.Table | str:  # noqa: ANN401 -- any option

@@ -9,7 +9,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
-from store_core.files.segment_source import PagedBytes, Segment, SegmentBytes, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_pages
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import ReadPlan, plan_ranges
@@ -182,7 +182,7 @@ def test_missing_first_segments_are_no_loss(root: Path, log: LogBuilder) -> None
 def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     first = root / "commitlog" / f"{1024:020d}"
 
-    def delete_and_open(segment: Segment) -> PagedBytes:
+    def delete_and_open(segment: Segment) -> SegmentBytes:
         first.unlink(missing_ok=True)
         return open_pages(segment)
 

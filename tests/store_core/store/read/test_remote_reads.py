@@ -32,7 +32,6 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take small blocks and windows, so that small stores have many, and what is read unloaded is zeros."""
     monkeypatch.setattr(remote_bytes, "_BLOCK", 1 << 12)
     monkeypatch.setattr(remote_bytes, "_AHEAD", 1 << 14)
-    monkeypatch.setattr(remote_bytes, "_STEP", 1 << 13)
     monkeypatch.setattr(chain, "_LEAST", 1 << 13)
     monkeypatch.setattr(chain, "_LARGEST", 1 << 13)
 

@@ -38,8 +38,6 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Load a page at a time, so that small stores have many blocks, and what is read unloaded is zeros."""
     monkeypatch.setattr(remote_bytes, "_BLOCK", 1 << 12)
     monkeypatch.setattr(remote_bytes, "_AHEAD", 1 << 14)
-    monkeypatch.setattr(remote_bytes, "_STEP", 1 << 13)
-    monkeypatch.setattr(remote_bytes.RemoteBytes, "step", 1 << 13)
     monkeypatch.setattr(log_end, "_WINDOWS", (1 << 10, 1 << 13))
     monkeypatch.setattr(log_end, "_LEAST", 1 << 14)
     monkeypatch.setattr(log_end, "_PROBE", 1 << 8)

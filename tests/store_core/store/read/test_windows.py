@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from tests.store_core.store.read.test_remote_reads import MODES, damaged, outcom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import numpy as np
     import numpy.typing as npt
@@ -170,20 +170,20 @@ def test_truncation_is_a_named_error(size: int, tmp_path: Path) -> None:
 def test_bytes_behind_the_new_end_of_a_file_are_no_hole(tmp_path: Path) -> None:
     path = small_log(tmp_path)
     with open_pages(Segment(str(path), 0, SEGMENT)) as opened:
-        opened.load(0, 1 << 12)
+        opened.chunk(0, 1 << 12)
         os.truncate(path, 1 << 13)
         with pytest.raises(SegmentVanishedError, match="truncated"):
-            opened.load(1 << 14, 1 << 15)
+            opened.chunk(1 << 14, 1 << 15)
 
 
-def test_what_was_loaded_stays_as_it_was(tmp_path: Path) -> None:
+def test_what_was_read_stays_as_it_was(tmp_path: Path) -> None:
     path = small_log(tmp_path)
     with open_pages(Segment(str(path), 0, SEGMENT)) as opened:
-        opened.load(0, SEGMENT)
+        found = opened.chunk(0, SEGMENT)
         expected = path.read_bytes()
         path.write_bytes(b"x" * SEGMENT)
         os.truncate(path, 0)
-        assert expected == opened.raw.tobytes()
+        assert expected == found.tobytes()
 
 
 def test_failing_disk_is_a_named_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,44 +207,3 @@ def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "preadv", short)
     assert expected == read_messages(tmp_path).read_all()
-
-
-@pytest.mark.parametrize("is_sparse", [True, False], ids=["hole", "zeros"])
-def test_zeros_take_no_memory(is_sparse: bool, tmp_path: Path) -> None:
-    path, size = tmp_path / f"{0:020d}", 64 << 20
-    with path.open("wb") as file:
-        file.write(b"x")
-        if is_sparse:
-            file.truncate(size)
-        else:
-            file.write(bytes(size - 1))
-    with open_pages(Segment(str(path), 0, size)) as opened:
-        opened.load(0, size)
-        held = sum(int(line.split()[1]) for line in _mapping_of(opened.raw.ctypes.data) if line.startswith("Rss:"))
-        assert held <= 8 << 10
-        assert opened.raw[0] == ord("x")
-
-
-def _mapping_of(address: int) -> list[str]:
-    """Return what Linux says of the mapping that has an address."""
-    found: list[str] = []
-    is_mine = False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        first, _, last = line.split()[0].partition("-")
-        if last:
-            is_mine = int(first, 16) <= address < int(last, 16)
-        if is_mine:
-            found.append(line)
-    return found
-
-
-def test_dropped_bytes_are_read_again(tmp_path: Path) -> None:
-    path, size = tmp_path / f"{0:020d}", 9 << 20
-    path.write_bytes(bytes(range(1, 256)) * (size // 255) + bytes([7]) * (size % 255))
-    with open_pages(Segment(str(path), 0, size)) as opened:
-        opened.load(0, size)
-        opened.drop(size)
-        assert not opened.raw[: 8 << 20].any()
-        opened.load(100, 1 << 20)
-        opened.load(0, size)
-        assert path.read_bytes() == opened.raw.tobytes()

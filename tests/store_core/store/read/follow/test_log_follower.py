@@ -621,10 +621,10 @@ def test_a_truncation_while_the_end_is_looked_for_is_recognised(
     cut = followed.offsets[-1]
     is_finished = log_segments._is_finished
 
-    def cut_and_see(view: SegmentView, start: int, stop: int) -> bool:
+    def cut_and_see(view: SegmentView, start: int) -> bool:
         if followed.offsets[-1] == cut:
             followed.truncate(-1)
-        return is_finished(view, start, stop)
+        return is_finished(view, start)
 
     monkeypatch.setattr(log_segments, "_is_finished", cut_and_see)
 

@@ -34,7 +34,6 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Load a page at a time, so that what is read and not loaded is zeros."""
     monkeypatch.setattr(remote_bytes, "_BLOCK", 1 << 12)
     monkeypatch.setattr(remote_bytes, "_AHEAD", 1 << 14)
-    monkeypatch.setattr(remote_bytes, "_STEP", 1 << 13)
 
 
 def batches(paths: object, options: ReadOptions, limits: ReadLimits) -> list[tuple[object, pa.Table]]:
