@@ -18,14 +18,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-import pyarrow as pa
-
 from store_core.errors import InvalidOptionError
-from store_core.files.file_system import OsFileSystem, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+
+    import pyarrow as pa
 
     from store_core.queue.index_format import MessageKeys
 
@@ -238,6 +237,8 @@ Carried = TypeVar("Carried")
 
 def packed(table: pa.RecordBatch | pa.Table) -> bytes:
     """Return a table, or one batch of it, as Arrow's stream format."""
+    import pyarrow as pa  # noqa: PLC0415 -- whoever only names an engine starts without it
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write(table)
@@ -247,6 +248,8 @@ def packed(table: pa.RecordBatch | pa.Table) -> bytes:
 
 def unpacked(data: bytes) -> pa.RecordBatch:
     """Return the one batch of `packed` bytes."""
+    import pyarrow as pa  # noqa: PLC0415 -- whoever only names an engine starts without it
+
     with pa.ipc.open_stream(data) as stream:
         return stream.read_next_batch()
 
@@ -268,6 +271,8 @@ class RunSpill:
     """One attempt's own file of runs, kept until the job ends, even if another attempt writes the same runs."""
 
     def __init__(self, directory: Path) -> None:
+        from store_core.files.file_system import OsFileSystem  # noqa: PLC0415 -- as above
+
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / f"{uuid.uuid4().hex}.runs"
         self._file = OsFileSystem().open(self._path, create=True)
@@ -281,6 +286,8 @@ class RunSpill:
 
     def put(self, data: bytes, keys: MessageKeys | None = None) -> SpilledRun:
         """Write a run, and return its location; `keys` are those that it has, if it is one of these."""
+        from store_core.files.file_system import write_all  # noqa: PLC0415 -- as above
+
         run = SpilledRun(str(self._path), self._position, len(data))
         if keys is not None:
             run = run._replace(entries=len(keys.rows), reach=keys.reach)
