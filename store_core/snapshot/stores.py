@@ -104,7 +104,7 @@ def _parts(paths: StorePaths, storage: StorageSettings) -> Iterator[_Part]:
         for place in places_of([path]):
             root = _own_root(place)
             key = (root, "" if root else _directory(place))
-            is_bare = not root and place.is_dir() and COMMIT_LOG in names_in(place, _FILES)
+            is_bare = not root and (place / COMMIT_LOG).is_dir()
             part = found.setdefault(key, _Part(root, is_bare, [], []))
             if _real(place) not in map(_real, part.places):
                 part.paths.append(place if isinstance(place, ConfiguredRoot | UrlPath) else str(place))

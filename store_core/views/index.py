@@ -14,7 +14,6 @@ from store_core.files.access import explained_access
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index_format import INDEX_DTYPE
-from store_core.snapshot.index import Index, KeyFile
 from store_core.views.view import ViewOptions, going_on, make_batch, tell, timestamps
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from store_core.snapshot.index import Index, KeyFile
     from store_core.snapshot.store import Store
     from store_core.store.read.read_options import ReadOptions
 
@@ -109,7 +109,7 @@ def plan(store: Store, options: ViewOptions) -> list[EntriesPart]:
     Raises `StoreNotFoundError`: If there is no index, unless `fail_on_data_loss` is off.
     Raises `CorruptRecordError`: If a file is not an index file, unless `fail_on_data_loss` is off; then it is left out.
     """
-    index = Index(store.root)
+    index = store.index
     if not index.directory.is_dir():
         missing = StoreNotFoundError(
             f"no key index: expected a directory {index.directory}. Give the root of a whole store, or make an index "

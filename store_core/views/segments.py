@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from store_core.files.names import archive_error
 from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_pages
+from store_core.files.store_path import places_of
 from store_core.format.columnar.chain import Chain
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import store_timestamps
-from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import segment_end
 from store_core.views.view import ViewOptions, going_on, name_text, row_batches, timestamps
 
@@ -81,7 +82,7 @@ class SegmentsPart:
             if segment.path == self.last:
                 walk = _up_to_log_end(walk, segment, options.read, is_first=is_first)
             if options.log_end is not None:
-                walk = _up_to(walk, options.log_end - segment.start_offset - segment.framing.lead)
+                walk = _up_to(walk, max(options.log_end - segment.start_offset - segment.framing.lead, 0))
             return {
                 "data_end": segment.start_offset + walk.stop,
                 "stop_reason": walk.reason.name,
@@ -97,7 +98,9 @@ def plan(store: Store, options: ViewOptions) -> list[SegmentsPart]:
 
     Raises `StoreNotFoundError`: If there is no segment.
     """
-    log = Log.of(store.paths, reads_entries=True, compressed="read")
+    log = store.asked_log
+    if log.segments[0].archive:
+        raise archive_error(places_of(store.paths)[0])
     for problem in log.problems:
         _log.warning("%s", problem.problem)
     is_walked = options.asks_for(*_WALKED)
@@ -162,7 +165,8 @@ def _up_to(walk: _Walk, position: int) -> _Walk:
 
 
 def _first_time(segment: Segment, options: ViewOptions) -> pa.Scalar | None:
-    if not _begins_sound(segment):
+    is_later = options.log_end is not None and segment.start_offset >= options.log_end
+    if is_later or not _begins_sound(segment):
         return None
     with open_pages(segment) as opened:
         return _time_of(segment.view(opened), np.zeros(1, np.int64), options, "first_store_timestamp")

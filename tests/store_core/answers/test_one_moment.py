@@ -161,6 +161,21 @@ def test_an_answer_is_as_of_the_moment_of_its_store_however_the_store_grows_mean
     assert expected == found
 
 
+@pytest.mark.parametrize("name", ["consumequeue", "consumer_offsets", "delay_offsets", "index", "segments", "topics"])
+def test_a_view_is_as_of_the_moment_of_its_store_however_the_store_grows_meanwhile(
+    name: str, root: Path, broker: Broker
+) -> None:
+    store = Store(root)
+    assert store.end is not None
+    quiet, beside_writer = (pickle.loads(pickle.dumps(store)) for _ in range(2))  # noqa: S301 -- our own
+    expected = quiet.view(name).read_all()
+    steps = iter(range(60))
+    with LOOKS.at(root, lambda: broker.step() if next(steps, None) is not None else None):
+        found = beside_writer.view(name).read_all()
+
+    assert expected.to_pylist() == found.to_pylist()
+
+
 @pytest.fixture
 def cleaned(root: Path) -> Path:
     """Return the first segment of a store with what later ones lead to, which a broker holds, and is to delete."""
