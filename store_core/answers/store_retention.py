@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.disk_forecast import Deletion, DependentFile, DiskForecast, DiskSizes, DiskState, LogFile
-    from store_core.answers.lag_queues import ConsumedQueue, FoundLag, LagJob
+    from store_core.answers.lag_queues import LagJob, QueueLag
     from store_core.format.release import Release
     from store_core.snapshot.log import Log
     from store_core.snapshot.store import Store
@@ -117,7 +117,8 @@ class Retention(Answer["RetentionReport"]):
         The log is taken to grow as its own store times say. What groups consume until then is not foreseen. Of the log,
         its last segment is read, the first record of the first, and a record for each queue.
         """
-        return engine.run(RetentionJob(store, self))
+        outlook = _Outlook(store, self)
+        return outlook.report(() if outlook.lag is None else engine.run(outlook.lag).rows)
 
     def settings(self) -> MessageStoreConfig:
         """Return the broker's settings, with those of the options."""
@@ -165,8 +166,8 @@ class _Log:
         return 0 if self.first is None or self.last is None else max(self.last - self.first, 0)
 
 
-class RetentionJob:
-    """Looks at queues as `LagJob` does, and foresees deletions when it merges; see `store_core.store.parts.Job`."""
+class _Outlook:
+    """What a store, its disk and its settings tell of deletions; `lag` is the job that looks at its queues, if any."""
 
     def __init__(self, store: Store, asked: Retention) -> None:
         from store_core.answers.lag_queues import LagJob
@@ -186,21 +187,10 @@ class RetentionJob:
         except (StoreNotFoundError, CorruptRecordError, StoreAccessError) as error:
             self.notes = (f"which messages are not consumed is not known: {error}",)
 
-    def plan(self) -> Sequence[Sequence[ConsumedQueue]]:
-        """Return the parts: queues that groups consume."""
-        return [] if self.lag is None else self.lag.plan()
-
-    def run(self, part: Sequence[ConsumedQueue]) -> FoundLag:
-        """Look at the queues of a part."""
-        if self.lag is None:
-            raise AssertionError("there are no parts")
-        return self.lag.run(part)
-
-    def merge(self, partials: Iterable[FoundLag]) -> RetentionReport:
-        """Make the report."""
+    def report(self, rows: Sequence[QueueLag]) -> RetentionReport:
+        """Foresee deletions; `rows` are what groups did not consume of queues."""
         from store_core.answers.disk_forecast import DiskForecast, dependent_files, losses
 
-        rows = [row for each in partials for row in each.rows]
         root = self.root
         files = [] if self.is_rocksdb else list(dependent_files(self.store))
         forecast = DiskForecast(self.config, self._state(root, files), self.zone)
