@@ -156,6 +156,9 @@ WORD_SIZE: Final = 8
 _WORD: Final = np.dtype(f"V{WORD_SIZE}")
 _ONES: Final = np.uint64(0x0101010101010101)
 _HIGH_BITS: Final = np.uint64(0x8080808080808080)
+_SHORT: Final = 64
+"""Bytes of a piece up to which a table of pieces stays in the cache."""
+
 _KEPT: Final = np.array([(1 << 64) - (1 << 8 * (WORD_SIZE - left)) for left in range(WORD_SIZE + 1)], np.uint64)
 """Masks, by the number of bytes left in a piece, that keep the piece's part of a word ending there."""
 
@@ -208,7 +211,12 @@ def rows_with_byte(
     """Return the rows of pieces that contain a byte, which must not be 0; parameters as in `piece_words`.
 
     A word xor eight copies of the byte is zero where they are equal; subtracting 1 from each byte then borrows there.
+    Short pieces of equal length are compared as rows of a table.
     """
+    size = int(lengths[0]) if lengths.size else 0
+    if 0 < size <= _SHORT and (lengths == size).all():
+        is_equal = gather(data, stops - size, np.dtype(f"V{size}")).view(np.uint8).reshape(-1, size) == byte
+        return np.flatnonzero(is_equal.any(axis=1)) if is_equal.any() else np.empty(0, np.int64)
     found = np.zeros(lengths.size, np.uint64)
     for _, rows, words in piece_words(data, stops, lengths):
         words ^= _ONES * np.uint64(byte)  # noqa: PLW2901 -- the words may be overwritten

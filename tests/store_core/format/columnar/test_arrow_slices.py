@@ -33,7 +33,10 @@ def test_words_hold_the_pieces_and_zeros_before_them(rows: list[bytes]) -> None:
     assert [row.rjust(-(-len(row) // WORD_SIZE) * WORD_SIZE, b"\0") for row in rows] == found
 
 
-@given(pieces, st.sampled_from([0x20, 1, 0x80, 0xFF, 0x21]))
+alike = st.integers(1, 70).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), max_size=12))
+
+
+@given(pieces | alike, st.sampled_from([0x20, 1, 0x80, 0xFF, 0x21]))
 def test_rows_with_a_byte_are_those_that_hold_it(rows: list[bytes], byte: int) -> None:
     expected = [number for number, row in enumerate(rows) if byte in row]
 
