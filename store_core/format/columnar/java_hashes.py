@@ -68,7 +68,7 @@ def hash_slices(
     a string after them. A 64-bit word folds to the hash of its characters in three multiplications, of neighbours,
     pairs and fours.
     """
-    found = SliceHashes.of(data, starts, stops)
+    found = hashed_slices(data, starts, stops)
     return found.hashes if before is None else found.after(before)
 
 
@@ -77,13 +77,6 @@ class SliceHashes(NamedTuple):
 
     hashes: npt.NDArray[np.int32]
     lengths: npt.NDArray[np.int64]  # characters, as Java counts them
-
-    @classmethod
-    def of(
-        cls, data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
-    ) -> SliceHashes:
-        """Hash pieces; parameters as of `hash_slices`."""
-        return cls(*_hashed(data, starts, stops))
 
     def take(self, rows: npt.NDArray[np.int64]) -> SliceHashes:
         """Return those of some pieces."""
@@ -96,9 +89,10 @@ class SliceHashes(NamedTuple):
         return raised.view(np.int32)
 
 
-def _hashed(
+def hashed_slices(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+) -> SliceHashes:
+    """Hash many pieces, for strings that end with them; parameters as of `hash_slices`."""
     lengths = stops - starts
     words = -(-lengths // WORD_SIZE)
     if lengths.size and int((stops - words * WORD_SIZE).min()) < 0:
@@ -107,7 +101,7 @@ def _hashed(
     hashes, wide = _fold_words(data, stops, lengths)
     if wide.size:
         hashes[wide], lengths[wide] = _wide_hashes(data, starts[wide], stops[wide])
-    return hashes.view(np.int32), lengths
+    return SliceHashes(hashes.view(np.int32), lengths)
 
 
 def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

@@ -20,7 +20,7 @@ from store_core.format.columnar.arrow_slices import (
     take_slices,
     words_before,
 )
-from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, positive_hashes
+from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, hashed_slices, positive_hashes
 from store_core.format.columnar.property_columns import split_key_column
 from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
 from store_core.format.columnar.spans import Heads, Spans, gather, measure
@@ -110,7 +110,7 @@ class StoredProperties:
     @cached_property
     def _tags_hashed(self) -> SliceHashes:
         tags = self.span(TAGS)
-        return SliceHashes.of(self._raw, tags.starts, tags.stops)
+        return hashed_slices(self._raw, tags.starts, tags.stops)
 
     def index_hashes(
         self,

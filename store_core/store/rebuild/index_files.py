@@ -119,16 +119,13 @@ class IndexComparison:
         rows, is_tag = keys.rows, np.zeros(len(keys.rows), np.bool_)
         last = np.cumsum(np.bincount(rows, minlength=len(batch))) - 1
         is_tag[last.take(batch.tagged_rows)] = True
-        numbers = (batch.physical_offset - self._begin << _HASH_BITS).take(rows) | keys.hashes
-        if not _all_between(batch.physical_offset, self._begin, self._end):
-            inside = self._is_inside(batch.physical_offset).take(rows)
+        offsets = batch.physical_offset
+        numbers = (offsets - self._begin << _HASH_BITS).take(rows) | keys.hashes
+        if not _all_between(offsets, self._begin, self._end):
+            inside = ((offsets >= self._begin) & (offsets < self._end)).take(rows)
             numbers, is_tag = numbers[inside], is_tag[inside]
         self._ours.append(numbers)
         self._is_tag.append(is_tag)
-
-    def _is_inside(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        inside: npt.NDArray[np.bool_] = (offsets >= self._begin) & (offsets < self._end)
-        return inside
 
     def finish(self, end: int, lost: LostRanges) -> IndexDifferences:
         """Return how many entries are missing from the store's index, and how many extra ones are in it.
