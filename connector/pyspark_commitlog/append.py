@@ -25,7 +25,7 @@ from pyspark_commitlog.stored_messages import check_asked_for
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
 from pyspark_commitlog.write.writer import CommitLogWriter, plan_write
-from store_core.answers.store_replay import copied_batch, undelivered
+from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.access import WAY_ON, check_writable
 from store_core.files.clock import SystemClock

@@ -17,17 +17,8 @@ from store_core.answers.message_reads import (
     REPLAY_ORIGIN_MESSAGE_ID,
     REPLAY_ORIGIN_TOPIC,
 )
-from store_core.answers.store_replay import (
-    OF_DELIVERY,
-    OF_RECORD,
-    WAITING_TOPICS,
-    Replay,
-    ReplayFacts,
-    ReplayReport,
-    TargetQueues,
-    check_targets,
-    sender_of,
-)
+from store_core.answers.replayed_rows import OF_DELIVERY, OF_RECORD, WAITING_TOPICS, TargetQueues, check_targets
+from store_core.answers.store_replay import Replay, ReplayFacts, ReplayReport, sender_of
 from store_core.errors import InvalidOptionError
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
@@ -142,7 +133,7 @@ def _appended(
 
 
 def copied(frame: DataFrame) -> DataFrame:
-    """Return messages as `store_core.answers.store_replay.copied_batch` does."""
+    """Return messages as `store_core.answers.replayed_rows.copied_batch` does."""
     real = F.when(F.col("topic").isin(*WAITING_TOPICS), F.col("properties")[REAL_TOPIC])
     queue_id = F.when(real.isNull(), F.col("queue_id"))
     named = frame.withColumns({"topic": F.coalesce(real, "topic"), "queue_id": queue_id})
@@ -150,6 +141,6 @@ def copied(frame: DataFrame) -> DataFrame:
 
 
 def undelivered(frame: DataFrame, left_out: tuple[str, ...] = OF_DELIVERY) -> DataFrame:
-    """Return messages as `store_core.answers.store_replay.undelivered` does; the writer drops checksums itself."""
+    """Return messages as `store_core.answers.replayed_rows.undelivered` does; the writer drops checksums itself."""
     kept = F.map_filter("properties", lambda name, _: ~name.isin(*left_out))
     return frame.withColumns({"properties": kept, "sys_flag": F.col("sys_flag").bitwiseAND(F.lit(~OF_RECORD))})
