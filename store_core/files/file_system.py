@@ -154,8 +154,11 @@ class OpenFile(Protocol):
         """Allocate disk blocks for the first `size` bytes, so that no write to them can find the disk full."""
         ...
 
-    def view(self, begin: int, end: int) -> memoryview:
-        """Return the bytes from one position up to another, which stay valid; later writes may show in them."""
+    def viewer(self, size: int) -> Callable[[int, int], memoryview]:
+        """Return what gives bytes of the first `size`, from one position up to another, even once this is closed.
+
+        They stay valid; later writes may show in them.
+        """
         ...
 
     def pages(self, size: int) -> WalkedBytes:
@@ -319,13 +322,17 @@ class OsOpenFile:
         with naming(self._path):
             os.posix_fallocate(self._descriptor, 0, size)
 
-    def view(self, begin: int, end: int) -> memoryview:
-        """Return bytes of a mapping, in which writes show at once, and which lives as long as its views."""
+    def viewer(self, size: int) -> Callable[[int, int], memoryview]:
+        """Return what gives bytes of a mapping, in which writes show at once, and which lives as long as its views."""
+        mapping = self.mapping(size)
+        return lambda begin, end: mapping[begin:end]
+
+    def mapping(self, size: int) -> memoryview:
+        """Return the first `size` bytes, mapped for reading."""
         mapping = self._mapping
-        if mapping is None or len(mapping) < end:
-            size = max(self.size(), end)
+        if mapping is None or len(mapping) != size:
             mapping = self._mapping = memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
-        return mapping[begin:end]
+        return mapping
 
     def pages(self, size: int) -> WalkedBytes:
         """Return the first `size` bytes of the mapping."""
@@ -355,7 +362,7 @@ class _MappedBytes(ArrayBytes):
     """A file that is mapped."""
 
     def __init__(self, file: OsOpenFile, size: int) -> None:
-        super().__init__(np.frombuffer(file.view(0, size), np.uint8))
+        super().__init__(np.frombuffer(file.mapping(size), np.uint8))
         self._file = file
 
     def next_data(self, position: int) -> int:

@@ -198,10 +198,14 @@ class OverlayFile:
         self._check_writable(errno.EBADF)
         self.grow(size)
 
-    def view(self, begin: int, end: int) -> memoryview:
+    def viewer(self, size: int) -> Callable[[int, int], memoryview]:
+        """Return what reads bytes of the first `size`."""
+        if size > self._node.size:
+            raise ValueError(f"expected {size} bytes, found {self._node.size}")
+        return self._view
+
+    def _view(self, begin: int, end: int) -> memoryview:
         """Return the bytes from one position up to another, read now; holes of the file take no memory."""
-        if end > self._node.size:
-            raise ValueError(f"expected to read up to {end}, found a file of {self._node.size} bytes")
         found = np.zeros(end - begin, np.uint8)
         at = begin
         while (data := self.next_data(at)) is not None and data[0] < end:

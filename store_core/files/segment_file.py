@@ -9,7 +9,7 @@ import re
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import SegmentLayoutError
+from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.file_sync import FileSync
 from store_core.files.file_system import FileSystem, OpenFile, write_all
 
@@ -73,6 +73,7 @@ class SegmentFile:
         self._writable = writable
         self._lock = RLock()
         self._file: OpenFile | None = None
+        self._view: Callable[[int, int], memoryview] | None = None
         self._torn_until = 0
         self._is_unsynced = False
         self._open_files: OpenFiles | None = None
@@ -188,11 +189,27 @@ class SegmentFile:
 
     def view(self, begin: int, end: int) -> memoryview:
         """Return a read-only view of bytes; it stays valid after `close`, and after the file is deleted."""
-        return self._open().view(begin, end)
+        view = self._view
+        if view is None:
+            with self._lock:
+                file = self._file or self._file_system.open(self.path, writable=self._writable)
+                view = self._view = self._view or self._whole(file).viewer(self.size)
+            self._note_use()
+        return view(begin, end)
 
     def pages(self) -> WalkedBytes:
         """Return the whole file, to walk through it."""
-        return self._open().pages(self.size)
+        return self._whole(self._open()).pages(self.size)
+
+    def _whole(self, file: OpenFile) -> OpenFile:
+        """Return an open file if it is still as long as it has to be."""
+        found = file.size()
+        if found < self.size:
+            raise SegmentVanishedError(
+                f"{self.path} had {self.size} bytes when it was listed, and has {found} now: something truncated it "
+                f"while it was read, which no broker does. Read a copy, or run this again when that is over"
+            )
+        return file
 
     def check_opens(self) -> None:
         """Open the file, and close it again."""
@@ -222,7 +239,7 @@ class SegmentFile:
         """Drop the file; the next use opens it again."""
         with self._lock:
             # Dropped, not closed: another thread may be syncing it, and its number could become another file's.
-            self._file = None
+            self._file = self._view = None
 
     def remove(self) -> None:
         """Delete the file; it is fine if it does not exist."""

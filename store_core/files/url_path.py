@@ -22,7 +22,7 @@ from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.storage import Attempts, RemotePath, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
@@ -406,9 +406,9 @@ class UrlFile:
             self._whole = self._reader.read(0, self._file.size)
         return (self._whole or b"")[offset:end] if offset < end else b""
 
-    def view(self, begin: int, end: int) -> memoryview:
-        """Return bytes, which are read now."""
-        return memoryview(self.read(end - begin, begin))
+    def viewer(self, size: int) -> Callable[[int, int], memoryview]:  # noqa: ARG002 -- the protocol's
+        """Return what reads bytes."""
+        return lambda begin, end: memoryview(self.read(end - begin, begin))
 
     def pages(self, size: int) -> NoReturn:
         """Refuse: only segments of this machine are written, or recovered."""

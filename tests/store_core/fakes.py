@@ -161,9 +161,9 @@ class _FaultyFile(OsOpenFile):
     def sync(self) -> None:
         self._disk.called("sync", self._path)
 
-    def view(self, begin: int, end: int) -> memoryview:
-        self._disk.called("view", self._path)
-        return super().view(begin, end)
+    def mapping(self, size: int) -> memoryview:
+        self._disk.called("map", self._path)
+        return super().mapping(size)
 
     def _inode(self) -> int:
         return os.fstat(self.fileno()).st_ino

@@ -35,7 +35,7 @@ def descriptors() -> set[str]:
 def test_a_write_shows_in_a_mapping_at_once(system: OsFileSystem, tmp_path: Path) -> None:
     file = system.open(tmp_path / "f", create=True)
     file.grow(10_000)
-    mapping = file.view(0, 10_000)
+    mapping = file.viewer(10_000)(0, 10_000)
     file.write(memoryview(b"one"), 5000)
 
     assert bytes(mapping[5000:5003]) == b"one"
@@ -45,7 +45,7 @@ def test_a_mapping_outlives_descriptor_and_name(system: OsFileSystem, tmp_path: 
     file = system.open(tmp_path / "f", create=True)
     file.grow(100)
     file.write(memoryview(b"one"), 0)
-    mapping = file.view(0, 100)
+    mapping = file.viewer(100)(0, 100)
     file.close()
     system.remove(tmp_path / "f")
 

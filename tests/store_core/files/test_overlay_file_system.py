@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.file_system import FileSystem, OsFileSystem
+from store_core.files.mapped_file import MappedFile
 from store_core.files.overlay_file_system import FileChange, OverlayFile, OverlayFileSystem
 from store_core.format.segment_view import SegmentView
 from tests.budgets import budget
@@ -115,7 +116,7 @@ def sizing(name: str, verb: str, size: int) -> Step:
 def mapping(name: str, size: int, data: bytes) -> Step:
     def look(system: FileSystem, root: Path) -> object:
         file = system.open(root / name)
-        view = file.view(0, size)
+        view = file.viewer(size)(0, size)
         first = bytes(view)
         file.write(memoryview(data), 0)
         file.grow(size + 5000)
@@ -250,7 +251,7 @@ def test_writing_what_is_there_already_is_no_change(overlay: OverlayFileSystem, 
 
 def test_a_file_that_is_removed_stays_readable_to_who_has_it(overlay: OverlayFileSystem, tmp_path: Path) -> None:
     file = overlay.open(tmp_path / "a")
-    view = file.view(0, 5120)
+    view = file.viewer(5120)(0, 5120)
     overlay.remove(tmp_path / "a")
 
     assert bytes(range(256)) * 20 == bytes(view) == file.read(6000, 0)
@@ -262,7 +263,7 @@ def test_files_take_descriptors_only_while_they_are_open(overlay: OverlayFileSys
     files = [overlay.open(tmp_path / name) for name in ("a", "d/b") for _ in range(50)]
     assert before_all == descriptors()
     for file in files:
-        file.view(0, 100)
+        file.viewer(100)(0, 100)
         file.read(10, 0)
         file.close()
     assert before_all == descriptors()
@@ -312,7 +313,7 @@ def walked(file: OverlayFile) -> object:
     "read",
     [
         lambda file: file.read(file.size(), 0),
-        lambda file: file.view(0, file.size()),
+        lambda file: file.viewer(file.size())(0, file.size()),
         lambda file: file.pages(file.size()).chunk(0, file.size()),
         lambda file: file.write(memoryview(b"x"), 190_000),
         walked,
@@ -345,3 +346,18 @@ def test_what_was_cut_off_is_zeros_in_every_window(overlay: OverlayFileSystem, t
 
     assert bytes(range(200)) == opened.chunk(0, 200).tobytes()
     assert bytes(200) == opened.chunk(200, 400).tobytes()
+
+
+@pytest.mark.parametrize("is_overlaid", [False, True])
+@pytest.mark.parametrize("read", [lambda file: file.select(0, 10), lambda file: file.pages()], ids=["view", "walk"])
+def test_a_segment_that_shrank_after_it_was_listed_is_an_error_that_names_it(
+    tmp_path: Path, read: Callable[[MappedFile], object], is_overlaid: bool
+) -> None:
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(b"x" * 100)
+    disk = OverlayFileSystem(OsFileSystem(), FakeClock()) if is_overlaid else OsFileSystem()
+    file = MappedFile(path, 200, disk, FakeClock(), writable=False)
+    file.set_position(200)
+
+    with pytest.raises(SegmentVanishedError, match=rf"{path} had 200 bytes when it was listed, and has 100 now"):
+        read(file)

@@ -43,7 +43,7 @@ def test_a_file_is_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.Monke
     def refuse(*_: object) -> memoryview:
         raise AssertionError("mapped")
 
-    monkeypatch.setattr(OsOpenFile, "view", refuse)
+    monkeypatch.setattr(OsOpenFile, "mapping", refuse)
     found = Index(tmp_path).first_sized()
 
     assert found is not None
