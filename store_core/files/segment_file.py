@@ -192,7 +192,7 @@ class SegmentFile:
         view = self._view
         if view is None:
             with self._lock:
-                file = self._file or self._file_system.open(self.path, writable=self._writable)
+                file = self._file or self._opened()
                 view = self._view = self._view or self._whole(file).viewer(self.size)
             self._note_use()
         return view(begin, end)
@@ -213,15 +213,24 @@ class SegmentFile:
 
     def check_opens(self) -> None:
         """Open the file, and close it again."""
-        file = self._file_system.open(self.path, writable=self._writable)
+        file = self._opened()
         file.next_data(0)  # without this an overlay opens nothing, and reading would fetch a page from the disk
         file.close()
+
+    def _opened(self) -> OpenFile:
+        try:
+            return self._file_system.open(self.path, writable=self._writable)
+        except FileNotFoundError as error:
+            raise SegmentVanishedError(
+                f"{self.path} had {self.size} bytes when it was listed, and is gone now: something deleted it while it "
+                f"was read. Run this again"
+            ) from error
 
     def _open(self) -> OpenFile:
         file = self._file
         if file is None:
             with self._lock:
-                file = self._file = self._file or self._file_system.open(self.path, writable=self._writable)
+                file = self._file = self._file or self._opened()
             self._note_use()
         return file
 

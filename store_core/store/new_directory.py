@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.errors import InvalidOptionError, StoreAccessError, StoreError
-from store_core.files.access import kind_of_file
+from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreError
+from store_core.files.access import explained_access, kind_of_file
 from store_core.files.file_sync import sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.names import COMMIT_LOG
+from store_core.files.segment_source import file_at, open_file
 from store_core.files.store_path import StorePaths, log_directories, stores_near
 from store_core.store.store_layout import check_outside
 
@@ -59,7 +60,6 @@ def copy_store(source: Path, target: Path) -> None:
         copied = path_in_copy(path, source, target)
         copied.parent.mkdir(parents=True, exist_ok=True)
         _copy_file(path, copied)
-        shutil.copystat(path, copied)
 
 
 def path_in_copy(path: Path, source: Path, target: Path) -> Path:
@@ -75,18 +75,26 @@ def path_in_source(name: str, source: Path) -> Path:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    files = OsFileSystem()
-    old, new = files.open(source, writable=False), files.open(target, create=True)
+    """Copy what a file has; one that vanishes, shrinks or can't be read is an error that names it."""
     try:
-        size, at = old.size(), 0
-        new.grow(size)
-        while (found := old.next_data(at)) is not None:
-            begin, at = found
-            for start in range(begin, min(at, size), _PIECE):
-                write_all(new, memoryview(old.read(min(_PIECE, at - start), start)), start)
-    finally:
-        old.close()
-        new.close()
+        with explained_access(source):
+            found = open_file(file_at(source))
+            with found.file:
+                new = OsFileSystem().open(target, create=True)
+                new.grow(found.size)
+                at = found.next_data(0)
+                while at < found.size:
+                    piece = bytearray(min(found.next_hole(at) - at, _PIECE))
+                    found.read_into(memoryview(piece), at)
+                    write_all(new, memoryview(piece), at)
+                    at = found.next_data(at + len(piece))
+                found.check_size()
+                new.close()
+            shutil.copystat(source, target)
+    except FileNotFoundError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise SegmentVanishedError(f"{source} is gone: something deleted it while it was copied. Copy again") from error
 
 
 def digest_of_file(path: Path) -> str:

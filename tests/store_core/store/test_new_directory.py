@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.errors import SegmentVanishedError
+from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.store import new_directory
-from store_core.store.new_directory import NewDirectory, first_match
+from store_core.store.new_directory import NewDirectory, copy_store, first_match
 
 
 def names(folder: Path) -> list[str]:
@@ -45,6 +48,27 @@ def test_what_another_process_is_making_stays(tmp_path: Path) -> None:
             assert [".new.copy-1", ".new.copy-2"] == names(tmp_path)
         assert [".new.copy-1"] == names(tmp_path)
     assert [] == names(tmp_path)
+
+
+def test_a_file_that_shrinks_or_vanishes_while_it_is_copied_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old" / "commitlog" / f"{0:020d}"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x" * 100)
+    opened = OsFileSystem.open
+
+    def shrink_first(self: OsFileSystem, other: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
+        os.truncate(path, 7)
+        return opened(self, other, create=create, writable=writable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFileSystem, "open", shrink_first)
+        with pytest.raises(SegmentVanishedError, match=f"{path} had 100 bytes when it was opened, and has 7 now"):
+            copy_store(tmp_path / "old", tmp_path / "new")
+    monkeypatch.setattr(new_directory, "files_below", lambda _: [path.with_name("gone")])
+    with pytest.raises(SegmentVanishedError, match=f"{path.with_name('gone')} is gone"):
+        copy_store(tmp_path / "old", tmp_path / "new")
 
 
 _EXPRESSIONS = [rb"aab", rb"ba+b", rb"\Aab", rb"^b", rb"(?<=b)ab", rb"ab$", rb"b\Z", rb"a(?!b)", rb"ca+"]
