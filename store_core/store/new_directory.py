@@ -74,32 +74,38 @@ def path_in_source(name: str, source: Path) -> Path:
     return next((place / last for place in places if (place / last).exists()), source / name)
 
 
-def _copy_file(source: Path, target: Path) -> None:
-    """Copy what a file has; one that vanishes, shrinks or can't be read is an error that names it."""
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let errors name a file that is copied, or compared, and vanishes or can't be read meanwhile."""
     try:
-        with explained_access(source):
-            found = open_file(file_at(source))
-            with found.file:
-                new = OsFileSystem().open(target, create=True)
-                new.grow(found.size)
-                at = found.next_data(0)
-                while at < found.size:
-                    piece = bytearray(min(found.next_hole(at) - at, _PIECE))
-                    found.read_into(memoryview(piece), at)
-                    write_all(new, memoryview(piece), at)
-                    at = found.next_data(at + len(piece))
-                found.check_size()
-                new.close()
-            shutil.copystat(source, target)
+        with explained_access(path):
+            yield
+    except StoreError:
+        raise
     except FileNotFoundError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise SegmentVanishedError(f"{source} is gone: something deleted it while it was copied. Copy again") from error
+        raise SegmentVanishedError(f"{path} is gone: something deleted it while it was copied. Copy again") from error
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with _named(source):
+        found = open_file(file_at(source))
+        with found.file:
+            new = OsFileSystem().open(target, create=True)
+            new.grow(found.size)
+            at = found.next_data(0)
+            while at < found.size:
+                piece = bytearray(min(found.next_hole(at) - at, _PIECE))
+                found.read_into(memoryview(piece), at)
+                write_all(new, memoryview(piece), at)
+                at = found.next_data(at + len(piece))
+            found.check_size()
+            new.close()
+        shutil.copystat(source, target)
 
 
 def digest_of_file(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as file:
+    with _named(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -110,7 +116,7 @@ def first_match(path: Path, expression: re.Pattern[bytes]) -> int | None:
     what is before. A match that ends with a piece is searched for again where more follows, if all of it is kept.
     """
     begin, piece = 0, b""
-    with path.open("rb", buffering=0) as file:
+    with _named(path), path.open("rb", buffering=0) as file:
         following = file.read(_PIECE)
         while following:
             kept = min(len(piece), _PIECE)
