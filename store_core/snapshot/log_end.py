@@ -248,8 +248,10 @@ def end_by_tail(segment: Segment, *, verify_crc: bool, has_tail: bool = False) -
 
 def _record_in(segment: Segment, opened: SegmentBytes, end: int, size: int) -> int:
     """Return where the first record in the bytes before a position seems to start; -1 if there is none."""
-    begin = end - size
-    found = find_candidate(opened.chunk(begin, end), 0, size - MIN_RECORD_SIZE, segment.start_offset + begin, (size,))
+    begin = max(end - size, 0)
+    found = find_candidate(
+        opened.chunk(begin, end), 0, end - begin - MIN_RECORD_SIZE, segment.start_offset + begin, (size,)
+    )
     return found if found < 0 else begin + found
 
 
