@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, open_ahead, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, modified_ns, open_ahead, open_pages
 from store_core.files.store_lock import is_lock_held
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
@@ -294,8 +294,8 @@ def _belongs(batch: pa.RecordBatch, name: QueueName | None) -> pa.BooleanArray:
 class LogBesideQueues:
     """A store's log; see `store_core.snapshot.database_queues.QueuedLog`.
 
-    Its end is not told where a broker may be writing, a part of the log may be elsewhere, or the end would have to be
-    downloaded. The record of a queue's last unit is looked at first: if it is sound, the log is not walked.
+    Its end is not told where a broker may be writing, a part of the log may be elsewhere, or the last segment was
+    compressed. The record of a queue's last unit is looked at first: if it is sound, the log is not walked.
 
     * `root`: The store's root.
     * `segments`: All of the log's, in order.
@@ -314,7 +314,7 @@ class LogBesideQueues:
 
     def _ends(self, log: Log) -> bool:
         """Return whether queues are to end where the log ends."""
-        if not log.segments or isinstance(self._root, UrlPath) or not log.segments[-1].is_plain:
+        if not log.segments or log.segments[-1].codec is not None:
             return False
         return not (log.problems or is_lock_held(self._root))
 
@@ -349,8 +349,8 @@ class LogBesideQueues:
         if segment is None or size <= 0 or position + size > segment.end_offset:
             return False
         begin = position - segment.start_offset - segment.framing.lead
-        if not segment.is_plain or begin < 0:
-            return not segment.is_plain
+        if segment.codec is not None or begin < 0:
+            return segment.codec is not None
         stop = position + size - segment.start_offset
         with open_pages(segment) as opened:
             check = segment.view(opened).check(begin, verify_crc=True)
@@ -358,12 +358,13 @@ class LogBesideQueues:
 
     def _search(self) -> None:
         if not self._is_searched:
-            written = Path(self._log.segments[-1].path).stat().st_mtime_ns
-            self._known = max(self._known, _end_of(self._log.segments, written))
+            self._known = max(self._known, _end_of(self._log.segments, modified_ns(self._log.segments[-1])))
             self._is_searched = True
 
     def _may_grow(self) -> bool:
-        """Return whether a broker has opened the store, or added a segment, since it was listed."""
+        """Return whether a broker has opened the store, or added a segment, since it was listed; none opens a copy."""
+        if isinstance(self._root, UrlPath):
+            return False
         directories = {Path(segment.path).parent for segment in self._log.segments}
         last = self._log.segments[-1].start_offset
         found = (segment for each in directories for segment in segments_in(each, [], compressed=True))

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 import pickle
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import StoreError, read_view
+from store_core import StoreError, read_messages, read_view
 from store_core.errors import StoreNotFoundError, UnsupportedStoreError
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
@@ -50,6 +51,21 @@ def check_equal(root: Path, url: str, release: str, **options: Any) -> None:  # 
 def test_views_of_a_golden_store_are_those_on_disk(name: str, golden: Callable[[str], UnpackedStore]) -> None:
     store = golden(name)
     check_equal(store.root, in_memory(store.root, name), store.golden.release)
+
+
+def test_views_of_a_store_that_crashed_are_those_on_disk(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    """The last record is torn: queues end before it, wherever the store is."""
+    root = tmp_path / "store"
+    shutil.copytree(golden("5.3.3/tx").root, root)
+    last = read_messages(root, columns=["physical_offset", "store_size"]).read_all().to_pylist()[-1]
+    torn = last["physical_offset"] + last["store_size"] // 2
+    segment = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= torn)
+    with segment.open("r+b") as file:
+        file.seek(torn - int(segment.name))
+        file.write(b"\xff" * 8)
+    check_equal(root, in_memory(root, "torn"), "5.3")
 
 
 def test_views_of_timers_are_those_on_disk(golden_directory: Path) -> None:
