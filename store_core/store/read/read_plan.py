@@ -113,9 +113,10 @@ def plan_and_walk(
     for attempt in range(_ATTEMPTS):
         try:
             as_of = None if options.as_of is None else log_end_at(store, options.as_of, options.storage)
+            traffic = TrafficOf(opened.paths)  # before the log is listed
             log, end = _log_of(opened) if opened is store else (Log.for_reading(opened.paths), None)
             planner = _Planner(opened.paths, log, options, costs, (end, as_of), by_tail=by_tail)
-            return planner.plan(), planner.mapped
+            return planner.plan(traffic), planner.mapped
         except SegmentVanishedError:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -169,7 +170,6 @@ class _Planner:
     ) -> None:
         self._by_tail = by_tail
         self._paths = paths
-        self._traffic = TrafficOf(paths)
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
         self._configured = next((path for path in given if isinstance(path, ConfiguredRoot)), None)
         self._options = options
@@ -183,7 +183,7 @@ class _Planner:
         self.walked: dict[Segment, Chain] = {}
         self._times: dict[Segment, int | None] = {}
 
-    def plan(self) -> ReadPlan:
+    def plan(self, traffic: TrafficOf) -> ReadPlan:
         self._check_layout()
         whole = [
             self._whole(segment, following) for segment, following in zip_longest(self._segments, self._segments[1:])
@@ -194,7 +194,7 @@ class _Planner:
             self._note_start()
             found, explanation = self._look_up.looked_up(self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
-        explanation = replace(explanation.for_ranges(ranges), planned=self._traffic.moved)
+        explanation = replace(explanation.for_ranges(ranges), planned=traffic.moved)
         if _log.isEnabledFor(logging.INFO):
             _log.info("%s", explanation.line)
         notes, missing = tuple(self._notes), self._listed.missing
