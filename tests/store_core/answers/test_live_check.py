@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
-from store_core.answers import Check, check
+from store_core.answers import Check, check, checked_store
 from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
@@ -96,12 +96,13 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
         writer.write(201)
         find = log_end.find_end
 
-        def find_end(segments: Sequence[Segment]) -> FoundEnd:
+        def find_end(segments: Sequence[Segment], *, by_tail: bool = False) -> FoundEnd:
             writer.write()
-            found = find(segments)
+            found = find(segments, by_tail=by_tail)
             writer.write()
             return found
 
+        monkeypatch.setattr(checked_store, "find_end", find)  # which else is the other one if it is imported now
         monkeypatch.setattr(log_end, "find_end", find_end)
         yield writer
 
