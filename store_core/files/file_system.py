@@ -161,7 +161,7 @@ class OpenFile(Protocol):
         """
         ...
 
-    def pages(self, size: int) -> WalkedBytes:
+    def source(self, size: int) -> WalkedBytes:
         """Return the first `size` bytes, to walk through them."""
         ...
 
@@ -334,7 +334,7 @@ class OsOpenFile:
             mapping = self._mapping = memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
         return mapping
 
-    def pages(self, size: int) -> WalkedBytes:
+    def source(self, size: int) -> WalkedBytes:
         """Return the first `size` bytes of the mapping."""
         return _MappedBytes(self, size)
 

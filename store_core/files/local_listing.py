@@ -27,7 +27,7 @@ from store_core.files.names import (
     why_no_segment,
 )
 from store_core.files.remote_bytes import RemoteFile
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 from store_core.files.url_path import UrlPath, remote_file_of
 from store_core.format.layout import (
     BATCH_CONSUME_QUEUE_UNIT,
@@ -121,7 +121,7 @@ def _name_it_should_have(path: Path, size: int) -> str:
     """Return advice on a file's right name, by the offset that its first record holds if that record is sound."""
     if not path.is_file():
         return " It is not a file."
-    with open_pages(Segment(str(path), 0, size, remote=remote_file_of(path))) as segment:
+    with open_segment(Segment(str(path), 0, size, remote=remote_file_of(path))) as segment:
         data = segment.chunk(0, min(size, _FIRST_RECORD)).data
         check = check_record(data, 0, None, verify_crc=True)
         offset = _read_offset(data, 0)[0] if check.spans else -1
@@ -190,7 +190,7 @@ def refuse_other_file(path: Path) -> None:
 
 def _head_of(path: Path) -> bytes:
     size = path.stat().st_size
-    with open_pages(Segment(str(path), 0, size, remote=remote_file_of(path))) as opened:
+    with open_segment(Segment(str(path), 0, size, remote=remote_file_of(path))) as opened:
         return opened.chunk(0, min(size, _HEAD)).tobytes()
 
 

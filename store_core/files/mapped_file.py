@@ -383,9 +383,9 @@ class MappedFile:
 
     def open_bytes(self) -> WalkedBytes:
         """Return the bytes of the whole file, to walk through them."""
-        return self._file.pages()
+        return self._file.source()
 
-    def pages(self) -> SegmentView:
+    def view(self) -> SegmentView:
         """Return what is readable of the file, to walk through it."""
         opened = self.open_bytes()
         return SegmentView(opened, self.read_position, self.file_from_offset, opened.next_data)

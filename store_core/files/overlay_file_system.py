@@ -213,7 +213,7 @@ class OverlayFile:
             self._node.read_into(found.data[start - begin : at - begin], start, self._below)
         return found.data.toreadonly()
 
-    def pages(self, size: int) -> LocalBytes:
+    def source(self, size: int) -> LocalBytes:
         """Return the first `size` bytes, which are read window by window."""
         return _ShownFile(self, size, self._node, self._below)
 

@@ -197,9 +197,9 @@ class SegmentFile:
             self._note_use()
         return view(begin, end)
 
-    def pages(self) -> WalkedBytes:
+    def source(self) -> WalkedBytes:
         """Return the whole file, to walk through it."""
-        return self._whole(self._open()).pages(self.size)
+        return self._whole(self._open()).source(self.size)
 
     def _whole(self, file: OpenFile) -> OpenFile:
         """Return an open file if it is still as long as it has to be."""

@@ -104,10 +104,10 @@ class SegmentBytes(WalkedBytes, Protocol):
 
 def open_ahead(segment: Segment) -> SegmentBytes:
     """Open a segment that is read from its beginning on."""
-    return open_pages(segment, segment.size)
+    return open_segment(segment, segment.size)
 
 
-def open_pages(segment: Segment, ahead_to: int = 0) -> SegmentBytes:
+def open_segment(segment: Segment, ahead_to: int = 0) -> SegmentBytes:
     """Open a segment of which parts are read.
 
     * `ahead_to`: Position up to which bytes may be requested before they are asked for, in bytes from its start.
@@ -126,7 +126,7 @@ def file_at(path: Path) -> Segment:
 
 
 def open_file(segment: Segment) -> LocalBytes:
-    """Open a file on this machine that is still as long as it was when it was listed; errors as of `open_pages`."""
+    """Open a file on this machine that is still as long as it was when it was listed; errors as of `open_segment`."""
     try:
         with explained_access(Path(segment.path)):
             file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by whoever reads

@@ -43,7 +43,7 @@ from store_core.files.names import (
     archive_error,
     packed_error,
 )
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.spans import EntryLog
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
@@ -98,7 +98,7 @@ def begins_with_entry(segment: Segment) -> bool:
         return False
     if segment.size < ENTRY_HEAD_SIZE + MIN_RECORD_SIZE:
         return False
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         head = opened.chunk(0, ENTRY_HEAD_SIZE + MIN_RECORD_SIZE).data
         magic, size = _read_frame(head, 0)
         _, magic_of_record = _read_frame(head, ENTRY_HEAD_SIZE)

@@ -410,7 +410,7 @@ class UrlFile:
         """Return what reads bytes."""
         return lambda begin, end: memoryview(self.read(end - begin, begin))
 
-    def pages(self, size: int) -> NoReturn:
+    def source(self, size: int) -> NoReturn:
         """Refuse: only segments of this machine are written, or recovered."""
         raise UnsupportedStoreError(f"{self._file.path.url}: expected a file of this machine, of {size} bytes")
 

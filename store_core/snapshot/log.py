@@ -21,7 +21,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
 from store_core.files.segment_paths import is_all_zeros
-from store_core.files.segment_source import Segment, SegmentBytes, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_segment
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import (
     MEMBER_DATA,
@@ -394,7 +394,7 @@ def _error(problem: str) -> SegmentLayoutError:
 
 def has_record(segment: Segment) -> bool:
     """Return whether a segment begins with a record; one that is preallocated does not."""
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         return _begins_with_record(segment, opened)
 
 
@@ -404,7 +404,7 @@ def _begins_with_record(segment: Segment, opened: SegmentBytes) -> bool:
 
 def first_store_timestamp(segment: Segment) -> int | None:
     """Return the store time of a segment's first record, in ms; None if unknown."""
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         if not _begins_with_record(segment, opened):
             return None
         time = store_timestamp(segment.view(opened).frame(0).data, segment.framing.lead)
@@ -413,7 +413,7 @@ def first_store_timestamp(segment: Segment) -> int | None:
 
 def time_in(segment: Segment, position: int) -> int:
     """Return the store time of the record of a frame that begins at a position of a segment, ms."""
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         return store_timestamp(segment.view(opened).frame(position).data, segment.framing.lead)
 
 
@@ -428,7 +428,7 @@ class NamedRecord(NamedTuple):
 
 def _record_in(segment: Segment, offset: int) -> NamedRecord | None:
     """Return the record of a segment at a physical offset; None if there is no sound one."""
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         data = segment.record(opened, offset).data
         check = check_record(data, 0, offset)
         if check.spans is None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, modified_ns, open_ahead, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, modified_ns, open_ahead, open_segment
 from store_core.files.store_lock import is_lock_held
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
@@ -233,7 +233,7 @@ def end_by_tail(segment: Segment, *, verify_crc: bool, has_tail: bool = False) -
     is_plain = segment.codec is None and segment.entries is None
     if not is_plain or segment.size < _LEAST or not has_record(segment):
         return None
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         data_end = _data_end(opened, segment.size)
         if data_end < _LEAST:
             return None
@@ -352,7 +352,7 @@ class LogBesideQueues:
         if segment.codec is not None or begin < 0:
             return segment.codec is not None
         stop = position + size - segment.start_offset
-        with open_pages(segment) as opened:
+        with open_segment(segment) as opened:
             check = segment.view(opened).check(begin, verify_crc=True)
         return check.reason is None and check.size == stop - begin
 
@@ -468,7 +468,7 @@ def uncommitted_note(end: SegmentEnd) -> str | None:
     last = chain.place.last_sound
     if last < 0:
         return None
-    with open_pages(end.segment) as opened:
+    with open_segment(end.segment) as opened:
         head = opened.chunk(last, last + end.segment.framing.lead)
     index = int(head.view(ENTRY_DTYPE)["index"][0])
     if index <= entries.committed_index:

@@ -11,7 +11,7 @@ import numpy as np
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.local_listing import segments_in
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 from store_core.format.layout import BLANK_RECORD, TIMER_LOG_UNIT, MagicCode, unit_dtype
 from store_core.snapshot.config import Config
 
@@ -105,7 +105,7 @@ class Timers:
     def units(file: Segment) -> TimerUnits:
         """Return the units of a file."""
         try:
-            with open_pages(file) as opened:
+            with open_segment(file) as opened:
                 raw = opened.chunk(0, file.size)
                 units, is_sound = timer_units(raw)
                 at = units.nbytes
@@ -133,7 +133,7 @@ class Timers:
 
 def _first_write(file: Segment) -> int:
     """Return when the first unit of a file was put, ms; far in the future if it has none."""
-    with open_pages(file) as opened:
+    with open_segment(file) as opened:
         first = opened.chunk(0, min(file.size, TIMER_DTYPE.itemsize))
         unit = first[: first.size // TIMER_DTYPE.itemsize * TIMER_DTYPE.itemsize].view(TIMER_DTYPE)
         return int(unit["write_timestamp"][0]) if unit.size and unit["size"][0] else 1 << 62

@@ -22,7 +22,7 @@ import numpy as np
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import COMMIT_LOG
-from store_core.files.segment_source import open_pages
+from store_core.files.segment_source import open_segment
 from store_core.files.store_lock import ABORT_FILE
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
@@ -132,7 +132,7 @@ def _repeated_records(segments: Sequence[Segment]) -> Iterator[str]:
 def _read(segment: Segment, position: int, count: int) -> bytes:
     """Read bytes of a segment, as far as they exist."""
     try:
-        with open_pages(segment) as opened:
+        with open_segment(segment) as opened:
             begin, end = (min(at, segment.size) for at in (position, position + count))
             return opened.chunk(begin, end).tobytes()
     except (OSError, StoreError):

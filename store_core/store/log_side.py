@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from store_core.errors import StoreNotFoundError
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.chain import Chain
@@ -123,7 +123,7 @@ def _cut(segment: Segment, following: Segment | None) -> Segment:
 
 def _last_record(end: SegmentEnd) -> tuple[int, int]:
     """Return physical offset and store time of the last sound record before an end; -1 and 0 without any."""
-    with open_pages(end.segment) as opened:
+    with open_segment(end.segment) as opened:
         view = end.segment.view(opened).up_to(end.found.position)
         chain = end.found.chain or Chain(view)
         kept = chain.starts_before(end.found.position)

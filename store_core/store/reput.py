@@ -397,8 +397,8 @@ class ReputMessageService(ServiceThread):
         file = self._queue.find_mapped_file_by_offset(physical_offset)
         if file is None:
             return None
-        pages = file.pages()
-        return StoredFile(pages.chunk(0, pages.size), file.file_from_offset, self._rules)
+        segment = file.view()
+        return StoredFile(segment.chunk(0, segment.size), file.file_from_offset, self._rules)
 
     def _reput_all(self, *, gather: bool) -> None:
         written = self._clock.monotonic()
@@ -439,7 +439,7 @@ class ReputMessageService(ServiceThread):
         if position >= file.read_position or not file.is_available:
             return None
         self.reput_from_offset = file.file_from_offset + position
-        segment = file.pages()
+        segment = file.view()
         return _Buffer(segment, position, segment.size - position)
 
     def _reput_buffer(self, buffer: _Buffer, *, gather: bool) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_segment
 from store_core.format.columnar.chain import Window
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.records import Records
@@ -65,7 +65,7 @@ def records_of(
     segment: Segment, offsets: Sequence[int], parser: PropertyParser = PropertyParser.FIRST_SEPARATOR
 ) -> Iterator[Records]:
     """Yield the sound records at some physical offsets of a segment, one by one; where there is none, nothing."""
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         for offset in offsets:
             raw = segment.record(opened, offset)
             if check_record(raw.data, 0, offset).reason is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.names import archive_error
-from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_segment
 from store_core.files.store_path import places_of
 from store_core.format.columnar.chain import Chain
 from store_core.format.record.scan import StopReason
@@ -144,7 +144,7 @@ def _walk(segment: Segment, opened: SegmentBytes) -> _Walk:
 
 
 def _begins_sound(segment: Segment, *, verify_crc: bool = False) -> bool:
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         return segment.view(opened).check(0, verify_crc=verify_crc).reason is None
 
 
@@ -168,7 +168,7 @@ def _first_time(segment: Segment, options: ViewOptions) -> pa.Scalar | None:
     is_later = options.log_end is not None and segment.start_offset >= options.log_end
     if is_later or not _begins_sound(segment):
         return None
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         return _time_of(segment.view(opened), np.zeros(1, np.int64), options, "first_store_timestamp")
 
 

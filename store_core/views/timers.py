@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import StoreError, StoreNotFoundError, UnsafeSizeError
-from store_core.files.segment_source import Segment, file_at, open_pages
+from store_core.files.segment_source import Segment, file_at, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import TIMER_SLOT, unit_dtype
 from store_core.format.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, UNIQ_KEY, PropertyParser
@@ -91,7 +91,7 @@ class TimerCancels:
             if segment is None:
                 continue
             try:
-                with open_pages(segment) as opened:
+                with open_segment(segment) as opened:
                     data = segment.record(opened, offset).data
                     message = decode_message(data, 0, offset, parser=parser, verify_crc=False)
             except StoreError:
@@ -209,7 +209,7 @@ class WheelPart:
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield a row for each slot that was ever used."""
-        with open_pages(self.file) as opened:
+        with open_segment(self.file) as opened:
             slots = opened.chunk(0, self.file.size // _SLOT.itemsize * _SLOT.itemsize).view(_SLOT)
             numbers = np.flatnonzero(slots["time"])
             used = slots[numbers]

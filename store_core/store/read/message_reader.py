@@ -11,7 +11,7 @@ import numpy as np
 
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
 from store_core.files.remote_bytes import RemoteBytes
-from store_core.files.segment_source import Segment, SegmentBytes, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_segment
 from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.record.decode import corrupt_record_error
@@ -125,7 +125,7 @@ def _opened(part: ReadRange, options: ReadOptions, known: Chain | None) -> Segme
         opened = kept if isinstance(kept, RemoteBytes) else None
         return PickWindows(part.picks, part.segment, part.data_end, options.max_records_per_batch, opened)
     data_end = min(part.end, part.data_end) - part.segment.start_offset
-    return open_pages(part.segment, data_end)
+    return open_segment(part.segment, data_end)
 
 
 class _Gathered:

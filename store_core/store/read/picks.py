@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from store_core.errors import CorruptRecordError
-from store_core.files.segment_source import Segment, SegmentBytes, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_segment
 from store_core.format.columnar.arrow_slices import packed_items, take_rows, true_mask
 from store_core.format.columnar.records import Records
 from store_core.format.columnar.spans import Heads, sound_leads
@@ -179,7 +179,7 @@ class PickWindows:
         self._end = data_end
         self._parts = list(picks.windows(_AT_ONCE, most_rows))
         self._kept: list[PickWindow] = []
-        self._opened = open_pages(segment) if opened is None else opened
+        self._opened = open_segment(segment) if opened is None else opened
 
     def check(self, *, is_kept: bool = False) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from store_core.format.salvage import CandidateFinder
 from store_core.format.sys_flag import MessageSysFlag
@@ -193,7 +193,7 @@ def _split(segment: Segment, count: int) -> list[SegmentPart]:
     if count <= 1:
         return [SegmentPart(segment, 0, segment.size)]
     wanted = [segment.size * number // count for number in range(1, count)]
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         view = segment.view(opened)
         near = [_seeming_start(view, cut) for cut in wanted]
     cuts = [0, *sorted({cut for cut in near if cut is not None}), segment.size]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.segment_source import SegmentBytes, open_pages
+from store_core.files.segment_source import SegmentBytes, open_segment
 from store_core.format.columnar.chain import Place, Run, Window
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
@@ -180,7 +180,7 @@ class SegmentScan:
         self._kinds = ToldKinds(self.rules)
 
     def __iter__(self) -> Iterator[QueueUnits | MessageKeys]:
-        with open_pages(self.part.segment, self.part.end) as opened:
+        with open_segment(self.part.segment, self.part.end) as opened:
             reader, rules = self._reader(opened), self.rules
             records = last_start = last_time = 0
             is_sound = not rules.is_salvaged

@@ -61,7 +61,7 @@ def follow_log_for_recovery(
     found = FollowedLog()
     for file in files:
         found.end_offset, found.path = file.file_from_offset, file.path
-        if not _follow_file(file.pages(), rules, found, on_batch, on_half).is_blank:
+        if not _follow_file(file.view(), rules, found, on_batch, on_half).is_blank:
             break
     return found
 
@@ -242,7 +242,7 @@ def _fits_flushed(checkpoint: StoreCheckpoint) -> Callable[[DispatchRequest], st
 
 def _first_record(file: MappedFile, rules: QueueRules) -> DispatchRequest | None:
     """Return the record at the start of a file; None if there is none that a recovery accepts."""
-    found = next(iter(_reader(file.pages(), 0, rules)), None)
+    found = next(iter(_reader(file.view(), 0, rules)), None)
     return None if found is None else found[0].request(0)
 
 

@@ -97,7 +97,7 @@ def walking(name: str, position: int) -> Step:
         if not file.size():
             return None
         middle = min(position, file.size())
-        opened = file.pages(file.size())
+        opened = file.source(file.size())
         segment = SegmentView(opened, file.size())
         return tuple(segment.chunk(*each).tobytes() for each in [(0, middle), (middle, file.size()), (0, middle)])
 
@@ -304,7 +304,7 @@ def test_there_is_nothing_to_lock_and_space_is_that_below(overlay: OverlayFileSy
 
 
 def walked(file: OverlayFile) -> object:
-    opened = file.pages(file.size())
+    opened = file.source(file.size())
     return opened.chunk(opened.next_data(0), file.size()).tobytes()
 
 
@@ -314,7 +314,7 @@ def walked(file: OverlayFile) -> object:
     [
         lambda file: file.read(file.size(), 0),
         lambda file: file.viewer(file.size())(0, file.size()),
-        lambda file: file.pages(file.size()).chunk(0, file.size()),
+        lambda file: file.source(file.size()).chunk(0, file.size()),
         lambda file: file.write(memoryview(b"x"), 190_000),
         walked,
     ],
@@ -342,14 +342,14 @@ def test_what_was_cut_off_is_zeros_in_every_window(overlay: OverlayFileSystem, t
     file = overlay.open(tmp_path / "a")
     file.truncate(200)
     file.grow(400)
-    opened = file.pages(400)
+    opened = file.source(400)
 
     assert bytes(range(200)) == opened.chunk(0, 200).tobytes()
     assert bytes(200) == opened.chunk(200, 400).tobytes()
 
 
 @pytest.mark.parametrize("is_overlaid", [False, True])
-@pytest.mark.parametrize("read", [lambda file: file.select(0, 10), lambda file: file.pages()], ids=["view", "walk"])
+@pytest.mark.parametrize("read", [lambda file: file.select(0, 10), lambda file: file.view()], ids=["view", "walk"])
 def test_a_segment_that_shrank_after_it_was_listed_is_an_error_that_names_it(
     tmp_path: Path, read: Callable[[MappedFile], object], is_overlaid: bool
 ) -> None:

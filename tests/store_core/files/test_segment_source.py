@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import SegmentVanishedError, StoreError, StoreNotFoundError
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def bytes_of(segment: Segment) -> bytes:
-    with open_pages(segment) as opened:
+    with open_segment(segment) as opened:
         return opened.chunk(0, segment.size).tobytes()
 
 
@@ -28,7 +28,7 @@ def test_the_bytes_of_a_segment_are_those_of_its_file(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
-    with open_pages(segment_of(tmp_path / "s", b"")) as opened:
+    with open_segment(segment_of(tmp_path / "s", b"")) as opened:
         assert opened.chunk(0, 0).size == 0
         assert opened.next_data(0) == 0
 
@@ -41,7 +41,7 @@ def test_what_is_appended_after_the_listing_is_not_there(tmp_path: Path) -> None
 
 
 def test_bytes_outlive_the_opening_and_the_file(tmp_path: Path) -> None:
-    with open_pages(segment_of(tmp_path / "s", b"some bytes")) as opened:
+    with open_segment(segment_of(tmp_path / "s", b"some bytes")) as opened:
         raw = opened.chunk(0, 10)
     (tmp_path / "s").unlink()
 
@@ -79,7 +79,7 @@ def test_holes_of_a_sparse_file_are_skipped_or_at_least_not_overrun(tmp_path: Pa
         file.write(b"data")
         file.truncate(4 << 20)
 
-    with open_pages(Segment(str(tmp_path / "s"), 0, 4 << 20)) as opened:
+    with open_segment(Segment(str(tmp_path / "s"), 0, 4 << 20)) as opened:
         assert 0 <= opened.next_data(0) <= 1 << 20
         assert opened.next_data((1 << 20) + 2) == (1 << 20) + 2
         assert 2 << 20 <= opened.next_data(2 << 20) <= 4 << 20

@@ -18,7 +18,7 @@ from store_core.errors import (
     SegmentVanishedError,
     TruncatedLogError,
 )
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 from store_core.snapshot.log import Log
 from store_core.store.read.follow.log_position import LogPosition, RecordProof, RecordVanishedError
 from store_core.store.read.follow.log_segments import Continuation, LogSegments, Stretch, find_continuation
@@ -153,7 +153,7 @@ def limited_end(
     if last is None:
         return start
     (stretch, count), segment = last, last[0].segment
-    with open_pages(segment) as opened:  # that of the stretch is closed if the walk has gone on to the next segment
+    with open_segment(segment) as opened:  # that of the stretch is closed if the walk has gone on to the next segment
         return log.position_after(segment, segment.view(opened), int(stretch.window.starts[count - 1]))
 
 

@@ -19,7 +19,7 @@ from store_core.errors import (
     StoreNotFoundError,
     TruncatedLogError,
 )
-from store_core.files.segment_source import Segment, open_ahead, open_pages
+from store_core.files.segment_source import Segment, open_ahead, open_segment
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_path import StorePaths, located_now
 from store_core.format.columnar.chain import Chain, Place, Run, Window
@@ -162,7 +162,7 @@ class LogSegments:
     def _first_record(self, segment: Segment) -> RecordProof | None:
         """Return the record that a segment begins with; None if there is none."""
         if segment not in self.known_firsts:
-            with open_pages(segment) as opened:
+            with open_segment(segment) as opened:
                 found = RecordProof.of(segment.view(opened), 0)
             if found is None:
                 return None
@@ -174,7 +174,7 @@ class LogSegments:
         segment = self.find(physical_offset)
         if segment is None:
             return None
-        with open_pages(segment) as opened:
+        with open_segment(segment) as opened:
             return RecordProof.of(segment.view(opened), physical_offset - segment.start_offset)
 
     def is_proven(self, position: LogPosition) -> bool:

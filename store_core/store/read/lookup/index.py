@@ -112,8 +112,8 @@ def _is_named(start: int, question: Question) -> bool:
     if found is None:
         return False
     segment, parser = found.segment, question.options.property_parser
-    with question.opened.opened(segment) as pages:
-        raw = segment.record(pages, start)
+    with question.opened.opened(segment) as source:
+        raw = segment.record(source, start)
         return has_message_named(Records(raw, np.zeros(1, np.int64), segment.name, start, parser), question.options)
 
 
@@ -139,8 +139,8 @@ def _picks(starts: Sequence[int], question: Question) -> Picks | None:
     for segment in question.segments:
         inside = [start for start in starts if segment.start_offset <= start < segment.end_offset]
         if inside:
-            with question.opened.opened(segment) as pages:
-                found += [(start, size_in(segment, pages, start) or 1) for start in inside]
+            with question.opened.opened(segment) as source:
+                found += [(start, size_in(segment, source, start) or 1) for start in inside]
     if not found:
         return None
     places = np.array(found, np.int64)

@@ -80,8 +80,8 @@ def _proven(question: Question, segment: Segment, position: int, resources: Exit
     at, framing = position - segment.start_offset, segment.framing
     if at < framing.lead:
         return None
-    with question.opened.opened(segment) as pages:
-        raw = segment.view(pages).frame(at - framing.lead, with_body=True)
+    with question.opened.opened(segment) as source:
+        raw = segment.view(source).frame(at - framing.lead, with_body=True)
         check = check_frame(raw.data, 0, position - framing.lead, framing)
         if check.spans is None:
             return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.remote_bytes import NEAR, RemoteBytes
-from store_core.files.segment_source import Segment, SegmentBytes, open_pages, size_on_disk
+from store_core.files.segment_source import Segment, SegmentBytes, open_segment, size_on_disk
 from store_core.files.storage import NOTHING, Moved
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.url_path import UrlPath
@@ -62,28 +62,28 @@ class OpenedSegments:
 
     def __init__(self) -> None:
         self.chains: dict[Segment, Chain] = {}
-        self._pages: dict[Segment, RemoteBytes] = {}
+        self._sources: dict[Segment, RemoteBytes] = {}
 
     @contextmanager
     def opened(self, segment: Segment) -> Iterator[SegmentBytes]:
-        """Open a segment; errors as of `open_pages`."""
-        known = self._pages.get(segment)
+        """Open a segment; errors as of `open_segment`."""
+        known = self._sources.get(segment)
         if known is not None:
             yield known
             return
-        pages = open_pages(segment)
-        if isinstance(pages, RemoteBytes) and len(self._pages) < _MOST_OPEN:
-            self._pages[segment] = pages
-            self.chains[segment] = Chain(segment.view(pages))
-            yield pages
+        source = open_segment(segment)
+        if isinstance(source, RemoteBytes) and len(self._sources) < _MOST_OPEN:
+            self._sources[segment] = source
+            self.chains[segment] = Chain(segment.view(source))
+            yield source
             return
-        with pages:
-            yield pages
+        with source:
+            yield source
 
     def close(self) -> None:
         """Close what is open; what was loaded stays, and its reader opens the file again if it needs more."""
-        for pages in self._pages.values():
-            pages.__exit__(None, None, None)
+        for source in self._sources.values():
+            source.__exit__(None, None, None)
 
 
 EVERYTHING: Final = 2**63 - 1
@@ -134,8 +134,8 @@ class Question:
         at = start - segment.start_offset - lead
         if at < 0:
             return None
-        with self.opened.opened(segment) as pages:
-            raw = segment.view(pages).frame(at, with_body=True)
+        with self.opened.opened(segment) as source:
+            raw = segment.view(source).frame(at, with_body=True)
             size = int.from_bytes(raw[lead : lead + 4].tobytes(), "big", signed=True)
             picks = one_pick(start, size) if picks is None else picks
             if not picks.size or not picks.are_right(raw, segment, np.array([lead])).all():
@@ -229,12 +229,12 @@ def one_pick(start: int, size: int, name: QueueName | None = None, queue_offset:
     return Picks(starts, sizes, numbers, offsets, () if name is None else (name,))
 
 
-def size_in(segment: Segment, pages: SegmentBytes, start: int) -> int:
+def size_in(segment: Segment, source: SegmentBytes, start: int) -> int:
     """Return the bytes of the record that may be at a physical offset, as it says itself; 0 if none fits there."""
     at = start - segment.start_offset
     if not 0 <= at <= segment.size - 4:
         return 0
-    size = int.from_bytes(pages.chunk(at, at + 4).tobytes(), "big", signed=True)
+    size = int.from_bytes(source.chunk(at, at + 4).tobytes(), "big", signed=True)
     return size if 0 < size <= segment.size - at else 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
-from store_core.files.segment_source import Segment, SegmentBytes, open_pages
+from store_core.files.segment_source import Segment, SegmentBytes, open_segment
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import ReadPlan, plan_ranges
@@ -184,9 +184,9 @@ def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monke
 
     def delete_and_open(segment: Segment) -> SegmentBytes:
         first.unlink(missing_ok=True)
-        return open_pages(segment)
+        return open_segment(segment)
 
-    monkeypatch.setattr("store_core.snapshot.log.open_pages", delete_and_open)
+    monkeypatch.setattr("store_core.snapshot.log.open_segment", delete_and_open)
 
     assert spans(root, starting_timestamp=0) == [(2048, 3072), (3072, 4096), (4096, log.end)]
 
@@ -198,7 +198,7 @@ def test_a_store_that_vanishes_while_planning_is_not_planned_for_ever(
         del ahead_to
         raise SegmentVanishedError(segment.path)
 
-    monkeypatch.setattr("store_core.files.segment_source.open_pages", vanished)
+    monkeypatch.setattr("store_core.files.segment_source.open_segment", vanished)
 
     with pytest.raises(SegmentVanishedError):
         plan(root)

@@ -13,7 +13,7 @@ import pytest
 from store_core import read_messages
 from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files import local_bytes
-from store_core.files.segment_source import Segment, open_pages
+from store_core.files.segment_source import Segment, open_segment
 from store_core.format import salvage
 from store_core.format.columnar import chain
 from store_core.store.read import message_reader
@@ -169,7 +169,7 @@ def test_truncation_is_a_named_error(size: int, tmp_path: Path) -> None:
 
 def test_bytes_behind_the_new_end_of_a_file_are_no_hole(tmp_path: Path) -> None:
     path = small_log(tmp_path)
-    with open_pages(Segment(str(path), 0, SEGMENT)) as opened:
+    with open_segment(Segment(str(path), 0, SEGMENT)) as opened:
         opened.chunk(0, 1 << 12)
         os.truncate(path, 1 << 13)
         with pytest.raises(SegmentVanishedError, match="truncated"):
@@ -178,7 +178,7 @@ def test_bytes_behind_the_new_end_of_a_file_are_no_hole(tmp_path: Path) -> None:
 
 def test_what_was_read_stays_as_it_was(tmp_path: Path) -> None:
     path = small_log(tmp_path)
-    with open_pages(Segment(str(path), 0, SEGMENT)) as opened:
+    with open_segment(Segment(str(path), 0, SEGMENT)) as opened:
         found = opened.chunk(0, SEGMENT)
         expected = path.read_bytes()
         path.write_bytes(b"x" * SEGMENT)
