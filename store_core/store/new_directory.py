@@ -113,18 +113,18 @@ def first_match(path: Path, expression: re.Pattern[bytes]) -> int | None:
     """Return where the first match in a file begins; None if there is none, or only some that need more than a piece.
 
     Pieces overlap, and are searched from their second byte on, so that what looks back or asks for the beginning sees
-    what is before. A match that ends with a piece is searched for again where more follows, if all of it is kept.
+    what is before. A match that starts where the next piece is searched is left to that one, so that what looks ahead,
+    or asks for the end of a line, sees what follows.
     """
-    begin, piece = 0, b""
     with _named(path), path.open("rb", buffering=0) as file:
-        following = file.read(_PIECE)
-        while following:
-            kept = min(len(piece), _PIECE)
-            begin, piece = begin + len(piece) - kept, piece[len(piece) - kept :] + following
+        begin, piece = 0, file.read(_PIECE)
+        while piece:
             following = file.read(_PIECE)
+            left = max(len(piece) - _PIECE, 0) if following else len(piece)
             found = expression.search(piece, min(begin, 1))
-            if found is not None and not (following and found.end() == len(piece) <= found.start() + _PIECE):
+            if found is not None and found.start() < left + min(begin + left, 1):
                 return begin + found.start()
+            begin, piece = begin + left, piece[left:] + following
     return None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
@@ -71,10 +71,11 @@ def test_a_file_that_shrinks_or_vanishes_while_it_is_copied_is_an_error_that_nam
         copy_store(tmp_path / "old", tmp_path / "new")
 
 
-_EXPRESSIONS = [rb"aab", rb"ba+b", rb"\Aab", rb"^b", rb"(?<=b)ab", rb"ab$", rb"b\Z", rb"a(?!b)", rb"ca+"]
+_EXPRESSIONS = [rb"aab", rb"ba+b", rb"\Aab", rb"^b", rb"(?<=b)ab", rb"ab$", rb"b\Z", rb"a(?!b)", rb"ca+", rb"b(?!\na)"]
 
 
 @pytest.mark.parametrize("expression", _EXPRESSIONS)
+@example(data=b"aaaaaab\na")
 @given(data=st.binary(max_size=60).map(lambda data: bytes(b"abc\n"[each % 4] for each in data)))
 def test_a_match_is_found_piece_by_piece_where_it_is_in_the_whole_file(expression: bytes, data: bytes) -> None:
     """Matches here are shorter than a piece, or their first piece is one."""
