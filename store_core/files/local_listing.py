@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from stat import S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,9 +26,8 @@ from store_core.files.names import (
     start_offset_of,
     why_no_segment,
 )
-from store_core.files.remote_bytes import RemoteFile
-from store_core.files.segment_source import Segment, open_segment
-from store_core.files.url_path import UrlPath, remote_file_of
+from store_core.files.segment_source import Segment, file_at, open_segment
+from store_core.files.url_path import remote_file_of
 from store_core.format.layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
@@ -61,41 +60,20 @@ def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) 
 
     Compressed ones are yielded if the caller reads them, with the size of the file.
     """
-    for entry in _listed(directory):
-        stem, codec = codec_of(entry.name) or (entry.name, None)
+    for path in sorted(directory.iterdir(), key=lambda path: path.name):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue  # deleted by retention since the directory was read, or a dangling link
+        kind = "file" if S_ISREG(status.st_mode) else "directory" if S_ISDIR(status.st_mode) else "entry"
+        stem, codec = codec_of(path.name) or (path.name, None)
         start_offset = start_offset_of(stem)
-        if start_offset is None or entry.kind != "file" or start_offset + entry.size > LAST_OFFSET:
-            notes.append(f"ignored the {entry.kind} {entry.path}: {why_no_segment(stem)}.{advice_on_name(entry.name)}")
+        if start_offset is None or kind != "file" or start_offset + status.st_size > LAST_OFFSET:
+            notes.append(f"ignored the {kind} {path}: {why_no_segment(stem)}.{advice_on_name(path.name)}")
         elif codec is not None and not compressed:
-            notes.append(f"ignored the file {entry.path}: {_COMPRESSED}.")
+            notes.append(f"ignored the file {path}: {_COMPRESSED}.")
         else:
-            yield Segment(entry.path, start_offset, entry.size, remote=entry.remote, codec=codec)
-
-
-class _Entry(NamedTuple):
-    path: str
-    name: str
-    kind: str
-    size: int
-    remote: RemoteFile | None = None
-
-
-def _listed(directory: Path) -> Iterator[_Entry]:
-    """Yield what is in a directory, in the order of the names."""
-    if isinstance(directory, UrlPath):
-        for path, found in directory.scan():
-            kind = "file" if found.is_file else "directory"
-            yield _Entry(str(path), found.name, kind, found.size, RemoteFile(path.place, found.size, found.modified))
-        return
-    with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            try:
-                size = entry.stat().st_size
-                is_file = entry.is_file()
-            except FileNotFoundError:
-                continue  # deleted by retention since the directory was read, or a dangling link
-            kind = "file" if is_file else "directory" if entry.is_dir() else "entry"
-            yield _Entry(entry.path, entry.name, kind, size)
+            yield Segment(str(path), start_offset, status.st_size, remote=remote_file_of(path), codec=codec)
 
 
 def single_file(path: Path, *, compressed: bool = False) -> Segment:
@@ -112,17 +90,18 @@ def single_file(path: Path, *, compressed: bool = False) -> Segment:
         raise packed
     if start_offset is None or start_offset + size > LAST_OFFSET:
         raise SegmentLayoutError(
-            f"{path} is not named like a segment: {why_no_segment(stem)}.{_name_it_should_have(path, size)}"
+            f"{path} is not named like a segment: {why_no_segment(stem)}.{_name_it_should_have(path)}"
         )
     return Segment(str(path), start_offset, size, remote=remote_file_of(path), codec=codec)
 
 
-def _name_it_should_have(path: Path, size: int) -> str:
+def _name_it_should_have(path: Path) -> str:
     """Return advice on a file's right name, by the offset that its first record holds if that record is sound."""
     if not path.is_file():
         return " It is not a file."
-    with open_segment(Segment(str(path), 0, size, remote=remote_file_of(path))) as segment:
-        data = segment.chunk(0, min(size, _FIRST_RECORD)).data
+    file = file_at(path)
+    with open_segment(file) as opened:
+        data = opened.chunk(0, min(file.size, _FIRST_RECORD)).data
         check = check_record(data, 0, None, verify_crc=True)
         offset = _read_offset(data, 0)[0] if check.spans else -1
     if offset < 0:
@@ -189,9 +168,9 @@ def refuse_other_file(path: Path) -> None:
 
 
 def _head_of(path: Path) -> bytes:
-    size = path.stat().st_size
-    with open_segment(Segment(str(path), 0, size, remote=remote_file_of(path))) as opened:
-        return opened.chunk(0, min(size, _HEAD)).tobytes()
+    file = file_at(path)
+    with open_segment(file) as opened:
+        return opened.chunk(0, min(file.size, _HEAD)).tobytes()
 
 
 def _begins_like_a_log(head: bytes) -> bool:

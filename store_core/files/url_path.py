@@ -13,6 +13,7 @@ import io
 import os
 import stat
 import sys
+from contextlib import closing
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
@@ -22,7 +23,7 @@ from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.storage import Attempts, RemotePath, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
@@ -314,27 +315,15 @@ class UrlPath(PosixPath):
         found = self.tree.entry(self.place.relative)
         return found is not None and found.is_file
 
-    def is_symlink(self) -> bool:
-        """Return false."""
-        return False
-
-    def samefile(self, other_path: str | os.PathLike[str]) -> bool:
-        """Return whether another path is the same."""
-        return self == other_path
-
-    def scan(self) -> Iterator[tuple[UrlPath, TreeEntry]]:
-        """Yield what is in a directory, in the order of the names."""
+    def iterdir(self) -> Generator[UrlPath, None, None]:
+        """Yield the paths in a directory, in the order of the names."""
         found = self.tree.entry(self.place.relative)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
         if found.is_file:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self))
-        for entry in self.tree.entries(self.place.relative).values():
-            yield self / entry.name, entry
-
-    def iterdir(self) -> Generator[UrlPath, None, None]:
-        """Yield the paths in a directory."""
-        return (path for path, _ in self.scan())
+        for name in self.tree.entries(self.place.relative):
+            yield self / name
 
     # ---- bytes
 
@@ -346,23 +335,12 @@ class UrlPath(PosixPath):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
         return RemoteFile(self.place, found.st_size, found.st_mtime_ns)
 
-    def read_bytes(self) -> bytes:
-        """Return all bytes of a file."""
-        opened = UrlFile(self.file)
-        try:
-            return opened.read(opened.size(), 0)
-        finally:
-            opened.close()
-
-    def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:  # noqa: ARG002 -- the protocol's
-        """Return a file as text."""
-        return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
-
     def open(self, mode: str = "r", *_args: Any, **_options: Any) -> Any:  # noqa: ANN401 -- the protocol's
         """Open a file with all of its bytes, for reading alone."""
         if mode != "rb":
             self.refuse_writing()
-        return io.BytesIO(self.read_bytes())
+        with closing(UrlFile(self.file)) as opened:
+            return io.BytesIO(opened.read(opened.size(), 0))
 
     def refuse_writing(self) -> NoReturn:
         """Refuse to write."""
@@ -389,10 +367,6 @@ class UrlFile:
         self._reader = RemoteReader(file) if file.size else None
         self._whole: bytes | None = None if file.size else b""
 
-    def fileno(self) -> int:
-        """Refuse: there is no descriptor."""
-        raise OSError(errno.EBADF, f"{self._file.path.url} has no descriptor")
-
     def size(self) -> int:
         """Return the size when it was listed, in bytes."""
         return self._file.size
@@ -410,10 +384,6 @@ class UrlFile:
         """Return what reads bytes."""
         return lambda begin, end: memoryview(self.read(end - begin, begin))
 
-    def source(self, size: int) -> NoReturn:
-        """Refuse: only segments of this machine are written, or recovered."""
-        raise UnsupportedStoreError(f"{self._file.path.url}: expected a file of this machine, of {size} bytes")
-
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Return the rest of the file: a storage knows no holes."""
         return (offset, self._file.size) if offset < self._file.size else None
@@ -423,19 +393,13 @@ class UrlFile:
         if self._reader is not None:
             self._reader.close()
 
-    def write(self, data: memoryview, offset: int) -> int:  # noqa: ARG002 -- the protocol's
-        """Refuse."""
-        raise UnsupportedStoreError(f"{self._file.path.url}: nothing is written to an object store")
+    def write(self, *_args: Any, **_options: Any) -> NoReturn:  # noqa: ANN401 -- as all below
+        """Refuse what needs a file of this machine: its descriptor, or writing."""
+        raise UnsupportedStoreError(
+            f"{self._file.path.url}: expected a file of this machine, found one that can only be read"
+        )
 
-    def sync(self) -> None:
-        """Refuse."""
-        self.write(memoryview(b""), 0)
-
-    def grow(self, size: int) -> None:
-        """Refuse."""
-        self.write(memoryview(b""), size)
-
-    truncate = reserve = grow
+    fileno = sync = grow = truncate = reserve = source = write
 
 
 def remote_file_of(path: Path) -> RemoteFile | None:
