@@ -8,7 +8,7 @@ import tarfile
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, read_piece
+from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, ExpandedStream
 from store_core.files.names import COMMIT_LOG, LAST_OFFSET, NAME_RULE, archive_codec, is_archive, start_offset_of
 from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.segment_source import Segment
@@ -279,22 +279,16 @@ class _Expanded(_Forward):
 
     def __init__(self, archive: Archive, codec: str) -> None:
         super().__init__(archive)
-        self._file = CompressedFile(archive.path, codec, None if archive.is_local else archive.file)
-        self._stream = self._file.opened()
+        self._stream = ExpandedStream(CompressedFile(archive.path, codec, None if archive.is_local else archive.file))
 
     def close(self) -> None:
         """Close the stream."""
         self._stream.close()
 
     def _read(self, count: int) -> bytes:
-        pieces: list[bytes] = []
-        missing = count
-        while missing:
-            piece = read_piece(self._file, self._stream, self._position + count - missing, missing)
-            if not piece:
-                break
+        end, pieces = self._position + count, [b""]
+        while self._stream.position < end and (piece := self._stream.read(end - self._stream.position)):
             pieces.append(piece)
-            missing -= len(piece)
         return b"".join(pieces)
 
     def _pass(self, count: int) -> None:
@@ -303,9 +297,4 @@ class _Expanded(_Forward):
                 f"{self._archive.path} expands to more than {_MOST_EXPANDED} bytes: expected a store. Unpack it where "
                 f"there is room"
             )
-        missing = count
-        while missing:
-            piece = read_piece(self._file, self._stream, self._position + count - missing, missing)
-            if not piece:
-                return
-            missing -= len(piece)
+        self._stream.pass_to(self._position + count)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from threading import Lock
@@ -69,39 +69,8 @@ class CompressedFile(NamedTuple):
         return storage.file_system.open_input_stream(storage.path_of(self.remote.path.relative), compression=None)
 
 
-def expanded_size(file: CompressedFile) -> int:
-    """Count the bytes that a file expands to, in little memory."""
-    size = 0
-    with file.opened() as stream:
-        while piece := read_piece(file, stream, size):
-            size += len(piece)
-            if size > LARGEST_SEGMENT:
-                raise SegmentLayoutError(
-                    f"{file.path} expands to more than {LARGEST_SEGMENT} bytes: expected a segment. Move it elsewhere"
-                )
-    return size
-
-
-def read_piece(file: CompressedFile, stream: pa.NativeFile, position: int, most: int = _CHUNK) -> bytes:
-    """Return the next bytes that a file expands to; none at its end.
-
-    * `stream`: The open file.
-    * `position`: How many bytes it has expanded to, for errors.
-    * `most`: Bytes that the caller has use for.
-    """
-    try:
-        # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
-        data: bytes = stream.read_buffer(min(most, _CHUNK)).to_pybytes()
-    except (pa.ArrowException, OSError) as error:
-        raise SegmentLayoutError(
-            f"{file.path} is not a whole {file.codec} file: {error}, after {position} bytes of what is in it. Copy "
-            f"it again, or move it elsewhere"
-        ) from None
-    return data
-
-
-class _Stream:
-    """The expanded bytes of a file, and how many were read."""
+class ExpandedStream:
+    """The expanded bytes of a file from its beginning on, and how many were read."""
 
     def __init__(self, file: CompressedFile) -> None:
         self.file = file
@@ -109,9 +78,16 @@ class _Stream:
         self._opened = file.opened()
         self.position = 0
 
-    def read(self, most: int) -> bytes:
-        """Return the next bytes; none at the end."""
-        data = read_piece(self.file, self._opened, self.position, most)
+    def read(self, most: int = _CHUNK) -> bytes:
+        """Return the next bytes, in pieces of little memory; none at the end."""
+        try:
+            # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
+            data: bytes = self._opened.read_buffer(min(most, _CHUNK)).to_pybytes()
+        except (pa.ArrowException, OSError) as error:
+            raise SegmentLayoutError(
+                f"{self.file.path} is not a whole {self.file.codec} file: {error}, after {self.position} bytes of what "
+                f"is in it. Copy it again, or move it elsewhere"
+            ) from None
         self.position += len(data)
         return data
 
@@ -126,6 +102,17 @@ class _Stream:
         self._opened.close()
 
 
+def expanded_size(file: CompressedFile) -> int:
+    """Count the bytes that a file expands to, in little memory."""
+    with closing(ExpandedStream(file)) as stream:
+        while stream.read():
+            if stream.position > LARGEST_SEGMENT:
+                raise SegmentLayoutError(
+                    f"{file.path} expands to more than {LARGEST_SEGMENT} bytes: expected a segment. Move it elsewhere"
+                )
+        return stream.position
+
+
 class _KeptStream:
     """The stream that the reader of a segment in an archive leaves to that of the next one.
 
@@ -133,17 +120,17 @@ class _KeptStream:
     """
 
     def __init__(self) -> None:
-        self._stream: _Stream | None = None
+        self._stream: ExpandedStream | None = None
         self._lock = Lock()
 
-    def keep(self, stream: _Stream) -> None:
+    def keep(self, stream: ExpandedStream) -> None:
         """Keep a stream, and close the one before."""
         with self._lock:
             before, self._stream = self._stream, stream
         if before is not None:
             before.close()
 
-    def taken(self, file: CompressedFile) -> _Stream | None:
+    def taken(self, file: CompressedFile) -> ExpandedStream | None:
         """Return the stream that leads to a segment, which is not kept any more; None if there is none."""
         if file.begin is None:
             return None
@@ -173,7 +160,7 @@ class CompressedBytes(LocalBytes):
         self._packed = file
         self._size = size
         self._position = 0
-        self._stream = _KEPT.taken(file) or _Stream(file)
+        self._stream = _KEPT.taken(file) or ExpandedStream(file)
         with self._writing():
             expanded = TemporaryFile("w+b", buffering=0)  # noqa: SIM115 -- closed by `__exit__`
             expanded.truncate(size)

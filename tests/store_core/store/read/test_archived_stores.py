@@ -147,13 +147,13 @@ def test_segments_of_a_compressed_archive_are_expanded_once(
     expected = rows(root)
     reader = read_messages(path)
     opened: list[object] = []
-    streams = compressed_bytes._Stream
+    streams = compressed_bytes.ExpandedStream
 
     def counted(file: compressed_bytes.CompressedFile) -> object:
         opened.append(file)
         return streams(file)
 
-    monkeypatch.setattr(compressed_bytes, "_Stream", counted)
+    monkeypatch.setattr(compressed_bytes, "ExpandedStream", counted)
     assert expected == reader.read_all()
     assert 1 == len(opened)
 
