@@ -208,7 +208,9 @@ class RemoteReader:
 
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range that lies in the file."""
-        return self._tried(f"read {end - begin} bytes at position {begin}", lambda: self._range(begin, end))
+        target = np.empty(end - begin, np.uint8)
+        self.read_into(begin, target)
+        return target.tobytes()
 
     def read_into(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
         """Put the bytes from a position on into an array of as many.
@@ -243,25 +245,18 @@ class RemoteReader:
             raise self._replaced(f"it was written at {found.mtime}, after the plan was made")
         return self._storage.file_system.open_input_file(self._path)
 
-    def _range(self, begin: int, end: int) -> bytes:
-        if self._is_of_python():
-            return self._range_of_python(begin, end)
-        target = np.empty(end - begin, np.uint8)
-        self._range_into(begin, target)
-        return target.tobytes()
-
-    def _range_of_python(self, begin: int, end: int) -> bytes:
+    def _range_of_python(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
         if self._is_closed:  # whoever still holds the bytes reads on, as from a mapping
             self._open, self._is_closed = self._opened(), False
-        data: bytes = self._open.read_at(end - begin, self._file.begin + begin)
-        if len(data) != end - begin:
-            raise OSError(f"expected {end - begin} bytes, found {len(data)}")
+        data: bytes = self._open.read_at(target.size, self._file.begin + begin)
+        if len(data) != target.size:
+            raise OSError(f"expected {target.size} bytes, found {len(data)}")
         self._file.path.storage.traffic.count(1, len(data))
-        return data
+        target[:] = np.frombuffer(data, np.uint8)
 
     def _range_into(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
-        if self._is_of_python():
-            target[:] = np.frombuffer(self._range_of_python(begin, begin + target.size), np.uint8)
+        if self._storage.file_system.type_name.startswith(_OF_PYTHON):
+            self._range_of_python(begin, target)
             return
         try:
             stream = self._idle.pop()
@@ -272,10 +267,6 @@ class RemoteReader:
         finally:
             self._idle.append(stream)
         self._file.path.storage.traffic.count(requests, target.size)
-
-    def _is_of_python(self) -> bool:
-        is_python: bool = self._storage.file_system.type_name.startswith(_OF_PYTHON)
-        return is_python
 
     def _another(self) -> pa.NativeFile:
         """Open the file once more, and refuse another file than the one that was opened first."""
