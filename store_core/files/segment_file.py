@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.file_sync import FileSync
 from store_core.files.file_system import FileSystem, OpenFile, write_all
+from store_core.files.names import LAST_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("store_core")
 _NAME: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
-_LAST_OFFSET: Final = 2**63 - 1
 _ZEROS: Final = bytes(1 << 20)
 _CANNOT_RESERVE: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
@@ -39,7 +39,7 @@ def file_name_of(offset: int) -> str:
 def offset_of(path: Path) -> int:
     """Return a segment's start offset from its name, which need not be padded (RocketMQ: ``Long.parseLong``)."""
     offset = int(path.name) if _NAME.fullmatch(path.name) else None
-    if offset is None or not -_LAST_OFFSET <= offset <= _LAST_OFFSET:
+    if offset is None or not -LAST_OFFSET <= offset <= LAST_OFFSET:
         raise SegmentLayoutError(
             f"{path} is not named like a segment: expected its start offset in decimal digits, found {path.name!r}. "
             f"RocketMQ refuses to load a store with such a file: move it elsewhere"
