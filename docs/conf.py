@@ -70,7 +70,7 @@ nitpick_ignore_regex = [
     # Parts of a store and of a report, which the guides show by examples; their names are no promise.
     (
         "py:.*",
-        r"store_core\.(snapshot|answers\.plots|files\.store_kind|store\.(rebuild\.index_compare|read\.lookup))\..*",
+        r"store_core\.(snapshot|answers\.plots|files\.store_kind|store\.(rebuild\.index_files|read\.lookup))\..*",
     ),
     ("py:.*", r"store_core\.broker\.(consumer_filter|pull_checks)\..*"),  # what pulls pass on within the package
     ("py:.*", r"store_core\.answers\.answer\.AnyReport"),  # the report of an answer, whichever it is
