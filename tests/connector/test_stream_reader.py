@@ -194,7 +194,11 @@ def test_a_query_that_goes_on_where_it_was_compares_no_time(growing: Store) -> N
         ({"endingTimestamp": "2024-01-01T00:00Z"}, "option endingTimestamp: a stream has no end"),
         ({"asOf": "2024-01-01T00:00Z"}, "option asOf: a stream has no end"),
         ({"startingTimestamp": "2024-01-01T00:00"}, "no time zone, and spark.sql.session.timeZone is not known where"),
-        ({"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}, "expected at most maxOffsetsPerTrigger, 5"),
+        pytest.param(
+            {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"},
+            "expected at most maxOffsetsPerTrigger, 5",
+            marks=needs_limits,
+        ),
         ({"maxTriggerDelay": "1h"}, "option maxTriggerDelay: expected minOffsetsPerTrigger as well"),
     ],
 )
