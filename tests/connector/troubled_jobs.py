@@ -156,9 +156,8 @@ def set_active(spark: SparkSession) -> None:
 class Troubled:
     """The rounds of one job and one trouble."""
 
-    def __init__(self, spark: SparkSession, master: str, chance: random.Random) -> None:
-        self.spark, self.master, self.chance = spark, master, chance
-        self.seconds = SECONDS
+    def __init__(self, spark: SparkSession, chance: random.Random, seconds: float) -> None:
+        self.spark, self.chance, self.seconds = spark, chance, seconds
         self.ends: Counter[str] = Counter()
 
     def is_done(self, job: Job, folder: Path) -> bool:
@@ -235,6 +234,17 @@ class Troubled:
         return int(is_done and process.returncode == 0)
 
 
+def trouble(
+    spark: SparkSession, folder: Path, pair: str, rounds: int, seed: int, seconds: float = SECONDS
+) -> dict[str, int]:
+    """Trouble a job in a session round by round; return how many rounds ended with each number of jobs done."""
+    name, kind = pair.split(":")
+    troubled = Troubled(spark, random.Random(f"{seed}-{name}-{kind}"), seconds)  # noqa: S311 -- no secret
+    for number in range(rounds):
+        troubled.round(name, kind, folder / f"{name}-{kind}-{number}")
+    return dict(sorted(troubled.ends.items()))
+
+
 def main(master: str, folder: str, *asked: Any) -> None:  # noqa: ANN401 -- command lines
     """Run the program."""
     spark = session(master)
@@ -245,11 +255,8 @@ def main(master: str, folder: str, *asked: Any) -> None:  # noqa: ANN401 -- comm
         JOBS[asked[1]].run(spark, Path(folder))
         return
     rounds, seed, *pairs = asked
-    for name, trouble in (pair.split(":") for pair in pairs):
-        troubled = Troubled(spark, master, random.Random(f"{seed}-{name}-{trouble}"))  # noqa: S311 -- no secret
-        for number in range(int(rounds)):
-            troubled.round(name, trouble, Path(folder, f"{name}-{trouble}-{number}"))
-        sys.stdout.write(f"{name}, {trouble}: {dict(sorted(troubled.ends.items()))}\n")
+    for pair in pairs:
+        sys.stdout.write(f"{pair}: {trouble(spark, Path(folder), pair, int(rounds), int(seed))}\n")
         sys.stdout.flush()
     spark.stop()
 
