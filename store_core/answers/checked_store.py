@@ -315,10 +315,17 @@ class _Check:
         store = self.plan.store
         is_open = self.is_live or (store / ABORT_FILE).exists()
         log = Log.of(store)
-        bounds, compared = self._compared(log, is_open=is_open)
-        tally = Tally()
+        bounds = self._supposed(log, is_open=is_open)
         rules = self.plan.rules.queue_rules
         index = Index(store).loaded(rules, is_open=is_open)
+        chains = ChainJob(index.files if self.plan.rules.has_index else (), log, bounds.log_end, is_open)
+        checks = self.engine.run(chains) if chains.files else ()
+        for file, check in zip(chains.files, checks, strict=True):
+            file.reaches = check.reaches  # so that each part of the comparison reads only windows of its own
+        bounds, compared = self._compared(log, bounds, index)
+        if chains.files and bounds.log_end != chains.log_end:
+            checks = self.engine.run(replace(chains, log_end=bounds.log_end))
+        tally = Tally()
         is_partial, restart = self.plan.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
         has_crashed = is_open and not self.is_live
         judged = JudgedLog(
@@ -331,7 +338,6 @@ class _Check:
             add_loading(store, log, rules.release, OsFileSystem(), tally)
         judge.add_unknown()
         if self.plan.rules.has_index:
-            checks = self.engine.run(ChainJob(index.files, log, compared.end_offset, is_open))
             IndexFindings(compared, index, checks, bounds, store, log).add_to(tally)
         if self.is_of_all:
             judge.add_beside()
@@ -362,30 +368,33 @@ class _Check:
         )
         return (text,)
 
-    def _compared(self, log: Log, *, is_open: bool) -> tuple[LogBounds, RebuildReport]:
-        """Compare queues and index with the log; across damage, so that not everything after it differs.
-
-        Where a closed log ends is told by its last part, and proven by the comparison if that arrives there. If not,
-        the log is followed to its end, and compared again where that is another one.
-        """
+    def _supposed(self, log: Log, *, is_open: bool) -> LogBounds:
+        """Return what counts of the log; where a closed one ends is told by its last part."""
         plan = self.plan
         if self.is_live:
             moment = LiveMoment.take(plan.store, plan.rules.queue_rules, self.earlier)
-            bounds = LogBounds(plan.min_offset, moment, is_open=True)
-        else:
-            bounds = LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
-        supposed, report = bounds, self._compared_within(bounds, plan.rules)
+            return LogBounds(plan.min_offset, moment, is_open=True)
+        return LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
+
+    def _compared(self, log: Log, supposed: LogBounds, index: LoadedIndex) -> tuple[LogBounds, RebuildReport]:
+        """Compare queues and index with the log; across damage, so that not everything after it differs.
+
+        The supposed end is proven by the comparison if that arrives there. If not, the log is followed to its end, and
+        compared again where that is another one.
+        """
+        plan, bounds = self.plan, supposed
+        report = self._compared_within(bounds, plan.rules, index)
         if not (self.is_live or arrives_at(report.outcomes, bounds.log_end)):
             bounds = bounds._replace(end=find_end(log.segments))
         is_salvaged = report.is_doubtful or (not self.is_live and report.read_end_offset < bounds.log_end)
         if is_salvaged or bounds != supposed:
-            report = self._compared_within(bounds, replace(plan.rules, is_salvaged=is_salvaged))
+            report = self._compared_within(bounds, replace(plan.rules, is_salvaged=is_salvaged), index)
         check_wanted(report, plan.store, plan.rules, OsFileSystem())
         return bounds, report
 
-    def _compared_within(self, bounds: LogBounds, rules: RebuildRules) -> RebuildReport:
+    def _compared_within(self, bounds: LogBounds, rules: RebuildRules, index: LoadedIndex) -> RebuildReport:
         plan = self.plan
-        return rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, clock=self.clock)
+        return rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, index=index, clock=self.clock)
 
     def _restart(self, compared: RebuildReport) -> int:
         """Return from where a restart adds units, if any are missing."""

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.queue.index_format import IndexHeader, IndexSlots
+from store_core.queue.index_format import IndexSlots
 from store_core.store.memory import keep_freed_memory
+from store_core.store.rebuild.index_files import IndexDifference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
+    from store_core.queue.index_format import IndexHeader
     from store_core.snapshot.index import KeyFile
     from store_core.snapshot.log import Log
 
     Longs = npt.NDArray[np.int64]
     Slots = npt.NDArray[np.int32]  # in stored byte order
+    Windows = Iterator[tuple[int, npt.NDArray[np.void]]]  # as of `KeyFile.windows`
 
 
 _KEPT: Final = 20
@@ -39,13 +42,6 @@ class BrokenChain(NamedTuple):
     found: int
 
 
-class StrayEntry(NamedTuple):
-    """An entry that leads out of the bounds of its file, as `KeyFile.reach` has them, or after the log's end."""
-
-    physical_offset: int
-    key_hash: int
-
-
 @dataclass(frozen=True, slots=True)
 class ChainCheck:
     """How one index file is.
@@ -55,7 +51,6 @@ class ChainCheck:
     """
 
     path: str
-    entries: int = 0
     broken: int = 0  # number of links that lead elsewhere
     first: tuple[BrokenChain, ...] = ()
     problem: str = ""  # why the file can't be checked; empty if it can
@@ -64,8 +59,9 @@ class ChainCheck:
     header: str = ""  # how the header differs from these; empty if it does not
     begin_time: str = ""
     end_time: str = ""
-    stray_count: int = 0  # number of entries that lead out of the file's bounds, or to or after the log's end
-    strays: tuple[StrayEntry, ...] = ()  # the first of these
+    strays: tuple[IndexDifference, ...] = ()
+    """The first entries that lead out of the file's bounds, as `KeyFile.reach` has them, or after the log's end."""
+    reaches: tuple[tuple[int, int], ...] = ()  # as of `KeyFile`; not of the last window, which may get more entries
     ahead: int = 0  # in a store that was not closed: how many slots lead to entries that the header does not count
 
 
@@ -92,30 +88,23 @@ class ChainJob:
         if part.size < part.position(part.most_entries) or count > part.most_entries:
             problem = f"{part.size} bytes, and a header that counts {count - 1} entries"
             return ChainCheck(str(part.path), problem=problem)
+        ends = [part.entries(number, number + 1)["physical_offset"] for number in (1, count - 1) if count > 1]
+        begin, end = (int(each[0]) for each in ends) if ends else (-1, -1)
+        least = min(part.header.begin_physical_offset, begin, end)
+        most = min(max(part.header.end_physical_offset, begin, end), self.log_end - 1)
+        strays, reaches = list[IndexDifference](), list[tuple[int, int]]()
+        windows = _watched(part.windows(1, count), (least, most), strays, reaches)
         if self.is_open:
-            return self._with_bounds(_checked_as_of(part), part)
-        following = part.entries(count, min(count + 1, part.most_entries))["previous_index"]
-        return self._with_bounds(_checked(part, part.table(), count, int(following.sum())), part)
+            check = _checked_as_of(part, windows)
+        else:
+            following = part.entries(count, min(count + 1, part.most_entries))["previous_index"]
+            check = _checked(part, windows, part.table(), count, int(following.sum()))
+        check = replace(check, begin=begin, end=end, strays=tuple(strays[:_KEPT]), reaches=tuple(reaches[:-1]))
+        return self._with_header(check, part.header) if ends else check
 
-    def _with_bounds(self, check: ChainCheck, file: KeyFile) -> ChainCheck:
-        """Add what the entries' physical offsets show."""
-        header = file.header
-        if header.index_count <= 1:
-            return check
-        ends = (file.entries(number, number + 1)["physical_offset"][0] for number in (1, header.index_count - 1))
-        begin, end = map(int, ends)
-        least, most = min(header.begin_physical_offset, begin, end), max(header.end_physical_offset, begin, end)
-        count, first = 0, list[StrayEntry]()
-        for _, entries in file.windows(1, header.index_count):
-            stray = entries[_outside(entries["physical_offset"], least, min(most, self.log_end - 1))]
-            count += len(stray)
-            first += [StrayEntry(int(each["physical_offset"]), int(each["key_hash"])) for each in stray[:_KEPT]]
-        check = self._with_header(check, header, begin, end)
-        return replace(check, begin=begin, end=end, stray_count=count, strays=tuple(first[:_KEPT]))
-
-    def _with_header(self, check: ChainCheck, header: IndexHeader, begin: int, end: int) -> ChainCheck:
+    def _with_header(self, check: ChainCheck, header: IndexHeader) -> ChainCheck:
         """Add how a header differs from its first and last entry, by the record of each if that can be read."""
-        times, problems = self.log, []
+        begin, end, times, problems = check.begin, check.end, self.log, []
         if header.begin_physical_offset != begin:
             problems.append(
                 f"it begins at {header.begin_physical_offset}, and its first entry is of the record at {begin}"
@@ -137,25 +126,30 @@ class ChainJob:
         return tuple(partials)
 
 
-def _outside(offsets: Longs, least: int, most: int) -> npt.NDArray[np.bool_] | slice:
-    """Return which offsets are not in a range."""
-    if int(offsets.min()) >= least and int(offsets.max()) <= most:
-        return slice(0)
-    is_outside: npt.NDArray[np.bool_] = (offsets < least) | (offsets > most)
-    return is_outside
+def _watched(
+    windows: Windows, bounds: tuple[int, int], strays: list[IndexDifference], reaches: list[tuple[int, int]]
+) -> Windows:
+    """Yield entries again; note those out of bounds, and how far each window reaches."""
+    for number, entries in windows:
+        offsets = entries["physical_offset"].astype(np.int64)
+        reaches.append((int(offsets.min()), int(offsets.max())))
+        if reaches[-1][0] < bounds[0] or reaches[-1][1] > bounds[1]:
+            stray = entries[(offsets < bounds[0]) | (offsets > bounds[1])][:_KEPT]
+            strays += [IndexDifference("extra", int(each["physical_offset"]), int(each["key_hash"])) for each in stray]
+        yield number, entries
 
 
-def _checked(file: KeyFile, table: Slots, count: int, following: int = 0) -> ChainCheck:
-    """Check each link, of the entries with lower numbers than `count`.
+def _checked(file: KeyFile, windows: Windows, table: Slots, count: int, following: int = 0) -> ChainCheck:
+    """Check each link, of the entries with lower numbers than `count`, which come in windows.
 
     A slot may lead to the entry after those that the header counts, if that one leads on to `following`: a put writes
     the entry, the slot and the header in this order, and a crash may come before the last. The next put takes the place
     over.
     """
-    path = str(file.path)
-    if is_sound(_slots_and_links(file, count), table):
-        return ChainCheck(path, max(count - 1, 0))
-    slots, links = (np.concatenate(pieces) for pieces in zip(*_slots_and_links(file, count, 0), strict=True))
+    if is_sound(_slots_and_links(windows, file.slots), table):
+        return ChainCheck(str(file.path))
+    pieces = zip(*_slots_and_links(file.windows(0, count), file.slots), strict=True)
+    slots, links = (np.concatenate(some) for some in pieces)
     links = links.astype(np.int64)
     slots = linked_slots(slots, links, table.astype(np.int64))
     previous, newest = expected_links(slots, len(table))
@@ -167,10 +161,10 @@ def _checked(file: KeyFile, table: Slots, count: int, following: int = 0) -> Cha
         *(BrokenChain(n, int(slots[n]), int(previous[n]), int(links[n])) for n in wrong[:_KEPT].tolist()),
         *(BrokenChain(0, slot, int(newest[slot]), int(table[slot])) for slot in lost[:_KEPT].tolist()),
     ]
-    return ChainCheck(path, max(count - 1, 0), len(wrong) + len(lost), tuple(first))
+    return ChainCheck(str(file.path), len(wrong) + len(lost), tuple(first))
 
 
-def _checked_as_of(file: KeyFile) -> ChainCheck:
+def _checked_as_of(file: KeyFile, windows: Windows) -> ChainCheck:
     """Check the links of a file that is being written, or that was copied then, as of its header.
 
     Where an entry leads never changes, and a slot leads to an entry only when that is written. So what the slots led to
@@ -179,7 +173,7 @@ def _checked_as_of(file: KeyFile) -> ChainCheck:
     never have reached the disk; what their slots led to is not known then.
     """
     count = 1
-    for number, entries in file.windows(1, file.header.index_count):
+    for number, entries in windows:
         is_put = np.flatnonzero(entries["physical_offset"] <= file.header.end_physical_offset)
         count = number + int(is_put[-1]) + 1 if len(is_put) else count
     slots, unknown = file.table().astype(np.int64), [np.empty(0, np.int64)]
@@ -193,10 +187,10 @@ def _checked_as_of(file: KeyFile) -> ChainCheck:
         at = at[slots[at] >= count]
     lost = np.concatenate(unknown)
     if len(lost):
-        known = np.concatenate([own for own, _ in _slots_and_links(file, count, 0)])
+        known = np.concatenate([own for own, _ in _slots_and_links(file.windows(0, count), file.slots)])
         _, newest = expected_links(known, len(slots))
         slots[lost] = newest[lost]
-    return replace(_checked(file, slots.astype(">i4"), count), ahead=len(ahead))
+    return replace(_checked(file, file.windows(1, count), slots.astype(">i4"), count), ahead=len(ahead))
 
 
 def linked_slots(slots: Longs, links: Longs, table: Longs) -> Longs:
@@ -238,28 +232,22 @@ def expected_links(slots: Longs, slot_count: int) -> tuple[Longs, Longs]:
 def is_sound(chains: Iterable[tuple[Longs, Longs]], table: Slots) -> bool:
     """Return whether links and slots are those of `expected_links`, without sorting.
 
-    * `chains`: Slots and links of the entries from entry 1 on, in pieces.
+    * `chains`: Slots and links of the entries from entry 1 on, in pieces; all are taken, whatever they show.
     * `table`: The slots of the file.
 
     Notes
     -----
     The entries are put into empty slots again, as when the file was written; each link is what was in the slot.
     """
-    made, number = IndexSlots(len(table)), 1
+    made, number, is_equal = IndexSlots(len(table)), 1, True
     for slots, links in chains:
-        if not np.array_equal(made.link(slots, number), links):
-            return False
+        is_equal = is_equal and np.array_equal(made.link(slots, number), links)
         number += len(slots)
-    return made.equals(table)
+    return is_equal and made.equals(table)
 
 
-def _slots_and_links(file: KeyFile, count: int, first: int = 1) -> Iterator[tuple[Longs, Longs]]:
-    """Yield slots and links of the entries below a number in pieces; entry 0 is unused."""
-    for _, entries in file.windows(first, count):
-        yield _slots_of(entries["key_hash"], file.slots), entries["previous_index"]
-
-
-def _slots_of(hashes: npt.NDArray[np.int32], slot_count: int) -> Longs:
-    """Return the slots of hashes as they are stored."""
-    slots: Longs = (positive_hashes(hashes.astype(np.int32)) % np.int32(slot_count)).astype(np.int64)
-    return slots
+def _slots_and_links(windows: Windows, slot_count: int) -> Iterator[tuple[Longs, Longs]]:
+    """Yield slots and links of entries; entry 0 is unused."""
+    for _, entries in windows:
+        hashes = positive_hashes(entries["key_hash"].astype(np.int32))
+        yield (hashes % np.int32(slot_count)).astype(np.int64), entries["previous_index"]

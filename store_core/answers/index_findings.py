@@ -16,18 +16,16 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index_format import time_diff
-from store_core.store.rebuild.index_files import IndexDifference
 from store_core.store.rebuild.queue_compare import LogBounds, UnitVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
-
     from store_core.answers.index_chains import ChainCheck
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
+    from store_core.store.rebuild.index_files import IndexDifference
     from store_core.store.rebuild.report import RebuildReport
 
 
@@ -107,7 +105,7 @@ class IndexFindings:
                 is_gone = offset < self.bounds.min_offset or begin <= offset < end
                 if not is_gone:
                     is_far = is_known and self._is_after(offset)
-                    (far if is_far else strays).append(IndexDifference("extra", *each))
+                    (far if is_far else strays).append(each)
         return strays, far
 
     @property
@@ -289,7 +287,8 @@ def _entries(index: LoadedIndex, extra: Iterable[IndexDifference]) -> Iterator[_
     found: list[_Entry] = []
     after = np.empty(0, np.int64)
     before = -1
-    for begin_timestamp, some in _blocks(index):
+    blocks = ((file.header.begin_timestamp, entries) for file in index.used for _, entries in file.windows())
+    for begin_timestamp, some in blocks:
         offsets = some["physical_offset"].astype(np.int64)
         rows = [
             row
@@ -306,9 +305,3 @@ def _entries(index: LoadedIndex, extra: Iterable[IndexDifference]) -> Iterator[_
             difference = asked[int(offsets[row]), int(some["key_hash"][row])]
             found.append(_Entry(difference, begin_timestamp, int(some["time_diff"][row]), int(most[row]), 0))
     return (entry._replace(after=least) for entry, least in zip(found, after.tolist(), strict=True))
-
-
-def _blocks(index: LoadedIndex) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-    """Yield all entries, with the begin of their file, ms."""
-    for file in index.used:
-        yield from ((file.header.begin_timestamp, entries) for _, entries in file.windows())

@@ -19,7 +19,7 @@ from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_S
 from store_core.queue.queue_path import QueueRules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -180,7 +180,10 @@ class KeyFile:
     * `slots`, `most_entries`: ``maxHashSlotNum`` and ``maxIndexNum``; 0 if they are not known.
     * `stop`: Number after the last entry: by the header, within the file, and before `end`.
     * `end`: Physical offset at which the log ends for whoever asks: entries of records after it are none.
+    * `reaches`: Least and greatest physical offset of the entries in each of the first windows, if who read them told.
     """
+
+    reaches: Sequence[tuple[int, int]] = ()
 
     def __init__(self, path: Path, file_system: FileSystem = _FILES, end: int | None = None) -> None:
         self.path, self.end = path, end
@@ -311,6 +314,13 @@ class KeyFile:
         for at in range(first, end, step):
             yield at, self.entries(at, min(at + step, end))
 
+    def between(self, begin: int, end: int) -> Iterator[npt.NDArray[np.void]]:
+        """Yield entries in pieces that may have some of records in a range of physical offsets."""
+        for number, first in enumerate(range(1, self.stop, _WINDOW)):
+            least, most = self.reaches[number] if number < len(self.reaches) else self.reach
+            if least < end and most >= begin:
+                yield self.entries(first, min(first + _WINDOW, self.stop))
+
     def entries_at(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
         """Return entries by any numbers; those that are near one another are read together."""
         found, windows = np.empty(len(numbers), INDEX_DTYPE), numbers // _WINDOW
@@ -375,10 +385,6 @@ class LoadedIndex(NamedTuple):
     def used(self) -> tuple[KeyFile, ...]:
         """The files that have entries."""
         return tuple(file for file in self.files if file.stop > 1)
-
-    def between(self, begin: int, end: int) -> Iterator[KeyFile]:
-        """Yield the files that may have entries of records in a range of physical offsets."""
-        return (file for file in self.used if file.reach[1] >= begin and file.reach[0] < end)
 
     def may_have(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which records' entries may be in a file that is not loaded: those between its neighbours' ends."""

@@ -181,27 +181,17 @@ class IndexComparison:
             yield IndexDifference(kind, self._begin + (number >> _HASH_BITS), number & (1 << _HASH_BITS) - 1)
 
     def _stored(self, end: int) -> list[npt.NDArray[np.int64]]:
-        """Read the entries of this range from files that have some according to their bounds.
-
-        An entry that leads out of its file's bounds is left to who checks the files.
-        """
+        """Read the entries of this range; one that leads out of its file's bounds is left to who checks the files."""
         found: list[npt.NDArray[np.int64]] = []
-        for file in self._index.between(self._begin, end):
-            least, most = file.reach
-            for _, entries in file.windows():
-                found += self._between(entries, max(least, self._begin), min(most + 1, end))
+        for file in self._index.used:
+            first, stop = max(file.reach[0], self._begin), min(file.reach[1] + 1, end)
+            for entries in file.between(first, stop):
+                offsets, hashes = entries["physical_offset"].astype(np.int64), entries["key_hash"].astype(np.int32)
+                if not _all_between(offsets, first, stop):
+                    inside = (offsets >= first) & (offsets < stop)
+                    hashes, offsets = hashes[inside], offsets[inside]
+                found.append((offsets - self._begin << _HASH_BITS) | positive_hashes(hashes))
         return found
-
-    def _between(self, entries: npt.NDArray[np.void], first: int, stop: int) -> Iterator[npt.NDArray[np.int64]]:
-        """Yield the numbers of those entries whose physical offset is at or after `first`, and below `stop`."""
-        offsets = entries["physical_offset"].astype(np.int64)
-        if int(offsets.max()) < first or int(offsets.min()) >= stop:
-            return
-        hashes = entries["key_hash"].astype(np.int32)
-        if not _all_between(offsets, first, stop):
-            inside = (offsets >= first) & (offsets < stop)
-            hashes, offsets = hashes[inside], offsets[inside]
-        yield (offsets - self._begin << _HASH_BITS) | positive_hashes(hashes)
 
 
 def _all_between(offsets: npt.NDArray[np.int64], begin: int, end: int) -> bool:

@@ -19,7 +19,6 @@ from store_core.files.file_sync import DeferredSyncFileSystem
 from store_core.format.crc32 import crc32
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.unit_rows import QueueUnits, empty_units
-from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
 from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed, unpacked
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.options import RebuildRules
 
 
@@ -116,7 +116,8 @@ class RebuildJob:
     """Runs are passed in files below this directory, and the engine transports only their locations. On one machine
     that saves the cost of transport, e.g. through Spark's JVM and back. If None, the engine transports the runs."""
     clock: Clock = field(default_factory=SystemClock)  # names the files of an index
-    stored_root: Path | None = None  # for a comparison: where queues and index are; by default the store
+    stored_root: Path | None = None  # for a comparison: where queues are; by default the store
+    index: LoadedIndex | None = None  # compare its entries with those of the log
     spilled_kinds: frozenset[RunKind] = frozenset(RunKind)  # which runs are passed in files
     splits_index: bool = False
     """Leave an index of several files to an `IndexFilesJob`. Its runs have to be in files, and no old index file
@@ -199,13 +200,12 @@ class RebuildJob:
                 yield from self._queue_runs(QueueUnits([queue.name], empty_units()), 0, _FIRST_SEQUENCE)
 
     def _comparison(self, part: SegmentPart) -> IndexComparison | None:
-        if self.compared is None or not self.rules.has_index:
+        if self.compared is None or self.index is None:
             return None
-        first = part.segment.start_offset
-        rules = self.rules.queue_rules
-        index = Index(self.stored_root or self.store_root).loaded(rules, is_open=self.compared.is_open)
-        begin, end, moment = first + part.begin, first + part.end, self.compared.moment
-        return IndexComparison(index, rules, begin, end if moment is None else max(min(end, moment.indexed), begin))
+        first, moment = part.segment.start_offset, self.compared.moment
+        begin, end = first + part.begin, first + part.end
+        end = end if moment is None else max(min(end, moment.indexed), begin)
+        return IndexComparison(self.index, self.rules.queue_rules, begin, end)
 
     # ---- writing
 

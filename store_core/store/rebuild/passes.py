@@ -17,6 +17,7 @@ from store_core.errors import UnsafeSizeError
 from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import sync_directories
 from store_core.files.names import INDEX_DIRECTORY
+from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
@@ -37,6 +38,7 @@ from store_core.store.rebuild.swap import ATTEMPTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from store_core.snapshot.index import LoadedIndex
     from store_core.store.parts import Engine
     from store_core.store.rebuild.options import RebuildRules
     from store_core.store.rebuild.queue_compare import LogBounds
@@ -60,6 +62,7 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     *,
     compared: LogBounds | None = None,
     stored_root: Path | None = None,
+    index: LoadedIndex | None = None,
     clock: Clock | None = None,
 ) -> RebuildReport:
     """Build queues and index from the log alone, below `target`; nothing in the store changes.
@@ -70,6 +73,7 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
       be rebuilt are deleted there first, and also after a failure.
     * `compared`: Compare with what the store has, and write nothing to the target.
     * `stored_root`: Compare with the queues and index below this directory, not with the store's.
+    * `index`: The index to compare with, by who has loaded it.
     * `clock`: Names the files of the index; by default the system's clock.
     """
     listing = Log.of(store)
@@ -82,8 +86,14 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     parts = parts or split_segments(segments, _PARTS_A_SLOT * engine.slots)
     if compared is not None and compared.moment is not None:
         parts = _up_to(parts, compared.moment.log_end)
-    clock = clock or SystemClock()
-    job = RebuildJob(parts, rules, store, target, buckets, compared, clock=clock, stored_root=stored_root)
+    if compared is None or not rules.has_index:
+        index = None
+    elif index is None:
+        index = Index(stored_root or store).loaded(rules.queue_rules, is_open=compared.is_open)
+    job = RebuildJob(
+        parts, rules, store, target, buckets, compared,
+        clock=clock or SystemClock(), stored_root=stored_root, index=index,
+    )  # fmt: skip
     with _cleared_on_failure(job), _places_for_runs(engine, job) as placed:
         report = _judged(_run_as_told(engine, placed), job)
         _check_count(report, store, rules)

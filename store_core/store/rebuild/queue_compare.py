@@ -18,7 +18,7 @@ from store_core.queue.queue_path import CONSUME_QUEUE_EXT, QueueRules, is_light,
 from store_core.snapshot.queues import FileQueue, QueueKind, Queues, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -167,11 +167,16 @@ def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
     A unit whose record is damaged now was right, so its place in the queue does not count.
     """
     try:
-        theirs = _theirs(topic, queue_id, stored, bounds)
+        theirs = stored.side(topic, queue_id, bounds.min_offset)
     except (SegmentLayoutError, OSError) as error:
         return unreadable_queue(topic, queue_id, ours, str(error))
-    sides = _undamaged(_due(ours, theirs, bounds), theirs, lost, bounds.torn)
-    return judge_units(topic, queue_id, *sides, bounds.log_end, digest_of(ours.indexes, [ours.units]))
+    due = ours
+    if bounds.moment is not None:  # a live store may have newer units than were read, and not yet have the last ones
+        theirs = theirs.chosen(bounds.moment.judges(theirs.units["physical_offset"]))
+        is_due = ours.units["physical_offset"] < bounds.moment.dispatched
+        due = ours if is_due.all() else ours.chosen(is_due | np.isin(ours.indexes, theirs.indexes))
+    sides = _undamaged(due, theirs, lost, bounds.torn)
+    return judge_units(topic, queue_id, *sides, bounds.log_end, digest_of(ours))
 
 
 def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int, int]) -> tuple[Side, Side]:
@@ -187,24 +192,8 @@ def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int
     return ours.chosen(is_ours), theirs.chosen(~is_lost)
 
 
-def _theirs(topic: str, queue_id: int, stored: StoredQueues, bounds: LogBounds) -> Side:
-    """Return the units of the store; of a live one, without those of records that are newer than what is read."""
-    theirs = stored.side(topic, queue_id, bounds.min_offset)
-    return theirs if bounds.moment is None else theirs.chosen(bounds.moment.judges(theirs.units["physical_offset"]))
-
-
-def _due(ours: Side, theirs: Side, bounds: LogBounds) -> Side:
-    """Return the units that a store must have: of a live one, none that it has not got yet."""
-    if bounds.moment is None:
-        return ours
-    is_due = ours.units["physical_offset"] < bounds.moment.dispatched
-    return ours if is_due.all() else ours.chosen(is_due | np.isin(ours.indexes, theirs.indexes))
-
-
 _KEPT: Final = 20
 """Findings of a queue that are kept for each verdict; all are counted."""
-
-_DIGESTED_AT_ONCE: Final = 1 << 20
 
 
 class UnitVerdict(StrEnum):
@@ -273,8 +262,7 @@ def unreadable_queue(topic: str, queue_id: int, ours: Side, problem: str) -> Que
     """Return the judgement on a queue that can't be read."""
     finding = UnitFinding(UnitVerdict.UNREADABLE, -1, -1, "files that the release loads", problem)
     least = int(ours.units["physical_offset"].min(initial=2**63 - 1)) if len(ours.indexes) else -1
-    digest = digest_of(ours.indexes, [ours.units])
-    return QueueJudgement(topic, queue_id, ((UnitVerdict.UNREADABLE, 1),), (finding,), least, -1, digest)
+    return QueueJudgement(topic, queue_id, ((UnitVerdict.UNREADABLE, 1),), (finding,), least, -1, digest_of(ours))
 
 
 def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known of the log
@@ -391,13 +379,8 @@ def _shown(side: Side, place: int) -> str:
     return f"record at {unit['physical_offset']} of {unit['size']} bytes, tags code {unit['tags_code']}"
 
 
-def digest_of(indexes: npt.NDArray[np.int64], units: Iterable[Compared]) -> str:
-    """Return the digest of a queue's units, as of `QueueJudgement.digest`.
-
-    * `units`: The units in pieces.
-    """
-    found = sha256()
-    for values in (indexes.astype("<i8", copy=False), *units):
-        for begin in range(0, len(values), _DIGESTED_AT_ONCE):
-            found.update(values[begin : begin + _DIGESTED_AT_ONCE].tobytes())
+def digest_of(side: Side) -> str:
+    """Return the digest of a queue's units, as of `QueueJudgement.digest`."""
+    found = sha256(np.ascontiguousarray(side.indexes, "<i8").data)
+    found.update(np.ascontiguousarray(side.units).data)
     return found.hexdigest()

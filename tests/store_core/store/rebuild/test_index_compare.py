@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,13 +17,14 @@ from hypothesis import strategies as st
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers import check
 from store_core.queue.index_format import INDEX_DTYPE
+from store_core.snapshot import index
+from store_core.snapshot.index import KeyFile
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.index_files import _are_equal, _expected
 from tests.budgets import budget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from store_core.format.release import Release
 
@@ -28,9 +32,13 @@ CONFIG: Final = MessageStoreConfig(mapped_file_size_commit_log=4096, max_hash_sl
 COUNT: Final = 40
 
 
+WINDOW: Final = 3
+
+
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 1000)
+    monkeypatch.setattr(index, "_WINDOW", WINDOW)
 
 
 def served_by(root: Path, *releases: Release) -> Path:
@@ -44,7 +52,7 @@ def served_by(root: Path, *releases: Release) -> Path:
 
 
 def found_in(root: Path, release: Release) -> tuple[dict[str, int], list[str]]:
-    report = check(root, release=release)
+    report = check(root, release=release, hash_slot_num=CONFIG.max_hash_slot_num, index_num=CONFIG.max_index_num)
     return dict(report.counts), [note for note in report.facts["notes"] if "tags" in note]
 
 
@@ -77,6 +85,44 @@ def test_tags_are_missed_after_those_that_are_there(tmp_path: Path) -> None:
 
     assert {"index_missing": COUNT // 2} == found_in(root, "5.5")[0]
     assert {} == found_in(root, "5.3")[0]
+
+
+def test_entries_are_read_once_for_chains_and_once_for_the_part_that_they_are_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, read, entries = served_by(tmp_path / "store", "5.5"), Counter[int](), KeyFile.entries
+
+    def counted(file: KeyFile, first: int, stop: int) -> np.ndarray:
+        read.update([first] * (stop - first == WINDOW))
+        return entries(file, first, stop)
+
+    monkeypatch.setattr(KeyFile, "entries", counted)
+
+    assert {} == found_in(root, "5.5")[0]
+    *whole, _ = sorted(read)
+    assert {2, 3} == {read[first] for first in whole}  # 3 where one part ends and the next one begins
+    assert sum(read[first] == 2 for first in whole) > len(whole) / 2
+
+
+@given(st.permutations(range(COUNT * 3 // 2)))
+@budget(0.02)
+def test_entries_in_any_order_are_those_of_the_log(order: list[int]) -> None:
+    with TemporaryDirectory() as name:
+        root = served_by(Path(name) / "store", "5.5")
+        (path,) = (root / "index").iterdir()
+        entries = np.memmap(path, INDEX_DTYPE, "r+", 40 + 4 * CONFIG.max_hash_slot_num, (CONFIG.max_index_num,))
+        entries[1 : 1 + len(order)] = entries[1 : 1 + len(order)][order]
+        entries.flush()
+        kinds = found_in(root, "5.5")[0].keys()
+
+    assert kinds <= {"index_chain", "index_header"}
+
+
+def test_an_index_that_the_broker_does_not_keep_is_not_compared(tmp_path: Path) -> None:
+    root, config = served_by(tmp_path / "store", "5.3"), tmp_path / "broker.conf"
+    config.write_text("messageIndexEnable=false\nmaxHashSlotNum=10\nmaxIndexNum=1000\n")
+
+    assert [] == [note for note in check(root, release="5.5", config=config).facts["notes"] if "tags" in note]
 
 
 def plainly_expected(
