@@ -41,14 +41,13 @@ class SegmentPaths:
         paths: str,
         read_only_paths: str = "",
         full_paths: Callable[[], Collection[Path]] = _none_full,
-        splitter: str = ",",
     ) -> Self:
         """Parse ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``.
 
         >>> SegmentPaths.parse("/a/commitlog,/b/commitlog").paths
         (PosixPath('/a/commitlog'), PosixPath('/b/commitlog'))
         """
-        return cls(_split(paths, splitter), _split(read_only_paths, splitter), full_paths)
+        return cls(_split(paths), _split(read_only_paths), full_paths)
 
     @property
     def all_paths(self) -> tuple[Path, ...]:
@@ -74,8 +73,8 @@ class SegmentPaths:
         return first, candidates[(index + 1) % len(candidates)] / file_name_of(offset + file_size)
 
 
-def _split(text: str, splitter: str) -> tuple[Path, ...]:
-    return tuple(Path(part.strip()) for part in text.split(splitter) if part.strip())
+def _split(text: str) -> tuple[Path, ...]:
+    return tuple(Path(part.strip()) for part in text.split(",") if part.strip())
 
 
 _CHUNK: Final = 1 << 20
