@@ -303,15 +303,10 @@ def places_of(paths: StorePaths) -> list[Path]:
 
 
 def _places_at(path: str | os.PathLike[str]) -> list[Path]:
-    if isinstance(path, ConfiguredRoot):
-        return [path]
-    return [_there(path)] if isinstance(path, UrlPath) else _resolve(path)
-
-
-def _there(path: UrlPath) -> UrlPath:
-    if not path.exists():
-        raise StoreNotFoundError(f"no such path: {path}. Check its spelling, and that the credentials may list it")
-    return path
+    found = path_of(path)
+    if isinstance(found, UrlPath) and not found.exists():
+        raise StoreNotFoundError(f"no such path: {found}. Check its spelling, and that the credentials may list it")
+    return [found] if isinstance(found, UrlPath | ConfiguredRoot) else _resolve(path)
 
 
 def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundError:
@@ -385,11 +380,8 @@ def _first_of(texts: Sequence[str], separator: str) -> str:
 
 
 def _resolve(path: str | os.PathLike[str]) -> list[Path]:
-    """Resolve one given path to existing files and directories."""
+    """Resolve one given path of this machine to existing files and directories."""
     text = os.fspath(path)
-    remote = _of_url(text, NO_SETTINGS)
-    if remote is not None:
-        return [_there(remote)]
     local = without_scheme(text)
     if local and path_exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
