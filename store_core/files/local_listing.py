@@ -27,7 +27,7 @@ from store_core.files.names import (
     why_no_segment,
 )
 from store_core.files.segment_source import Segment, file_at, open_segment
-from store_core.files.url_path import remote_file_of
+from store_core.files.url_path import UrlPath, remote_file_of
 from store_core.format.layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
@@ -73,7 +73,8 @@ def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) 
         elif codec is not None and not compressed:
             notes.append(f"ignored the file {path}: {_COMPRESSED}.")
         else:
-            yield Segment(str(path), start_offset, status.st_size, remote=remote_file_of(path), codec=codec)
+            remote = path.file if isinstance(path, UrlPath) else None
+            yield Segment(str(path), start_offset, status.st_size, remote=remote, codec=codec)
 
 
 def single_file(path: Path, *, compressed: bool = False) -> Segment:
