@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
-    from store_core.store.read.lookup.looked_up import ReadExplanation
+    from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.message_reader import read_range
     from store_core.store.read.option_values import ReadMode
     from store_core.store.read.ranges import ReadRange
@@ -153,7 +153,7 @@ _HOMES: Final = {
     "PutMessageResult": "store_core.store.put.put_result",
     "PutMessageStatus": "store_core.format.message",
     "QueryMessageResult": "store_core.store.get_message",
-    "ReadExplanation": "store_core.store.read.lookup.looked_up",
+    "ReadExplanation": "store_core.store.read.lookup.explanation",
     "ReadMode": "store_core.store.read.option_values",
     "ReadOptions": "store_core.store.read.read_options",
     "ReadPlan": "store_core.store.read.read_plan",

@@ -36,11 +36,11 @@ from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index, KeyFile, LoadedIndex
+from store_core.snapshot.likely_release import LikelyRelease
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import LiveMoment, find_end
 from store_core.snapshot.store import store_at
 from store_core.snapshot.timers import Timers
-from store_core.snapshot.told_release import ToldRelease
 from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
@@ -114,7 +114,7 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
         if release is not None:
             return repeated.run(replace(options, release=release))
         store = store_at(path, None, options.config, options.store_path_commit_log)
-        return _by_told_release(ToldRelease.of(absolute_path_of(store)), repeated, options)
+        return _by_likely_release(LikelyRelease.of(absolute_path_of(store)), repeated, options)
 
 
 def verified_by(
@@ -135,7 +135,7 @@ def verified_by(
         return repeated.run(options.as_comparison())
 
 
-def _by_told_release(told: ToldRelease, repeated: _RepeatedCheck, options: RebuildOptions) -> CheckedStore:
+def _by_likely_release(told: LikelyRelease, repeated: _RepeatedCheck, options: RebuildOptions) -> CheckedStore:
     """Check a store by the release that its files tell; where several may be, by the one that explains most."""
     tried: list[CheckedStore] = []
     for release in told.releases:

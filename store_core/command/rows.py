@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from store_core.command.output import Output
     from store_core.files.store_path import StorePaths
-    from store_core.store.read.lookup.looked_up import ReadExplanation
+    from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.read_options import ReadOptions
 
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from store_core.snapshot.likely_release import LikelyRelease
     from store_core.snapshot.stores import StoreNames
-    from store_core.snapshot.told_release import ToldRelease
     from store_core.store.message_store_config import MessageStoreConfig
 
 
@@ -265,11 +265,11 @@ class Store:
         return tuple(notes)
 
     @cached_property
-    def release(self) -> ToldRelease:
+    def release(self) -> LikelyRelease:
         """The releases of RocketMQ that may have served it last, the likeliest first, and what shows it."""
-        from store_core.snapshot.told_release import ToldRelease  # noqa: PLC0415 -- few ask
+        from store_core.snapshot.likely_release import LikelyRelease  # noqa: PLC0415 -- few ask
 
-        return ToldRelease.of(self.root)
+        return LikelyRelease.of(self.root)
 
     @cached_property
     def is_live(self) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import date, tzinfo
 
     from store_core.snapshot.store import Store
-    from store_core.store.read.lookup.looked_up import ReadExplanation
+    from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.option_values import ReadMode
 
 

@@ -28,8 +28,8 @@ from store_core.format.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
 from store_core.snapshot.log_end import FoundEnd, SegmentEnd, covered_note, end_by_tail, uncommitted_note
 from store_core.snapshot.store import Store
+from store_core.store.read.lookup.explanation import DEFAULT_COSTS, SCAN, LookUpCosts, ReadExplanation, TrafficOf
 from store_core.store.read.lookup.look_up import LookUp
-from store_core.store.read.lookup.looked_up import DEFAULT_COSTS, SCAN, LookUpCosts, ReadExplanation, TrafficOf
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.ranges import Check, Coverage, ReadRange, with_picks

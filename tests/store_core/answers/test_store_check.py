@@ -23,7 +23,7 @@ from store_core.answers.verdict import Verdict
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.snapshot import log_end
-from store_core.snapshot.told_release import ToldRelease
+from store_core.snapshot.likely_release import LikelyRelease
 from tests.budgets import budget
 from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
@@ -69,7 +69,7 @@ def test_nothing_is_found_in_a_store_that_rocketmq_wrote(golden_store: UnpackedS
     report = check(golden_store.root)
 
     assert {} == report.counts
-    assert golden_store.golden.release in ToldRelease.of(golden_store.root).releases
+    assert golden_store.golden.release in LikelyRelease.of(golden_store.root).releases
     assert report.found.release in (golden_store.golden.release, DEFAULT_RELEASE)
     assert report.found.release_why != RELEASE_GIVEN
     assert report.tables["certificates"]["is_complete"].to_pylist().count(False) == 0

@@ -18,7 +18,7 @@ from store_core.format.columnar.records import Records
 from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.index import BrokenChainError, Index, KeyFile
 from store_core.store.read.chunk_rows import has_message_named
-from store_core.store.read.lookup.looked_up import (
+from store_core.store.read.lookup.explanation import (
     LookedUp,
     Proven,
     Question,

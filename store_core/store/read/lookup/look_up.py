@@ -24,8 +24,7 @@ from store_core.format.record.scan import check_frame
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.log_end import SegmentEnd, segment_end
 from store_core.snapshot.queues import QueueDoubtError, Queues
-from store_core.store.read.lookup.index import last_entry_record, look_up_index
-from store_core.store.read.lookup.looked_up import (
+from store_core.store.read.lookup.explanation import (
     SCAN,
     LookedUp,
     LookUpCosts,
@@ -36,6 +35,7 @@ from store_core.store.read.lookup.looked_up import (
     Unsuitable,
     one_pick,
 )
+from store_core.store.read.lookup.index import last_entry_record, look_up_index
 from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
 
 if TYPE_CHECKING:

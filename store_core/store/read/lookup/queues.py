@@ -18,8 +18,7 @@ from store_core.files.segment_source import Segment, size_on_disk
 from store_core.queue.queue_path import is_light, refusal_of
 from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
 from store_core.snapshot.units import EVERY_QUEUE, Queue, QueueName, UnitRange, Units
-from store_core.store.read.lookup.index import last_entry_record
-from store_core.store.read.lookup.looked_up import (
+from store_core.store.read.lookup.explanation import (
     EVERYTHING,
     LookedUp,
     LookUpCosts,
@@ -30,6 +29,7 @@ from store_core.store.read.lookup.looked_up import (
     one_pick,
     price_of_picks,
 )
+from store_core.store.read.lookup.index import last_entry_record
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.files.file_system import OsFileSystem
+from store_core.snapshot.likely_release import evidence_of_old_parser
 from store_core.snapshot.log import Log
-from store_core.snapshot.told_release import evidence_of_old_parser
 from tests.builders import LogBuilder, blank_record
 from tests.store_core.queue.index_builders import index_service, request, rules
 

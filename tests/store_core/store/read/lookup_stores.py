@@ -15,7 +15,7 @@ from store_core.answers import check
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
 from store_core.format.sys_flag import TransactionType
 from store_core.queue.rocksdb_queues import unit_key
-from store_core.store.read.lookup.looked_up import LookUpCosts
+from store_core.store.read.lookup.explanation import LookUpCosts
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_plan import ReadPlan, plan_and_walk
 from tests.builders import BLANK_SIZE, LogBuilder, Record

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
 from store_core.snapshot.config import RECOVERY_MARGIN_MS
-from store_core.store.read.lookup.looked_up import ReadExplanation
+from store_core.store.read.lookup.explanation import ReadExplanation
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.store_core.store.read.lookup_stores import (

@@ -12,7 +12,7 @@ import pytest
 
 from store_core import ReadOptions, StoreError, explain, plan_ranges, read_range, store_at
 from store_core.files import remote_bytes
-from store_core.store.read.lookup.looked_up import LookUpCosts
+from store_core.store.read.lookup.explanation import LookUpCosts
 from tests.builders import LogBuilder
 from tests.object_store import Faults, ObjectStore
 from tests.store_core.store.read.index_stores import write_index

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from store_core import explain
 from store_core.queue.rocksdb_queues import RocksdbQueues
-from store_core.store.read.lookup.looked_up import LookUpCosts
+from store_core.store.read.lookup.explanation import LookUpCosts
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.budgets import budget

@@ -185,7 +185,7 @@ class _Evidence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldRelease:
+class LikelyRelease:
     """The releases that may have served a store last, in the order of `LIKELIEST_FIRST`."""
 
     releases: tuple[Release, ...]

@@ -12,7 +12,7 @@ import pytest
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers import check
 from store_core.format.release import RELEASES, Release
-from store_core.snapshot.told_release import ToldRelease
+from store_core.snapshot.likely_release import LikelyRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_what_a_release_leaves_is_no_finding_whoever_served_the_store_before(
     report = check(root)
 
     assert {} == report.counts
-    assert report.found.release in ToldRelease.of(root).releases
+    assert report.found.release in LikelyRelease.of(root).releases
     assert report.found.release_why in report.to_text().replace("\n  ", " ")
 
 
@@ -57,7 +57,7 @@ def test_a_copy_without_the_files_of_its_root_has_no_findings(
         shutil.copytree(store.root / part, tmp_path / "store" / part)
 
     assert {} == check(tmp_path / "store").counts
-    assert store.golden.release in ToldRelease.of(tmp_path / "store").releases
+    assert store.golden.release in LikelyRelease.of(tmp_path / "store").releases
 
 
 def test_rules_that_explain_more_are_followed_if_no_file_tells_the_release(tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_rules_that_explain_more_are_followed_if_no_file_tells_the_release(tmp_p
 
 
 def test_a_directory_that_is_no_store_tells_nothing(tmp_path: Path) -> None:
-    assert sorted(RELEASES) == sorted(ToldRelease.of(tmp_path / "none").releases)
+    assert sorted(RELEASES) == sorted(LikelyRelease.of(tmp_path / "none").releases)
