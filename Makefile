@@ -30,11 +30,7 @@ DEMO_VENV := $(if $(wildcard .venv/.made),.venv,.venv-demo)
 demo: $(DEMO_VENV)/.made ## a commit log as a DataFrame; STORE=path reads your own (nothing is written or locked)
 	@$(DEMO_VENV)/bin/python -m pyspark_commitlog.demo $(if $(STORE),"$(STORE)")
 
-# What the tests' Java processes start with in a third less time; without it they read Spark's jars.
-.cache/spark.jsa: .venv/.made
-	-@$(VENV_PYTHON) -m tests.java_archive $@ 2>/dev/null
-
-test: venv .cache/spark.jsa ## every check: format, lint, types, imports, docs, tests, notebooks, lowest, wheel, bench
+test: venv ## every check: format, lint, types, imports, docs, tests, notebooks, lowest, wheel, bench
 	@$(VENV_PYTHON) tools/run_checks.py
 
 check: venv ## for work in progress, in a minute or two: the checks that only read the code, and a quick part of the tests

@@ -7,12 +7,11 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.short_lived import configured, prepare_environment
+from tests.short_lived import prepare_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +25,8 @@ prepare_environment()
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Provide the one session of the run, with the settings that the project recommends."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = Path(__file__).parents[1] / "spark-conf"
-    builder = (
+    os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parents[1] / "spark-conf")
+    session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")
         .config("spark.driver.host", "localhost")
@@ -36,10 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
     )
-    # Processes without this directory must not find it in the class path.
-    with mock.patch.dict(os.environ, configured(conf)):
-        session = builder.getOrCreate()
-    os.environ["SPARK_CONF_DIR"] = str(conf)
     yield session
     session.stop()

@@ -6,13 +6,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyspark
+if TYPE_CHECKING:
+    from pathlib import Path
 
-ARCHIVE: Final = Path(__file__).parents[1] / ".cache" / "spark.jsa"
-"""Spark's classes as Java maps them in place of reading and checking them; `tests.java_archive` writes it."""
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The compiler that optimizes is most of the time of a JVM that lives for seconds, and saves nothing within them."""
@@ -23,28 +21,8 @@ _SETTINGS: Final = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JA
 
 def prepare_environment() -> None:
     """Let all Java processes of Spark that are started from here on start quickly; what somebody has set stays."""
-    if ARCHIVE.exists():  # one that is another Java's, or of other jars, Java leaves alone
-        os.environ.setdefault("SPARK_SUBMIT_OPTS", f'{JVM_OPTIONS} -Xlog:cds*=off "-XX:SharedArchiveFile={ARCHIVE}"')
     for name in _SETTINGS:
         os.environ.setdefault(name, JVM_OPTIONS)
-
-
-def options_with(conf: Path) -> str:
-    """Return the options of a Java process of Spark that has a directory of configuration files.
-
-    Spark puts the directory before its jars, but a class path has to begin with the jars of an archive.
-    """
-    options = os.environ.get("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
-    if str(ARCHIVE) not in options:
-        return options
-    jars = Path(pyspark.__file__).parent / "jars"
-    path = os.pathsep.join(map(str, (*jars.glob("slf4j-api-*.jar"), jars / "*", conf)))
-    return f'{options} -cp "{path}"'
-
-
-def configured(conf: Path) -> dict[str, str]:
-    """Return the variables with which Spark reads a directory of configuration files."""
-    return {"SPARK_CONF_DIR": str(conf), "SPARK_SUBMIT_OPTS": options_with(conf)}
 
 
 def quick_starts() -> dict[str, str]:

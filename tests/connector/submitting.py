@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pyspark
 
-from tests.short_lived import configured, options_with
+from tests.short_lived import JVM_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs"
 SPARK_BIN = Path(pyspark.__file__).parent / "bin"
-CONF = ROOT / "spark-conf"
 SECONDS = 240
 SETTINGS = {
     "spark.driver.host": "localhost",
     "spark.ui.enabled": "false",
-    "spark.executor.extraJavaOptions": options_with(CONF),
+    "spark.executor.extraJavaOptions": JVM_OPTIONS,
 }
 
 
 def environment() -> dict[str, str]:
     """Return the environment of a process that runs Spark with this tree's packages and settings."""
     path = os.pathsep.join(map(str, (ROOT / "connector", ROOT)))
-    return os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable} | configured(CONF)
+    conf = str(ROOT / "spark-conf")
+    return os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": conf}
 
 
 def submit(master: str, folder: Path, job: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -28,7 +28,6 @@ from tests.builders import LogBuilder
 from tests.connector.killed_driver import COPIED, write
 from tests.connector.processes import descendants, kill, wait_for_end
 from tests.connector.written import SMALL_CONFIG, Writer, consumed, rows_of
-from tests.short_lived import configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,7 +143,7 @@ class Driver:
     def run(self, delay: float) -> None:
         """Write in a new process, and kill it with those below it after some seconds."""
         command = [sys.executable, "-m", "tests.connector.killed_driver", *self.arguments]
-        settings = os.environ | {"PYSPARK_PYTHON": sys.executable} | configured(ROOT / "spark-conf")
+        settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
         with (self.folder / "errors").open("a") as errors:
             process = subprocess.Popen(  # noqa: S603 -- our own program
                 command, stdout=subprocess.PIPE, stderr=errors, env=settings, cwd=ROOT

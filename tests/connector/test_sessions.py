@@ -16,7 +16,7 @@ import pytest
 from store_core import read_messages
 from store_core.format.columns import DEFAULT_COLUMNS
 from tests.connector.session_answers import answers_of
-from tests.short_lived import clean_environment, configured
+from tests.short_lived import clean_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def connect(store: WrittenStore, tmp_path_factory: pytest.TempPathFactory) -> su
     conf.joinpath("spark-defaults.conf").write_text(f"{settings}\n{CONF}")
     conf.joinpath("log4j2.properties").write_text((recommended / "log4j2.properties").read_text())
     # SPARK_TESTING is how PySpark is told to let the server choose a free port.
-    ours = configured(conf) | {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
+    ours = {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
     return subprocess.run(  # noqa: S603 -- our own script
         [sys.executable, "-W", "error", SCRIPT, store.root, directory],
         cwd=directory, env=clean_environment() | ours, capture_output=True, text=True, check=False, timeout=840,

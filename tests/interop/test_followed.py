@@ -19,7 +19,6 @@ from store_core import read_messages
 from tests.connector.processes import descendants, kill, wait_for_end
 from tests.interop.followed_store import COLUMNS
 from tests.interop.live_broker import LiveBroker
-from tests.short_lived import configured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +62,7 @@ class Query:
 
     def _started(self, way: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.interop.followed_store", *self._paths, way]
-        settings = os.environ | {"PYSPARK_PYTHON": sys.executable} | configured(ROOT / "spark-conf")
+        settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
         with self.errors.open("a") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=settings, cwd=ROOT)  # noqa: S603 -- ours
         assert cast("IO[bytes]", process.stdout).readline() == b"begin\n", self.last_errors
