@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tests.builders import Record
+
 
 Changed = Literal["segment", "queue"]
 Work = Literal[
@@ -195,11 +197,13 @@ def _checked_rows(batch: pa.RecordBatch, expected: dict[int, bytes]) -> int:
 
 
 class ReadLog:
-    """A log with one full segment, and its queues.
+    """A store that is read, and the file of it that is changed.
 
     Parameters
     ----------
     root : Path
+    records : list of Record
+        Those of the store's one segment, which is full.
     work : str
         What is read.
     of : str
@@ -221,24 +225,18 @@ class ReadLog:
         How many rows each read has to have.
     """
 
-    def __init__(self, root: Path, *, work: Work, of: Changed) -> None:
-        log = LogBuilder(_SEGMENT)
-        while log.end < _SEGMENT:
-            log.append(b"x" * 500, topic=f"t{len(log.records) % _TOPICS}")
-        log.write(root)
-        write_queues(root, log.records, units_per_file=10_000)
-        (root / "lock").touch()
-        (root / "lock").chmod(0o666)
-        root.chmod(0o755)
+    def __init__(self, root: Path, records: list[Record], work: Work, of: Changed) -> None:
         self.root, self.work = root, work
-        rows = sum(record.topic == _TOPIC for record in log.records)
+        rows = sum(record.topic == _TOPIC for record in records)
         is_segment = of == "segment"
         self.path = root / ("commitlog" if is_segment else f"consumequeue/{_TOPIC}/0") / f"{0:020d}"
         self.size = _SEGMENT if is_segment else rows * UNIT.size
         self.least_rows = 0 if is_segment else rows
         self.changed = root / "changed"
         self._whole = self.path.read_bytes()
-        self.bodies = {record.physical_offset: record.body for record in log.records}
+        self.bodies = {record.physical_offset: record.body for record in records}
+        if work in ANSWERS:  # what Python imports meanwhile is not there for another user
+            ANSWERS[work](root)
 
     def batches(self, mode: str) -> Iterator[pa.RecordBatch]:
         """Yield all messages, or those of a topic by its queue; only FAILFAST looks anything up."""
@@ -270,13 +268,18 @@ class ReadLog:
 
 
 @contextmanager
-def made_log(work: Work, of: Changed) -> Iterator[ReadLog]:
-    """Make a log, and read it once: what Python imports meanwhile is not there for another user."""
+def made_store() -> Iterator[tuple[Path, list[Record]]]:
+    """Make a store that another user can read: one full segment, and its queues."""
     with tempfile.TemporaryDirectory(prefix="changing-files-") as name:
-        log = ReadLog(Path(name), work=work, of=of)
-        if work in ANSWERS:
-            ANSWERS[work](log.root)
-        yield log
+        root, log = Path(name), LogBuilder(_SEGMENT)
+        while log.end < _SEGMENT:
+            log.append(b"x" * 500, topic=f"t{len(log.records) % _TOPICS}")
+        log.write(root)
+        write_queues(root, log.records, units_per_file=10_000)
+        (root / "lock").touch()
+        (root / "lock").chmod(0o666)
+        root.chmod(0o755)
+        yield root, log.records
 
 
 def _tried(log: ReadLog, random: Random, kind: str, mode: str) -> str:
@@ -304,8 +307,8 @@ def main() -> int:
     parser.add_argument("--file", choices=("segment", "queue"), default="segment", help="what is changed")
     asked = parser.parse_args()
     work: Work = asked.work or ("look-up" if asked.file == "queue" else "scan")
-    with made_log(work, asked.file) as log:
-        ends = log.campaign(asked.times, asked.seed, asked.kinds.split(","))
+    with made_store() as store:
+        ends = ReadLog(*store, work, asked.file).campaign(asked.times, asked.seed, asked.kinds.split(","))
     for (kind, end), count in sorted(ends.items()):
         print(f"{count:6} {kind:10} {end}")
     return int(any(end in bad_ends(work, asked.file) for _, end in ends))

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.changing_files import ANSWERS, KINDS, Changed, ReadLog, Work, bad_ends, made_log
+from tests.fuzz.changing_files import ANSWERS, KINDS, Changed, ReadLog, Work, bad_ends, made_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.builders import Record
 
 
 _SEED = 23
@@ -27,12 +30,17 @@ _READS: list[tuple[Work, Changed]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def store() -> Iterator[tuple[Path, list[Record]]]:
+    """Make a store once: each change is undone."""
+    with made_store() as made:
+        yield made
+
+
 @pytest.fixture(scope="module", params=_READS, ids=" ".join)
-def read(request: pytest.FixtureRequest) -> Iterator[tuple[ReadLog, Changed]]:
-    """Make a log once for all changes; each is undone."""
+def read(request: pytest.FixtureRequest, store: tuple[Path, list[Record]]) -> tuple[ReadLog, Changed]:
     work, changed = request.param
-    with made_log(work, changed) as log:
-        yield log, changed
+    return ReadLog(*store, work, changed), changed
 
 
 @pytest.mark.parametrize("kind", KINDS)
