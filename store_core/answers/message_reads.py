@@ -1,36 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How answers about messages read them: several reads share a scan, and single records are looked up."""
+"""How answers about messages read them: one read, several that share a scan, and single records."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.message_scan import PART_BYTES
+from store_core.answers.message_scan import PART_BYTES, messages_and_damage
 from store_core.errors import SegmentVanishedError
-from store_core.files.store_kind import has_queues
-from store_core.files.store_path import store_roots
-from store_core.format.columnar.arrow_slices import true_mask
-from store_core.format.columns import CORRUPT_RECORD, arrow_schema
+from store_core.format.columns import arrow_schema
 from store_core.format.properties import PropertyParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
-
     from store_core.files.segment_source import Segment
     from store_core.snapshot.store import Store
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.read_plan import ReadPlan
 
 
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
@@ -50,280 +42,153 @@ REPLAY_ORIGIN_TOPIC: Final = "REPLAY_ORIGIN_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class MessageRead:
-    """One read."""
+    """One read: its options, and what is kept of its rows."""
 
     options: ReadOptions
     reduced: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
     """Makes of each batch the rows that are kept; a function of a module, since it is pickled."""
     flag_bits: int = 0
-    """If not 0: only records with one of these bits in ``sys_flag`` are kept by `reduced`, and damage."""
+    """If not 0: a shared scan chooses records with one of these bits in ``sys_flag``, in place of those of topics."""
 
     def rows_of(self, part: ReadRange) -> pa.Table:
         """Return what is kept of a range."""
         from store_core.store.read.message_reader import read_range
 
-        return self.table_of(read_range(part, self.options))
+        return self.table(read_range(part, self.options))
 
-    def table_of(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    def table(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Return what is kept of rows."""
-        return pa.Table.from_batches([self.kept(self._empty()), *map(self.kept, batches)])
-
-    def whole(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of several ranges."""
-        nothing = pa.Table.from_batches([self.kept(self._empty())])
-        return pa.concat_tables([nothing, *tables]).combine_chunks()
-
-    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what is kept of a batch."""
-        return batch if self.reduced is None else self.reduced(batch)
-
-    def _empty(self) -> pa.RecordBatch:
         schema = arrow_schema(self.options.columns, nullable=self.options.is_permissive)
-        return pa.RecordBatch.from_pylist([], schema)
+        every = [pa.RecordBatch.from_pylist([], schema), *batches]
+        return pa.Table.from_batches(every if self.reduced is None else map(self.reduced, every))
+
+    def chosen(self, scanned: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which messages of a shared scan are read."""
+        if self.flag_bits:
+            return pc.not_equal(pc.bit_wise_and(scanned["sys_flag"], self.flag_bits), 0)
+        return pc.is_in(scanned["topic"], value_set=pa.array(self.options.topic, pa.string()))
 
 
 def read_of(
     columns: Sequence[str],
     reduced: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
     *,
-    is_permissive: bool = False,
     flag_bits: int = 0,
     **options: object,
 ) -> MessageRead:
-    """Return a read that goes on after damage, and makes rows of it if it is permissive.
+    """Return a read that goes on after damage.
 
     * `flag_bits`: As of `MessageRead`.
     * `options`: As of `store_core.ReadOptions.parse`.
     """
     from store_core.store.read.read_options import ReadOptions
 
-    mode = "PERMISSIVE" if is_permissive else "DROPMALFORMED"
-    fixed = {"mode": mode, "fail_on_data_loss": False, "max_partition_bytes": PART_BYTES}
+    fixed = {"mode": "DROPMALFORMED", "fail_on_data_loss": False, "max_partition_bytes": PART_BYTES}
     parsed = ReadOptions.parse(columns=tuple(columns), **fixed, **options)
     return MessageRead(replace(parsed, nearest_times=True), reduced, flag_bits)
 
 
-_COLUMNS: Final = ("physical_offset", "store_size", "magic_code", "topic", "sys_flag")
-"""Columns of the scan."""
+class ReadJob:
+    """Reads a log; see `store_core.store.parts.Job`. Its result is a table, in log order.
 
-_CHECKED: Final = frozenset({"body", CORRUPT_RECORD})
-"""Columns by which a record that is whole may be damage: not those of the scan."""
-
-_KNOWN: Final = _COLUMNS[:2]
-"""What is known of damage."""
-
-_SOUND: Final = "magic_code"
-"""A column that each message has, and that rows of damaged ranges lack."""
-
-
-def can_share_scan(read: MessageRead) -> bool:
-    """Return whether a read takes only some records, and a scan of topics and flags can choose them."""
-    from store_core.store.read.chunk_rows import RowFilter
-
-    options = read.options
-    if options.is_permissive and set(options.columns) & _CHECKED:
-        return False  # each record with a broken body is a row
-    has_times = options.starting_timestamp is not None or options.ending_timestamp is not None
-    needed = RowFilter(options).columns
-    is_some = bool(needed or read.flag_bits)
-    return is_some and set(needed) <= set(_COLUMNS) and not has_times and CORRUPT_RECORD not in options.columns
-
-
-def rows_by_one_scan(reads: Mapping[str, tuple[MessageRead, ReadRange]]) -> list[tuple[str, pa.Table]]:
-    """Return the rows of several reads of a range, as `MessageRead.rows_of` of each, by one scan.
-
-    * `reads`: By name. Ranges that begin at one offset of one segment, without picks; in a growing log, ends may
-      differ.
+    * `notes`: What an operator should know of the log.
     """
-    from store_core.store.read.message_reader import read_range
-    from store_core.store.read.option_values import ReadMode
 
-    chosen = {name: _Chosen(read, part) for name, (read, part) in reads.items()}
-    widest = max((part for _, part in reads.values()), key=lambda part: (part.data_end, part.end))
-    options = next(iter(reads.values()))[0].options
-    is_permissive = any(read.options.is_permissive for read, _ in reads.values())
-    mode = ReadMode.PERMISSIVE if is_permissive else ReadMode.DROPMALFORMED
-    scan = replace(options, columns=_COLUMNS, mode=mode, topic=(), topics_pattern=None)
-    topics = _topics_of([read for read, _ in reads.values()])
-    bits = reduce(or_, (read.flag_bits for read, _ in reads.values()))
-    for batch in read_range(widest, scan):
-        rows = batch if topics is None else _narrowed(batch, topics, bits)
-        for each in chosen.values() if rows.num_rows else ():
-            each.add(rows)
-    return [(name, each.table()) for name, each in chosen.items()]
-
-
-def _topics_of(reads: Sequence[MessageRead]) -> pa.Array | None:
-    """Return the topics of all reads that choose by topic alone; None if one chooses by something else."""
-    from store_core.store.read.chunk_rows import RowFilter
-
-    topical = [read for read in reads if RowFilter(read.options).columns]
-    if any(read.options.topics_pattern is not None or not read.options.topic for read in topical):
-        return None
-    return pa.array(dict.fromkeys(topic for read in topical for topic in read.options.topic), pa.string())
-
-
-def _narrowed(batch: pa.RecordBatch, topics: pa.Array, bits: int) -> pa.RecordBatch:
-    """Return the rows that any read may choose, and those of damage."""
-    mask = true_mask(pc.is_in(batch.column("topic"), value_set=topics))
-    flags = batch.column("sys_flag")
-    if flags.null_count:
-        mask |= true_mask(flags.is_null())
-        flags = pc.fill_null(flags, 0)
-    mask |= (flags.to_numpy() & bits) != 0
-    return batch.filter(pa.array(mask)) if mask.any() else batch.slice(0, 0)
-
-
-class _Chosen:
-    """The records of a range that one read needs, and the damage in it."""
-
-    def __init__(self, read: MessageRead, part: ReadRange) -> None:
-        from store_core.store.read.chunk_rows import RowFilter
-
+    def __init__(self, store: Store, read: MessageRead) -> None:
         self._read = read
-        self._part = part
-        self._filter = RowFilter(read.options)
-        self._end, self._lead = min(part.end, part.data_end), part.segment.framing.lead
-        self._records: list[npt.NDArray[np.int64]] = []
-        self._damage: list[pa.RecordBatch] = []
+        self._ranges, self.notes = _planned(store, read.options)
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take what is needed of some rows of the scan."""
-        offsets = batch.column("physical_offset").to_numpy()
-        mask = offsets < self._end + self._lead
-        if batch.column(_SOUND).null_count:
-            is_damage = batch.column(_SOUND).is_null().to_numpy(zero_copy_only=False)
-            is_kept = is_damage & (offsets < self._end)
-            if self._read.options.is_permissive and is_kept.any():
-                self._damage.append(batch.select(_KNOWN).filter(pa.array(is_kept)))
-            mask &= ~is_damage
-        if self._read.flag_bits:
-            flags = pc.fill_null(batch.column("sys_flag"), 0).to_numpy()
-            mask &= (flags & self._read.flag_bits) != 0
-        if self._filter.columns and mask.any():
-            mask &= self._filter.select(batch, offsets)
-        if mask.any():
-            sizes = batch.column("store_size").to_numpy()
-            self._records.append(np.stack([offsets[mask], sizes[mask]]).astype(np.int64))
+    def plan(self) -> Sequence[ReadRange]:
+        """Return the ranges."""
+        return self._ranges
 
-    def table(self) -> pa.Table:
-        """Return what the read keeps of them, in log order."""
-        return self._read.table_of(self._rows())
+    def run(self, part: ReadRange) -> pa.Table:
+        """Read a range."""
+        return self._read.rows_of(part)
 
-    def _rows(self) -> Iterator[pa.RecordBatch]:
-        batches = self._messages()
-        if not self._damage:
-            yield from batches
-            return
-        schema = arrow_schema(self._read.options.columns, nullable=True)
-        damage = [_with_nulls(each, schema) for each in self._damage]
-        yield from pa.Table.from_batches([*batches, *damage], schema).sort_by(_KNOWN[0]).combine_chunks().to_batches()
-
-    def _messages(self) -> Iterator[pa.RecordBatch]:
-        from store_core.store.read.message_reader import read_range
-        from store_core.store.read.picks import NO_QUEUE, Picks
-
-        if self._records:
-            starts, sizes = np.concatenate(self._records, axis=1)
-            queues = np.full(starts.size, NO_QUEUE, np.int32)
-            picks = Picks(starts, sizes, queues, np.zeros(starts.size, np.int64))
-            yield from read_range(replace(self._part, picks=picks), self._read.options)
+    def merge(self, tables: Iterable[pa.Table]) -> pa.Table:
+        """Put the rows together."""
+        return pa.concat_tables([self._read.table(()), *tables]).combine_chunks()
 
 
-def _with_nulls(damage: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows of damage with all columns of a read."""
-    arrays = [
-        damage.column(field.name) if field.name in _KNOWN else pa.nulls(damage.num_rows, field.type) for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPart:
-    """A piece of the log, and the ranges of it that reads need: several if one scan chooses the records of all."""
-
-    ranges: tuple[tuple[str, ReadRange], ...]
+_PLACE: Final = ("physical_offset", "store_size")
+_SCANNED: Final = (*_PLACE, "magic_code", "topic", "sys_flag")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """What the reads found."""
+    """What reads found, in log order."""
 
-    tables: dict[str, pa.Table]  # by the name of the read, in log order
-    notes: tuple[str, ...]  # what an operator should know of the log
+    tables: dict[str, pa.Table]  # by the name of the read
+    damage: pa.Table  # `physical_offset` and `store_size` of what is no message
 
 
-class ReadJob:
-    """Reads a log for several reads at once, in parts; see `store_core.store.parts.Job`.
+class SharedScan:
+    """Reads a log for several reads at once, and finds its damage; see `store_core.store.parts.Job`.
 
-    A read that queues give a look-up for reads what that picked. The others share one scan of the log where they can,
-    which chooses the records of each: see `rows_by_one_scan`.
+    A scan of few columns chooses the records of all: reads alone would follow the log once each.
 
-    * `reads`: By name. All see the log as of the store's moment.
+    * `reads`: By name. Each has topics, or flags.
+    * `notes`: As of `ReadJob`.
     """
 
     def __init__(self, store: Store, reads: Mapping[str, MessageRead]) -> None:
-        self.reads = dict(reads)
-        plans = self._plans(store)
-        self.notes = tuple(dict.fromkeys(note for plan in plans.values() for note in plan.notes))
-        self.parts = self._parts(plans)
+        from store_core.store.read.option_values import ReadMode
 
-    def plan(self) -> Sequence[ReadPart]:
-        """Return the parts: what each read needs of each segment."""
-        return self.parts
+        self._reads = dict(reads)
+        options = next(iter(reads.values())).options
+        self._scan = replace(options, columns=_SCANNED, mode=ReadMode.PERMISSIVE, topic=())
+        self._ranges, self.notes = _planned(store, self._scan)
 
-    def _parts(self, plans: Mapping[str, ReadPlan]) -> Sequence[ReadPart]:
-        found = [(name, _without_tail(part)) for name, plan in plans.items() for part in plan.ranges]
-        shared: dict[tuple[str, int], list[tuple[str, ReadRange]]] = {}
-        parts = []
-        for name, part in found:
-            if part.picks is None and part.segment.is_plain and can_share_scan(self.reads[name]):
-                shared.setdefault((part.segment.path, part.begin), []).append((name, part))
-            else:
-                parts.append(ReadPart(((name, part),)))
-        parts += [ReadPart(tuple(ranges)) for ranges in shared.values()]
-        return sorted(parts, key=lambda each: each.ranges[0][1].begin)  # of each read, in log order
+    def plan(self) -> Sequence[ReadRange]:
+        """Return the ranges."""
+        return self._ranges
 
-    def _plans(self, store: Store) -> dict[str, ReadPlan]:
-        """Plan each read; where no queue can look anything up, reads that share a scan share its plan, too."""
-        plans: dict[str, ReadPlan] = {}
-        shared: ReadPlan | None = None
-        can_look_up = any(map(has_queues, store_roots(store.paths)))
-        for name, read in self.reads.items():
-            can_share = not can_look_up and can_share_scan(read)
-            plans[name] = shared if can_share and shared is not None else _planned(store, read)
-            shared = plans[name] if can_share else shared
-        return plans
+    def run(self, part: ReadRange) -> FoundRows:
+        """Scan a range, then read the chosen records; all records where single ones can't be read, as in archives."""
+        from store_core.store.read.message_reader import read_range
 
-    def run(self, part: ReadPart) -> list[tuple[str, pa.Table]]:
-        """Read one part."""
-        if len(part.ranges) == 1 and not self._is_scanned_alone(*part.ranges[0]):
-            return [(name, self.reads[name].rows_of(each)) for name, each in part.ranges]
-        return rows_by_one_scan({name: (self.reads[name], each) for name, each in part.ranges})
+        places: dict[str, list[pa.RecordBatch]] = {name: [] for name in self._reads}
+        damage: list[pa.RecordBatch] = []
+        for batch in read_range(part, self._scan):
+            messages, damaged = messages_and_damage(batch, part)
+            damage.append(damaged.select(_PLACE))
+            for name, read in self._reads.items():
+                places[name].append(messages.select(_PLACE).filter(read.chosen(messages)))
+        if not part.segment.is_plain:
+            return FoundRows({name: read.rows_of(part) for name, read in self._reads.items()}, _joined(damage))
+        tables = {name: read.table(_picked(part, places[name], read.options)) for name, read in self._reads.items()}
+        return FoundRows(tables, _joined(damage))
 
-    def _is_scanned_alone(self, name: str, part: ReadRange) -> bool:
-        """Return whether even one read by flags is faster if a scan chooses its few records: it has no filter."""
-        read = self.reads[name]
-        return bool(read.flag_bits) and part.picks is None and part.segment.is_plain and can_share_scan(read)
-
-    def merge(self, partials: Iterable[list[tuple[str, pa.Table]]]) -> FoundRows:
-        """Put the rows of each read together."""
-        found: dict[str, list[pa.Table]] = {name: [] for name in self.reads}
-        for name, table in (each for partial in partials for each in partial):
-            found[name].append(table)
-        return FoundRows({name: self.reads[name].whole(tables) for name, tables in found.items()}, self.notes)
+    def merge(self, found: Iterable[FoundRows]) -> FoundRows:
+        """Put the rows of all ranges together."""
+        every = [FoundRows({name: read.table(()) for name, read in self._reads.items()}, _joined([])), *found]
+        tables = {name: pa.concat_tables([each.tables[name] for each in every]) for name in self._reads}
+        return FoundRows(tables, pa.concat_tables([each.damage for each in every]))
 
 
-def _planned(store: Store, read: MessageRead) -> ReadPlan:
-    """Plan a read; the last bodies tell where the log ends, whether the others are checked or not."""
+def _planned(store: Store, options: ReadOptions) -> tuple[tuple[ReadRange, ...], tuple[str, ...]]:
+    """Return ranges without what a dead writer left after the log's end, which is no damage in it; and notes."""
     from store_core.store.read.read_plan import plan_ranges
 
-    return plan_ranges(store, replace(read.options, verify_crc=True))
+    plan = plan_ranges(store, replace(options, verify_crc=True))  # the last bodies tell where the log ends
+    return tuple(replace(each, end=min(each.end, each.data_end), torn_end=0) for each in plan.ranges), plan.notes
 
 
-def _without_tail(part: ReadRange) -> ReadRange:
-    """Return a range without what a dead writer left after the log's end: that is no damage in it."""
-    return replace(part, end=min(part.end, part.data_end), torn_end=0)
+def _joined(places: Iterable[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(places, pa.schema([("physical_offset", pa.int64()), ("store_size", pa.int32())]))
+
+
+def _picked(part: ReadRange, places: Iterable[pa.RecordBatch], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a range that start at some places."""
+    from store_core.store.read.message_reader import read_range
+    from store_core.store.read.picks import NO_QUEUE, Picks
+
+    found = _joined(places)
+    if found.num_rows:
+        starts, sizes = (found[name].to_numpy().astype(np.int64) for name in _PLACE)
+        picks = Picks(starts, sizes, np.full(starts.size, NO_QUEUE, np.int32), np.zeros(starts.size, np.int64))
+        yield from read_range(replace(part, picks=picks), options)
 
 
 class SegmentOffsets(NamedTuple):

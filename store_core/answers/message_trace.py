@@ -120,9 +120,6 @@ trace = function_of(Trace)
 _Row = dict[str, Any]
 
 
-_COPIES: Final = "copies"
-
-
 @dataclass(frozen=True, slots=True)
 class _Tracing:
     engine: Engine
@@ -210,10 +207,12 @@ class _Tracing:
         """
         strict = replace(read, options=replace(read.options, mode=ReadMode.FAILFAST))
         try:
-            found = self.engine.run(ReadJob(self.store, {_COPIES: strict}))
+            job = ReadJob(self.store, strict)
+            found = self.engine.run(job)
         except (CorruptRecordError, SegmentLayoutError):
-            found = self.engine.run(ReadJob(self.store, {_COPIES: read}))
-        return found.tables[_COPIES].to_pylist(), found.notes
+            job = ReadJob(self.store, read)
+            found = self.engine.run(job)
+        return found.to_pylist(), job.notes
 
 
 def _consumers(rows: Sequence[_Row], offsets: Mapping[tuple[str, str], Mapping[int, int]]) -> Iterator[_Row]:

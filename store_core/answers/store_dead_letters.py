@@ -75,7 +75,7 @@ class DeadLetters(Answer["DeadLettersReport"]):
     release: Release = release_option()
 
     def on(self, engine: Engine, store: Store) -> DeadLettersReport:
-        """Read the topics of dead letters, through their queues where these prove complete."""
+        """Read the topics of dead letters, and the records that they name."""
         from store_core.snapshot.config import SUBSCRIPTION_GROUPS
 
         root, extent = store.root, store.asked_log
@@ -83,8 +83,8 @@ class DeadLetters(Answer["DeadLettersReport"]):
         if self.group:
             topics = {"topic": tuple(f"{DEAD_LETTER_PREFIX}{group}" for group in self.group)}
         read = read_of(DEAD_LETTER_COLUMNS, dead_letter_rows, release=self.release, **topics)
-        found = engine.run(ReadJob(store, {"letters": read}))
-        rows = found.tables["letters"].to_pylist()
+        job = ReadJob(store, read)
+        rows = engine.run(job).to_pylist()
         _check_groups(store, self.group, {str(row["topic"]) for row in rows})
         offsets = (origin_offset(row) for row in rows)
         origins = engine.run(RecordLookUp(extent.segments, (at for at in offsets if at is not None), self.release))
@@ -95,7 +95,7 @@ class DeadLetters(Answer["DeadLettersReport"]):
             name: group.retry_max_times for name, group in (groups or {}).items() if "retryMaxTimes" in group.given
         }
         letters = [_letter(row, origins, begin, limits) for row in rows]
-        facts = replace(_facts(root, letters, (*found.notes, *notes)), missing_bytes=extent.missing_bytes)
+        facts = replace(_facts(root, letters, (*job.notes, *notes)), missing_bytes=extent.missing_bytes)
         return DeadLettersReport.of(facts, {"groups": list(_groups(letters, limits)), "letters": letters[: self.rows]})
 
 

@@ -21,7 +21,6 @@ from store_core.answers.delay_states import (
     delay_levels,
     delayed_rows,
     level_states,
-    timer_rows,
     timer_states,
 )
 from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
@@ -133,7 +132,7 @@ class Delays(Answer["DelaysReport"]):
     config: str | os.PathLike[str] | None = opt(None, "", kind=Kind.FROM_CONFIG)
 
     def on(self, engine: Engine, store: Store) -> DelaysReport:
-        """Read the topics where they wait, through their queues where these prove complete."""
+        """Read the topics where they wait."""
         from store_core.answers.delay_states import stray_timers
         from store_core.snapshot.config import DELAY_OFFSETS
 
@@ -143,12 +142,10 @@ class Delays(Answer["DelaysReport"]):
         delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
         written = (config.written(root / CONFIG_DIRECTORY / name) for name in (DELAY_OFFSETS.name, TIMER_CHECK_FILE))
         known = _Known(delivered, *config.timer_check, _last_stored(store), *written)
-        shared: dict[str, Any] = {"release": self.release, "verify_crc": False}
-        reads = {
-            "levels": read_of(DELAY_COLUMNS, delayed_rows, topic=(SCHEDULE_TOPIC,), **shared),
-            "timers": read_of(DELAY_COLUMNS, timer_rows, topic=(TIMER_TOPIC,), **shared),
-        }
-        found = engine.run(ReadJob(store, reads))
+        topics = (SCHEDULE_TOPIC, TIMER_TOPIC)
+        job = ReadJob(store, read_of(DELAY_COLUMNS, delayed_rows, topic=topics, release=self.release, verify_crc=False))
+        rows = engine.run(job)
+        delayed, put = (rows.filter(pc.equal(rows["topic"], topic)) for topic in topics)
         now = SystemClock().now_ms() if self.now is None else self.now
         last_stored = known.last_stored or 0
         rules = LevelRules(levels, known.delay_offsets or {}, now, last_stored, known.offsets_written)
@@ -156,13 +153,13 @@ class Delays(Answer["DelaysReport"]):
         until, offset, check_written = known.timers_read_until, known.timers_offset, known.check_written
         timers = TimerRules(until, offset, now, last_stored, features, check_written)
         judged = {
-            "level": level_states(found.tables["levels"], rules),
-            "timer": timer_states(found.tables["timers"], timers),
+            "level": level_states(delayed, rules),
+            "timer": timer_states(put, timers),
         }
-        notes += _notes_of_others(*cancelled_by_others(found.tables["timers"], timers), self.release)
+        notes += _notes_of_others(*cancelled_by_others(put, timers), self.release)
         stray = stray_timers(store.timers, extent, self.release, store.end)
         notes += () if stray is None else (stray.note,)
-        return _Made(root, self, rules, known, judged, (*found.notes, *notes), extent.missing_bytes).report()
+        return _Made(root, self, rules, known, judged, (*job.notes, *notes), extent.missing_bytes).report()
 
 
 delays = function_of(Delays)

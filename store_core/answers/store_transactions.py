@@ -7,14 +7,13 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
-from store_core.answers.message_reads import FoundRows, ReadJob, read_of
+from store_core.answers.message_reads import FoundRows, SharedScan, read_of
 from store_core.answers.plots import Bar, Bars, Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
@@ -27,8 +26,8 @@ from store_core.broker.transactions import (
     TransactionStatus,
     half_rows,
     operation_rows,
+    settled_rows,
     transactions_of,
-    with_ms,
 )
 from store_core.files.clock import SystemClock
 from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
@@ -126,27 +125,22 @@ class Transactions(Answer["TransactionsReport"]):
     release: Release = release_option()
 
     def on(self, engine: Engine, store: Store) -> TransactionsReport:
-        """Read the system topics through their queues where these prove complete; of other messages heads alone."""
+        """Read the system topics, and of other messages those that settle a transaction."""
         # Where the broker is in the half messages: before the log's end is, so that the new copies of those that it is
         # past are read, too.
-        asked_next = _asked_next(store)
+        asked_next, notes = _asked_next(store)
         shared: dict[str, Any] = {"release": self.release}
         reads = {
             "given_up": read_of(("unique_key",), topic=(CHECK_MAX_TIME_TOPIC,), **shared),
             "operations": read_of(OP_COLUMNS, operation_rows, topic=OP_TOPICS, **shared),
-            "settled": read_of(
-                (*SETTLED_COLUMNS, "store_size", _SOUND),
-                _settled,
-                is_permissive=True,
-                flag_bits=TRANSACTION_MASK,
-                **shared,
-            ),
+            "settled": read_of(SETTLED_COLUMNS, settled_rows, flag_bits=TRANSACTION_MASK, **shared),
             "halves": read_of(HALF_COLUMNS, half_rows, topic=HALF_TOPICS, **shared),
         }
-        found = engine.run(ReadJob(store, reads))
+        job = SharedScan(store, reads)
+        found = engine.run(job)
         now = SystemClock().now_ms() if self.now is None else self.now
         log = store.asked_log.remaining()  # after the read: the halves of what was deleted are not missing
-        return _Judged(store, log, found, self, now, *asked_next).report()
+        return _Judged(store, log, found, self, now, asked_next, (*job.notes, *notes)).report()
 
 
 transactions = function_of(Transactions)
@@ -238,16 +232,6 @@ def _asked_next(store: Store) -> tuple[int, tuple[str, ...]]:
     return (offsets or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0), notes
 
 
-_SOUND: Final = "magic_code"
-"""A column that each message has, and that rows of damaged ranges lack."""
-
-
-def _settled(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the records that settle transactions, and where damage is."""
-    kinds = pc.fill_null(pc.bit_wise_and(batch["sys_flag"], TRANSACTION_MASK), 0)
-    return with_ms(batch.filter(pc.or_(pc.not_equal(kinds, 0), pc.is_null(batch[_SOUND]))))
-
-
 @dataclass(frozen=True)
 class _Judged:
     """The rows that were found, and what they say."""
@@ -258,50 +242,33 @@ class _Judged:
     options: Transactions
     at: int
     asked_next: int
-    offset_notes: tuple[str, ...]
-
-    @cached_property
-    def _settled(self) -> list[dict[str, Any]]:
-        settled = self.found.tables["settled"]
-        rows: list[dict[str, Any]] = settled.filter(pc.is_valid(settled[_SOUND])).to_pylist()
-        return rows
+    notes: tuple[str, ...]
 
     def report(self) -> TransactionsReport:
         """Make the report."""
-        tables = self.found.tables
-        state = transactions_of(
-            tables["halves"].to_pylist(),
-            self._settled,
-            tables["operations"].to_pylist(),
-            tables["given_up"]["unique_key"].to_pylist(),
-        )
-        absent = self._absent()
+        rows = {name: table.to_pylist() for name, table in self.found.tables.items()}
+        given_up = [row["unique_key"] for row in rows["given_up"]]
+        state = transactions_of(rows["halves"], rows["settled"], rows["operations"], given_up)
+        absent = self._absent(rows["settled"])
         evidence = self._evidence(absent or ())
         ended = [(end_of(each, evidence), each) for each in state.transactions]
-        facts = self._facts(ended, evidence, (*self.found.notes, *state.notes, *self.offset_notes))
+        facts = self._facts(ended, evidence, (*self.notes, *state.notes))
         facts = replace(facts, are_queues_checked=absent is not None)
         return TransactionsReport.of(facts, {"groups": list(_groups(ended)), "transactions": self._rows(ended)})
 
-    def _absent(self) -> set[int] | None:
+    def _absent(self, settled: Iterable[dict[str, Any]]) -> set[int] | None:
         """Return the commits to which no queue leads."""
-        from store_core.answers.store_transactions import QueuedRecord, absent_records
-
         names = QueuedRecord._fields
-        commits = [row for row in self._settled if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]
+        commits = [row for row in settled if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]
         return absent_records(self.store, [QueuedRecord(*(row[name] for name in names)) for row in commits])
 
     def _evidence(self, absent: Collection[int]) -> Evidence:
         halves = self.found.tables["halves"]
         queued = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))["queue_offset"]
-        settled = self.found.tables["settled"]
-        lost = settled.filter(pc.is_null(settled[_SOUND])).to_pylist()
-        damage = [(row["physical_offset"], row["physical_offset"] + row["store_size"]) for row in lost]
+        begins, sizes = (column.to_pylist() for column in self.found.damage.columns)
+        damage = [(begin, begin + size) for begin, size in zip(begins, sizes, strict=True)]
         return Evidence(
-            absent,
-            self.asked_next,
-            sorted([*self.log.missing, *damage]),
-            self.log.begin,
-            pc.min(queued).as_py(),
+            absent, self.asked_next, sorted([*self.log.missing, *damage]), self.log.begin, pc.min(queued).as_py()
         )
 
     def _facts(

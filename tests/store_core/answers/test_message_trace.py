@@ -11,7 +11,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import Trace, TraceReport, message_trace, trace
-from store_core.answers.message_reads import ReadJob
+from store_core.answers.message_reads import MessageRead, ReadJob
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.snapshot.store import Store
@@ -210,9 +210,9 @@ def test_only_a_damaged_log_is_scanned_for_what_is_left_after_damage(
     modes: list[ReadMode] = []
 
     class Noted(ReadJob):
-        def __init__(self, paths: Any, reads: Any) -> None:  # noqa: ANN401 -- as they are
-            modes.extend(read.options.mode for read in reads.values())
-            super().__init__(paths, reads)
+        def __init__(self, store: Store, read: MessageRead) -> None:
+            modes.append(read.options.mode)
+            super().__init__(store, read)
 
     monkeypatch.setattr(message_trace, "ReadJob", Noted)
 
