@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plots show.
-
-They come from a DataFrame of ``format("commitlog")``, where Spark does the counting, or from an Arrow table of
-`store_core.read_messages`.
-"""
+"""Messages in groups, for plots: counted by Spark in a DataFrame, or by Arrow in rows of `store_core.read_messages`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -160,102 +155,21 @@ def _arrow_percentiles(used: pa.Table, name: str, percentiles: Sequence[float]) 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Messages and bytes of each topic over time; topics with the most messages come first.
+def by_topic(
+    rows: pa.Table, columns: npt.NDArray[np.int64], *totals: str
+) -> tuple[tuple[str, ...], list[npt.NDArray[np.int64]]]:
+    """Return the topics of groups, those with the most of the first total first, and each total as a matrix.
 
-    * `messages`, `sizes`: Records, and bytes of records, whose store time is in the bin.
+    * `columns`: int64, shape (groups,): the column of each group; its row is its topic's.
     """
-
-    topics: tuple[str, ...]
-    begins: npt.NDArray[np.int64]  # when each bin begins, ms since the epoch
-    bin_seconds: int
-    messages: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentBytes:
-    """The bytes of each topic in each segment; topics with the most bytes come first."""
-
-    topics: tuple[str, ...]
-    offsets: npt.NDArray[np.int64]  # where each segment begins, in bytes of the log
-    sizes: npt.NDArray[np.int64]  # bytes of records
-    first_times: npt.NDArray[np.int64] | None
-    """Store time of each segment's first record, ms; None if the rows had no such column."""
-
-
-@dataclass(frozen=True, slots=True)
-class Latencies:
-    """How long messages took from the producer to the log."""
-
-    begins: npt.NDArray[np.int64]  # when each bin begins, ms since the epoch; bins without a message are left out
-    bin_seconds: int
-    percentiles: tuple[float, ...]
-    values: npt.NDArray[np.float64]  # milliseconds; negative where the producer's clock is ahead of the broker's
-
-
-def rates(messages: Messages, bin_seconds: int | None = None) -> Rates:
-    """Count messages and bytes by topic and time.
-
-    * `messages`: With columns `topic`, `store_timestamp` and `store_size`.
-    * `bin_seconds`: By default such that there are at most 120 bins; a DataFrame is then read twice.
-    """
-    rows, seconds = binned(messages, bin_seconds, ("topic",), {"store_size": "sum"})
-    topics, place = _ranked(rows["topic"], rows["count"])
-    numbers = rows["bin"].to_numpy()
-    first, last = int(numbers.min()), int(numbers.max())
-    begins, column = np.arange(first, last + 1, dtype=np.int64) * (seconds * 1000), numbers - first
-    counts, sizes = (np.zeros((len(topics), len(begins)), np.int64) for _ in range(2))
-    counts[place, column] = rows["count"].to_numpy()
-    sizes[place, column] = rows["store_size"].to_numpy()
-    return Rates(topics, begins, seconds, counts, sizes)
-
-
-def segment_bytes(messages: Messages) -> SegmentBytes:
-    """Count bytes by topic and segment.
-
-    * `messages`: With columns `topic`, `segment` and `store_size`, and `store_timestamp` for the times of segments.
-    """
-    columns = column_names(messages)
-    timed = "store_timestamp" in columns
-    totals = {"store_size": "sum"} | ({"store_timestamp": "min"} if timed else {})
-    rows = grouped(messages, ("topic", "segment"), totals)
-    topics, place = _ranked(rows["topic"], rows["store_size"])
-    starts = np.array([int(name) for name in rows["segment"].to_pylist()], np.int64)
-    offsets, column = np.unique(starts, return_inverse=True)
-    sizes = np.zeros((len(topics), len(offsets)), np.int64)
-    sizes[place, column] = rows["store_size"].to_numpy()
-    first_times = None
-    if timed:
-        first_times = np.full(len(offsets), np.iinfo(np.int64).max)
-        np.minimum.at(first_times, column, rows["store_timestamp"].to_numpy())
-    return SegmentBytes(topics, offsets, sizes, first_times)
-
-
-def store_latencies(
-    messages: Messages, percentiles: Sequence[float] = (50, 95, 99), bin_seconds: int | None = None
-) -> Latencies:
-    """Measure from `born_timestamp` to `store_timestamp`, by time.
-
-    Delayed and retried messages keep the time when they were born, so leave out their topics first.
-
-    * `messages`: With columns `born_timestamp` and `store_timestamp`.
-    * `percentiles`: From 0 to 100; between two messages they are interpolated.
-    * `bin_seconds`: By default such that there are at most 120 bins; a DataFrame is then read twice.
-    """
-    rows, seconds = binned(messages, bin_seconds, (), {"latency": "percentile"}, percentiles)
-    order = np.argsort(rows["bin"].to_numpy())
-    values = np.array(rows["latency"].to_pylist(), np.float64).reshape(-1, len(percentiles))
-    begins = rows["bin"].to_numpy()[order] * (seconds * 1000)
-    return Latencies(begins, seconds, tuple(percentiles), values[order].T)
-
-
-def _ranked(topics: pa.ChunkedArray, weights: pa.ChunkedArray) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
-    """Order topics by weight, then by name; return them, and the index of each row's topic among them."""
-    total: dict[str, int] = {}
-    for topic, weight in zip(topics.to_pylist(), weights.to_pylist(), strict=True):
-        total[topic] = total.get(topic, 0) + weight
-    ranked = tuple(sorted(total, key=lambda topic: (-total[topic], topic)))
-    place = {topic: number for number, topic in enumerate(ranked)}
-    return ranked, np.array([place[topic] for topic in topics.to_pylist()], np.int64)
+    summed: dict[str, int] = {}
+    names = rows["topic"].to_pylist()
+    for topic, weight in zip(names, rows[totals[0]].to_pylist(), strict=True):
+        summed[topic] = summed.get(topic, 0) + weight
+    topics = tuple(sorted(summed, key=lambda topic: (-summed[topic], topic)))
+    row_of = {topic: number for number, topic in enumerate(topics)}
+    place = [row_of[topic] for topic in names], columns
+    matrices = [np.zeros((len(topics), int(columns.max()) + 1), np.int64) for _ in totals]
+    for matrix, name in zip(matrices, totals, strict=True):
+        matrix[place] = rows[name].to_numpy()
+    return topics, matrices

@@ -11,13 +11,13 @@ a light or a dark page; ``Path("rates.html").write_text(plots.message_rates(log)
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pyspark_commitlog.plot_data import Messages, Rates, rates, segment_bytes, store_latencies
+from pyspark_commitlog.plot_data import Messages, binned, by_topic, column_names, grouped
 from pyspark_commitlog.stream import bytes_behind
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Line, Plots, Series, Tone
 from store_core.errors import InvalidOptionError, StoreNotFoundError
@@ -57,29 +57,29 @@ def message_rates(messages: Messages, bin_seconds: int | None = None) -> Plots:
     InvalidOptionError
         If a column is missing, or there is no message.
     """
-    found = rates(messages, bin_seconds)
-    return Plots(
-        (
-            _rates("Messages per minute", found, found.messages, lambda total: counted(total, "message")),
-            _rates("Bytes per minute", found, found.sizes, lambda total: si(total, "B")),
+    rows, seconds = binned(messages, bin_seconds, ("topic",), {"store_size": "sum"})
+    bins = rows["bin"].to_numpy()
+    topics, (counts, sizes) = by_topic(rows, bins - bins.min(), "count", "store_size")
+    ends = _ends(bins, seconds)
+
+    def series(title: str, values: npt.NDArray[np.int64], words: Callable[[int], str]) -> Series:
+        lines = (
+            Line(
+                topic,
+                (each * _MINUTE / seconds).tolist(),
+                f"{words(int(each.sum()))}, up to {si(float(each.max()) * _MINUTE / seconds)}/min",
+            )
+            for topic, each in _largest(topics, values)
         )
-    )
+        return Series(title, ends, tuple(lines))
+
+    of_messages = series("Messages per minute", counts, lambda total: counted(total, "message"))
+    return Plots((of_messages, series("Bytes per minute", sizes, lambda total: si(total, "B"))))
 
 
-def _rates(title: str, found: Rates, values: npt.NDArray[np.int64], words: Any) -> Series:  # noqa: ANN401 -- of a total
-    lines = [
-        Line(
-            topic,
-            (each * _MINUTE / found.bin_seconds).tolist(),
-            f"{words(int(each.sum()))}, up to {si(float(each.max()) * _MINUTE / found.bin_seconds)}/min",
-        )
-        for topic, each in _largest(found.topics, values)
-    ]
-    return Series(title, _ends(found.begins, found.bin_seconds), tuple(lines))
-
-
-def _ends(begins: npt.NDArray[np.int64], bin_seconds: int) -> tuple[str, str]:
-    return iso_time(int(begins[0])), iso_time(int(begins[-1]) + 1000 * bin_seconds)
+def _ends(bins: npt.NDArray[np.int64], seconds: int) -> tuple[str, str]:
+    """Return when the first of some bins begins, and when the last ends."""
+    return iso_time(int(bins.min()) * seconds * 1000), iso_time((int(bins.max()) + 1) * seconds * 1000)
 
 
 def _largest(topics: Sequence[str], values: npt.NDArray[np.int64]) -> Iterable[tuple[str, npt.NDArray[np.int64]]]:
@@ -111,15 +111,24 @@ def segment_map(messages: Messages) -> Plots:
     InvalidOptionError
         If a column is missing, or there is no message.
     """
-    found = segment_bytes(messages)
-    times = ["", ""] if found.first_times is None else [f", {iso_time(int(found.first_times[at]))}" for at in (0, -1)]
-    first, last = (f"{binary_bytes(int(found.offsets[at]))}{times[at]}" for at in (0, -1))
-    rows = []
-    for topic, sizes in _largest(found.topics, found.sizes):
-        label = f"{si(int(sizes.sum()), 'B')} in {counted(int((sizes > 0).sum()), 'segment')}"
-        rows.append(HeatRow(topic, tuple(sizes.tolist()), label))
+    is_timed = "store_timestamp" in column_names(messages)
+    rows = grouped(
+        messages, ("topic", "segment"), {"store_size": "sum"} | ({"store_timestamp": "min"} if is_timed else {})
+    )
+    starts = np.array([int(name) for name in rows["segment"].to_pylist()], np.int64)
+    offsets, columns = np.unique(starts, return_inverse=True)
+    topics, (sizes,) = by_topic(rows, columns, "store_size")
+    first, last = map(binary_bytes, (int(offsets[0]), int(offsets[-1])))
+    if is_timed:
+        times = np.full(len(offsets), np.iinfo(np.int64).max)
+        np.minimum.at(times, columns, rows["store_timestamp"].to_numpy())
+        first, last = f"{first}, {iso_time(int(times[0]))}", f"{last}, {iso_time(int(times[-1]))}"
+    heat = []
+    for topic, each in _largest(topics, sizes):
+        label = f"{si(int(each.sum()), 'B')} in {counted(int((each > 0).sum()), 'segment')}"
+        heat.append(HeatRow(topic, tuple(each.tolist()), label))
     ends = (f"from {first}", f"last from {last}")
-    return Plots((HeatMap("Bytes by topic and segment", ends, tuple(rows), tone=Tone.MAIN),))
+    return Plots((HeatMap("Bytes by topic and segment", ends, tuple(heat), tone=Tone.MAIN),))
 
 
 def store_latency(
@@ -152,16 +161,16 @@ def store_latency(
     asked = tuple(percentiles)
     if not asked or asked != tuple(sorted(asked)) or asked[0] < 0 or asked[-1] > _WHOLE:
         raise InvalidOptionError(f"percentiles are {asked}, expected some from 0 to 100, in ascending order")
-    found = store_latencies(messages, asked, bin_seconds)
-    bins = (found.begins - found.begins[0]) // (1000 * found.bin_seconds)
-    values = np.zeros((len(asked), int(bins[-1]) + 1))
-    values[:, bins] = found.values
+    rows, seconds = binned(messages, bin_seconds, (), {"latency": "percentile"}, asked)
+    bins, found = rows["bin"].to_numpy(), np.array(rows["latency"].to_pylist(), np.float64).T
+    values = np.zeros((len(asked), int(np.ptp(bins)) + 1))
+    values[:, bins - bins.min()] = found
     lines = []
-    for percentile, line, measured in zip(asked, values, found.values, strict=True):
+    for percentile, line, measured in zip(asked, values, found, strict=True):
         label = f"mostly {duration(float(np.median(measured)))}, up to {duration(float(measured.max()))}"
         lines.append(Line(f"p{percentile:g}", line.tolist(), label))
-    title = f"Time from born to stored, percentiles of each {duration(found.bin_seconds * 1000)}"
-    return Plots((Series(title, _ends(found.begins, found.bin_seconds), tuple(lines), is_log=True),))
+    title = f"Time from born to stored, percentiles of each {duration(seconds * 1000)}"
+    return Plots((Series(title, _ends(bins, seconds), tuple(lines), is_log=True),))
 
 
 def queue_depth(store: str | os.PathLike[str]) -> Plots:
