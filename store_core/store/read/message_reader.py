@@ -29,7 +29,7 @@ from store_core.store.read.chunk_rows import (
     SegmentWindow,
     pieces_of,
 )
-from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
+from store_core.store.read.picks import Picks, PickWindows
 from store_core.store.read.ranges import ReadRange
 
 if TYPE_CHECKING:
@@ -394,8 +394,7 @@ def records_at(
     * `options`: Columns, and what else narrows the rows.
     """
     starts, rows = np.unique(starts, return_index=True)
-    nowhere = np.full(starts.size, NO_QUEUE, np.int32), np.zeros(starts.size, np.int64)
-    every = Picks(starts, sizes[rows], *nowhere)
+    every = Picks.of(starts, sizes[rows])
     for segment in segments:
         picks = every.between(segment.start_offset, segment.end_offset)
         if picks is None:

@@ -43,6 +43,20 @@ class Picks:
     queues: tuple[tuple[str, int], ...] = ()  # topics and queue ids
 
     @classmethod
+    def of(
+        cls,
+        starts: npt.ArrayLike,
+        sizes: npt.ArrayLike,
+        queue_offsets: npt.ArrayLike | None = None,
+        queue: tuple[str, int] | None = None,
+    ) -> Self:
+        """Return records of one queue, or some that were found in the log itself."""
+        starts, sizes = np.asarray(starts, np.int64), np.asarray(sizes, np.int64)
+        numbers = np.full(starts.size, NO_QUEUE if queue is None else 0, np.int32)
+        offsets = np.zeros(starts.size, np.int64) if queue_offsets is None else np.asarray(queue_offsets, np.int64)
+        return cls(starts, sizes, numbers, offsets, () if queue is None else (queue,))
+
+    @classmethod
     def joined(cls, pieces: Sequence[Self], queues: tuple[tuple[str, int], ...]) -> Self:
         """Return the records of several, in log order; `queues` are those that all their numbers mean."""
         starts, sizes = (np.concatenate([getattr(each, name) for each in pieces]) for name in ("starts", "sizes"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
@@ -26,10 +25,17 @@ from store_core.files.store_path import ConfiguredRoot, StorePaths, nothing_at, 
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.log_end import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record
-from store_core.snapshot.log_end import FoundEnd, SegmentEnd, covered_note, end_by_tail, uncommitted_note
+from store_core.snapshot.log_end import FoundEnd, SegmentEnd, covered_note, end_by_tail, segment_end, uncommitted_note
 from store_core.snapshot.store import Store
-from store_core.store.read.lookup.explanation import DEFAULT_COSTS, SCAN, LookUpCosts, ReadExplanation, TrafficOf
-from store_core.store.read.lookup.look_up import LookUp
+from store_core.store.read.lookup.explanation import (
+    DEFAULT_COSTS,
+    SCAN,
+    LookedUp,
+    LookUpCosts,
+    ReadExplanation,
+    TrafficOf,
+)
+from store_core.store.read.lookup.look_up import look_up
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.ranges import Check, Coverage, ReadRange, with_picks
@@ -188,13 +194,12 @@ class _Planner:
         whole = [
             self._whole(segment, following) for segment, following in zip_longest(self._segments, self._segments[1:])
         ]
-        self._look_up = self._planned_look_up(whole)
-        with closing(self._look_up):
-            known = self._up_to_log_end(whole)
-            self._note_start()
-            found, explanation = self._look_up.looked_up(self._requested(known))
+        self._looked_up = self._look_up(whole)
+        known = self._up_to_log_end(whole)
+        self._note_start()
+        found = self._looked_up.narrowed(self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
-        explanation = replace(explanation.for_ranges(ranges), planned=traffic.moved)
+        explanation = replace(self._looked_up.explained.for_ranges(ranges), planned=traffic.moved)
         if _log.isEnabledFor(logging.INFO):
             _log.info("%s", explanation.line)
         notes, missing = tuple(self._notes), self._listed.missing
@@ -203,19 +208,19 @@ class _Planner:
     @property
     def mapped(self) -> dict[Segment, Chain]:
         """Segments that were mapped and, for the last one, walked."""
-        return self._look_up.mapped | self.walked
+        return {**self._looked_up.chains, **self.walked}
 
     def _requested(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
         clipped = (self._clip(part) for part in parts)
         return self._within_time([part for part in clipped if part.begin < part.end])
 
-    def _planned_look_up(self, whole: Sequence[ReadRange]) -> LookUp:
+    def _look_up(self, whole: Sequence[ReadRange]) -> LookedUp:
         """Read queues and index, if that may spare reading the log."""
         options = self._options
         is_narrow = options.starting_timestamp is not None or options.ending_timestamp is not None
         asked = self._requested(whole) if not options.is_permissive or not is_narrow else whole
         size = sum(min(part.end - part.begin, size_on_disk(part.segment)) for part in asked)
-        return LookUp(self._paths, self._segments, size, options, self._costs)
+        return look_up(self._paths, self._segments, size, options, self._costs)
 
     def _with_walk_starts(self, parts: list[ReadRange]) -> list[ReadRange]:
         """Set where readers start walking for ranges inside the segment that was walked here."""
@@ -255,9 +260,15 @@ class _Planner:
                 self._ends.clear()
                 return parts
             # A reader of picked records does not prove the end.
-            is_by_tail = self._by_tail and self._look_up.is_scan
+            is_by_tail = self._by_tail and self._looked_up.is_scan
             tail = _end_by_tail(last.segment, self._options) if is_by_tail else None
-            end = tail or self._look_up.end_of(last.segment, is_first=not parts)
+            end = tail or segment_end(
+                last.segment,
+                is_first=not parts,
+                verify_crc=self._options.verify_crc,
+                has_tail=self._options.is_permissive,
+                after=self._looked_up.known_place(last.segment),
+            )
             self._ends.append(end)
             if tail is not None:
                 return [*parts, replace(last.up_to(tail), is_by_tail=True), *torn]

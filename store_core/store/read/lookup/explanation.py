@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -20,16 +20,15 @@ from store_core.format.record.scan import Framing, check_frame
 from store_core.format.words import agreeing, counted
 from store_core.snapshot.config import covered_until, read_checkpoint
 from store_core.snapshot.log import first_store_timestamp
-from store_core.store.read.picks import NO_QUEUE, Picks
+from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
-    from store_core.snapshot.units import QueueName
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 
@@ -54,52 +53,40 @@ _MOST_OPEN: Final = 64
 """Segments of which what was read is kept."""
 
 
-class OpenedSegments:
-    """Opens segments, and keeps what the reader of the records that are found would have to request again.
-
-    * `chains`: Segments on another machine, of which something was read.
-    """
-
-    def __init__(self) -> None:
-        self.chains: dict[Segment, Chain] = {}
-        self._sources: dict[Segment, RemoteBytes] = {}
-
-    @contextmanager
-    def opened(self, segment: Segment) -> Iterator[SegmentBytes]:
-        """Open a segment; errors as of `open_segment`."""
-        known = self._sources.get(segment)
-        if known is not None:
-            yield known
-            return
-        source = open_segment(segment)
-        if isinstance(source, RemoteBytes) and len(self._sources) < _MOST_OPEN:
-            self._sources[segment] = source
-            self.chains[segment] = Chain(segment.view(source))
-            yield source
-            return
-        with source:
-            yield source
-
-    def close(self) -> None:
-        """Close what is open; what was loaded stays, and its reader opens the file again if it needs more."""
-        for source in self._sources.values():
-            source.__exit__(None, None, None)
-
-
 EVERYTHING: Final = 2**63 - 1
 """After all offsets."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked up, and where."""
+    """What is looked up, and where. What is read of segments on another machine is kept for the records' reader."""
 
     root: Path  # with queues or an index
     segments: Sequence[Segment]  # all of the log, in order
     options: ReadOptions
     costs: LookUpCosts
     room: int  # what the look-up may cost, in bytes of a scan
-    opened: OpenedSegments
+    _sources: dict[Segment, RemoteBytes] = field(default_factory=dict)
+
+    @contextmanager
+    def opened(self, segment: Segment) -> Iterator[SegmentBytes]:
+        """Open a segment; errors as of `open_segment`."""
+        known = self._sources.get(segment)
+        source = open_segment(segment) if known is None else known
+        if known is None and isinstance(source, RemoteBytes) and len(self._sources) < _MOST_OPEN:
+            known = self._sources[segment] = source
+        with source if known is None else nullcontext():
+            yield source
+
+    @property
+    def chains(self) -> dict[Segment, Chain]:
+        """The segments of which something is kept."""
+        return {segment: Chain(segment.view(source)) for segment, source in self._sources.items()}
+
+    def close(self) -> None:
+        """Close what is open; what was loaded stays, and its reader opens the file again if it needs more."""
+        for source in self._sources.values():
+            source.__exit__(None, None, None)
 
     @cached_property
     def doubt(self) -> int:
@@ -134,22 +121,14 @@ class Question:
         at = start - segment.start_offset - lead
         if at < 0:
             return None
-        with self.opened.opened(segment) as source:
+        with self.opened(segment) as source:
             raw = segment.view(source).frame(at, with_body=True)
             size = int.from_bytes(raw[lead : lead + 4].tobytes(), "big", signed=True)
-            picks = one_pick(start, size) if picks is None else picks
+            picks = Picks.of([start], [size]) if picks is None else picks
             if not picks.size or not picks.are_right(raw, segment, np.array([lead])).all():
                 return None
             check = check_frame(raw.data, 0, start - lead, segment.framing, verify_crc=verify_crc)
         return Proven(segment, start, start + picks.size) if check.reason is None else None
-
-
-@dataclass(frozen=True, slots=True)
-class Unsuitable:
-    """Why the log is scanned."""
-
-    reason: str
-    notes: tuple[str, ...] = ()
 
 
 class Proven(NamedTuple):
@@ -161,72 +140,6 @@ class Proven(NamedTuple):
     segment: Segment
     start: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class LookedUp:
-    """The records that queues or index lead to.
-
-    * `units`, `entries`: How many were read.
-    """
-
-    plan: str  # ``"queues"``, ``"index"`` or ``"position"``
-    why: str
-    picked: Picks | None  # the records; those that are not in `trusted` are found by the scan
-    trusted: tuple[tuple[int, int], ...] = ()  # ranges of physical offsets, ascending, that need no scan
-    edges: frozenset[int] = frozenset()
-    """Those of their ends at which a record begins or ends, so that a scan can begin there."""
-    furthest: Proven | None = None  # the last record that is known: the search for the log's end begins after it
-    units: int = 0
-    entries: int = 0
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def reach(self) -> int:
-        """Physical offset up to which queues or index are trusted; 0 for a position, which they need not reach."""
-        return self.trusted[-1][1] if self.trusted and self.plan != "position" else 0
-
-    def known_place(self, segment: Segment) -> Place:
-        """Return up to where a segment's records are known; in a DLedger log an entry is checked with all before it."""
-        found = self.furthest
-        if found is None or found.segment != segment or segment.framing is not Framing.RECORDS:
-            return Place()
-        return Place(found.end - segment.start_offset, found.start - segment.start_offset)
-
-    def narrowed(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
-        """Return the picked records of trusted parts of ranges, and the other parts, to be scanned, in log order."""
-        return [piece for part in parts for piece in self._pieces(part)]
-
-    def _pieces(self, part: ReadRange) -> Iterator[ReadRange]:
-        at = part.begin
-        for begin, end in self.trusted:
-            if end <= at or begin >= part.end:
-                continue
-            if at < begin:
-                yield self._scanned(part, at, begin)
-            inner = replace(part, begin=max(at, begin), end=min(end, part.end))
-            picks = None if self.picked is None else self.picked.between(inner.begin, inner.end)
-            if picks is not None:
-                yield replace(inner, picks=picks, walk_start=self._walk_start(part, inner.begin))
-            at = inner.end
-        if at < part.end:
-            yield self._scanned(part, at, part.end)
-
-    def _scanned(self, part: ReadRange, begin: int, end: int) -> ReadRange:
-        return replace(part, begin=begin, end=end, walk_start=self._walk_start(part, begin))
-
-    def _walk_start(self, part: ReadRange, begin: int) -> int | None:
-        """Return from where records are walked to a place: from there, if a record, or what follows one, is there."""
-        is_known = begin in self.edges and begin > part.segment.start_offset
-        return begin if is_known and part.segment.framing is Framing.RECORDS else part.walk_start
-
-
-def one_pick(start: int, size: int, name: QueueName | None = None, queue_offset: int = 0) -> Picks:
-    """Return one record, with the queue that it has to be of."""
-    numbers = np.array([NO_QUEUE if name is None else 0], np.int32)
-    values = (np.array([value], np.int64) for value in (start, size, queue_offset))
-    starts, sizes, offsets = values
-    return Picks(starts, sizes, numbers, offsets, () if name is None else (name,))
 
 
 def size_in(segment: Segment, source: SegmentBytes, start: int) -> int:
@@ -399,3 +312,60 @@ class ReadExplanation:
     @property
     def _is_read(self) -> str:
         return agreeing(self.records, "is read at its position", "are read at their positions")
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """How a read finds its records: the plan, and the records that queues or index lead to. A scan knows of none."""
+
+    explained: ReadExplanation
+    picked: Picks | None = None  # the records; those that are not in `trusted` are found by the scan
+    trusted: tuple[tuple[int, int], ...] = ()  # ranges of physical offsets, ascending, that need no scan
+    edges: frozenset[int] = frozenset()
+    """Those of their ends at which a record begins or ends, so that a scan can begin there."""
+    furthest: Proven | None = None  # the last record that is known: the search for the log's end begins after it
+    chains: Mapping[Segment, Chain] = field(default_factory=dict)  # segments on another machine of which bytes are kept
+
+    @classmethod
+    def scan(cls, why: str, notes: tuple[str, ...] = ()) -> Self:
+        """Return that all of the log is read."""
+        return cls(ReadExplanation(SCAN, why, notes=notes))
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether all records are read."""
+        return self.explained.plan == SCAN
+
+    def known_place(self, segment: Segment) -> Place:
+        """Return up to where a segment's records are known; in a DLedger log an entry is checked with all before it."""
+        found = self.furthest
+        if found is None or found.segment != segment or segment.framing is not Framing.RECORDS:
+            return Place()
+        return Place(found.end - segment.start_offset, found.start - segment.start_offset)
+
+    def narrowed(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
+        """Return the picked records of trusted parts of ranges, and the other parts, to be scanned, in log order."""
+        return [piece for part in parts for piece in self._pieces(part)]
+
+    def _pieces(self, part: ReadRange) -> Iterator[ReadRange]:
+        at = part.begin
+        for begin, end in self.trusted:
+            if end <= at or begin >= part.end:
+                continue
+            if at < begin:
+                yield self._scanned(part, at, begin)
+            inner = replace(part, begin=max(at, begin), end=min(end, part.end))
+            picks = None if self.picked is None else self.picked.between(inner.begin, inner.end)
+            if picks is not None:
+                yield replace(inner, picks=picks, walk_start=self._walk_start(part, inner.begin))
+            at = inner.end
+        if at < part.end:
+            yield self._scanned(part, at, part.end)
+
+    def _scanned(self, part: ReadRange, begin: int, end: int) -> ReadRange:
+        return replace(part, begin=begin, end=end, walk_start=self._walk_start(part, begin))
+
+    def _walk_start(self, part: ReadRange, begin: int) -> int | None:
+        """Return from where records are walked to a place: from there, if a record, or what follows one, is there."""
+        is_known = begin in self.edges and begin > part.segment.start_offset
+        return begin if is_known and part.segment.framing is Framing.RECORDS else part.walk_start

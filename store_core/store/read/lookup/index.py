@@ -22,12 +22,12 @@ from store_core.store.read.lookup.explanation import (
     LookedUp,
     Proven,
     Question,
-    Unsuitable,
+    ReadExplanation,
     is_far,
     price_of_picks,
     size_in,
 )
-from store_core.store.read.picks import NO_QUEUE, Picks
+from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,14 +52,14 @@ def last_entry_record(question: Question) -> Proven | None:
     return question.record_at(last.header.end_physical_offset)
 
 
-def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsuitable:
+def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp:
     """Find the records of the key that options name, which may be of any of some topics."""
     index = Index(question.root)
     if not index.paths:
-        return Unsuitable("there is no index beside the log")
+        return LookedUp.scan("there is no index beside the log")
     hashes = sorted({positive_hash(hash_code(f"{topic}#{question.options.named_key}")) for topic in topics})
     if _price(len(index.paths), len(hashes), question) > question.room:
-        return Unsuitable("reading the index would cost too much")
+        return LookedUp.scan("reading the index would cost too much")
     notes: list[str] = []
     covered: list[tuple[IndexHeader, Proven]] = []
     starts: set[int] = set()
@@ -81,20 +81,22 @@ def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp | Unsui
         starts.update((*found, file.header.begin_physical_offset, last.start))
         covered.append((file.header, last))
     if not covered:
-        return Unsuitable("no index file can be used", tuple(notes))
+        return LookedUp.scan("no index file can be used", tuple(notes))
     if _may_be_of_batch(question.options) and not any(_is_named(offset, question) for offset in hits):
         why = "no entry leads to a message of this id, and of a client's batch the index has only the last ids"
-        return Unsuitable(why, tuple(notes))
+        return LookedUp.scan(why, tuple(notes))
     picked = _picks(sorted(starts), question)
     if picked is not None and price_of_picks([picked], question.segments, question.costs) > question.room:
-        return Unsuitable("the answer is a large part of the log", tuple(notes))
+        return LookedUp.scan("the answer is a large part of the log", tuple(notes))
     trusted = _joined(
         (header.begin_physical_offset, min(last.end + last.segment.framing.lead, question.doubt))
         for header, last in covered
     )
     edges = frozenset(last.end for _, last in covered)
     furthest = max((last for _, last in covered), key=lambda record: record.start)
-    return LookedUp("index", _WHY, picked, trusted, edges, furthest, entries=len(hits), notes=tuple(notes))
+    reach = trusted[-1][1] if trusted else 0
+    explained = ReadExplanation("index", _WHY, entries=len(hits), reach=reach, notes=tuple(notes))
+    return LookedUp(explained, picked, trusted, edges, furthest)
 
 
 def _may_be_of_batch(options: ReadOptions) -> bool:
@@ -112,7 +114,7 @@ def _is_named(start: int, question: Question) -> bool:
     if found is None:
         return False
     segment, parser = found.segment, question.options.property_parser
-    with question.opened.opened(segment) as source:
+    with question.opened(segment) as source:
         raw = segment.record(source, start)
         return has_message_named(Records(raw, np.zeros(1, np.int64), segment.name, start, parser), question.options)
 
@@ -139,13 +141,9 @@ def _picks(starts: Sequence[int], question: Question) -> Picks | None:
     for segment in question.segments:
         inside = [start for start in starts if segment.start_offset <= start < segment.end_offset]
         if inside:
-            with question.opened.opened(segment) as source:
+            with question.opened(segment) as source:
                 found += [(start, size_in(segment, source, start) or 1) for start in inside]
-    if not found:
-        return None
-    places = np.array(found, np.int64)
-    nowhere = np.full(len(found), NO_QUEUE, np.int32), np.zeros(len(found), np.int64)
-    return Picks(places[:, 0], places[:, 1], *nowhere)
+    return Picks.of(*zip(*found, strict=True)) if found else None
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

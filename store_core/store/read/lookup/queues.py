@@ -17,16 +17,15 @@ import numpy as np
 from store_core.files.segment_source import Segment, size_on_disk
 from store_core.queue.queue_path import is_light, refusal_of
 from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
-from store_core.snapshot.units import EVERY_QUEUE, Queue, QueueName, UnitRange, Units
+from store_core.snapshot.units import EVERY_QUEUE, Queue, QueueName, UnitRange
 from store_core.store.read.lookup.explanation import (
     EVERYTHING,
     LookedUp,
     LookUpCosts,
     Proven,
     Question,
-    Unsuitable,
+    ReadExplanation,
     is_far,
-    one_pick,
     price_of_picks,
 )
 from store_core.store.read.lookup.index import last_entry_record
@@ -113,14 +112,14 @@ def _last_pick(queue: Queue) -> Picks | None:
         return None
     if not last.starts.size:
         return None
-    return one_pick(int(last.starts[0]), int(last.sizes[0]), queue.name, int(last.offsets[0]))
+    return Picks.of(last.starts, last.sizes, last.offsets, queue.name)
 
 
 def _pick_start(pick: Picks) -> int:
     return int(pick.starts[0])
 
 
-def look_up_queues(question: Question, beside: QueuesBesideLog) -> LookedUp | Unsuitable:
+def look_up_queues(question: Question, beside: QueuesBesideLog) -> LookedUp:
     """Find the records of the topics and queues that options name."""
     options = question.options
     wanted = TopicFilter.of(options.topic, options.topics_pattern, options.queue_id)
@@ -128,31 +127,30 @@ def look_up_queues(question: Question, beside: QueuesBesideLog) -> LookedUp | Un
         asked = [queue for queue in beside.queues(wanted) if queue.files]
         unknown = set(options.topic) - {queue.name[0] for queue in asked}
         if unknown:  # a deleted topic has no queues any more, and its messages are in the log until they expire
-            return Unsuitable(f"topic {min(unknown)!r} has no queue that is asked for")
+            return LookedUp.scan(f"topic {min(unknown)!r} has no queue that is asked for")
         if beside.database_cost + _price_of_files(asked, question) > question.room:
-            return Unsuitable("reading the queues would cost too much")
+            return LookedUp.scan("reading the queues would cost too much")
         return _looked_up(question, beside, [(queue, _offsets_asked(options, queue.name)) for queue in asked])
     except QueueDoubtError as error:
-        return Unsuitable(f"a queue can't be trusted: {error}", (str(error),))
+        return LookedUp.scan(f"a queue can't be trusted: {error}", (str(error),))
 
 
-def _looked_up(
-    question: Question, beside: QueuesBesideLog, asked: Sequence[tuple[Queue, tuple[int, int]]]
-) -> LookedUp | Unsuitable:
+def _looked_up(question: Question, beside: QueuesBesideLog, asked: Sequence[tuple[Queue, tuple[int, int]]]) -> LookedUp:
     # Before the units are read: what a broker puts meanwhile is behind it.
     furthest = beside.furthest(question, [queue for queue, _ in asked])
     if furthest is None:
-        return Unsuitable("no unit of a queue leads to a record")
+        return LookedUp.scan("no unit of a queue leads to a record")
     log_start = question.segments[0].start_offset
     wanted = [(queue, queue.range(log_start, *bounds)) for queue, bounds in asked]
     if _price_of_units(beside, (units for _, units in wanted), question.costs) > question.room:
-        return Unsuitable(_LARGE)
+        return LookedUp.scan(_LARGE)
     picked = _picked(wanted, question.segments)
     if picked is not None and price_of_picks([picked], question.segments, question.costs) > question.room:
-        return Unsuitable(_LARGE)
+        return LookedUp.scan(_LARGE)
     units = 0 if picked is None else len(picked)
     end = min(furthest.end, question.doubt, beside.dispatched)
-    return LookedUp("queues", _WHY, picked, ((0, end),), frozenset({furthest.end}), furthest, units)
+    explained = ReadExplanation("queues", _WHY, units=units, reach=end)
+    return LookedUp(explained, picked, ((0, end),), frozenset({furthest.end}), furthest)
 
 
 def _picked(wanted: Sequence[tuple[Queue, UnitRange]], segments: Sequence[Segment]) -> Picks | None:
@@ -162,12 +160,12 @@ def _picked(wanted: Sequence[tuple[Queue, UnitRange]], segments: Sequence[Segmen
     else:
         read = [queue.picked(units) for queue, units in wanted]
     names = tuple(queue.name for queue, _ in wanted)
-    pieces = [_picks_of(units, number) for number, units in enumerate(read) if units.starts.size]
+    pieces = [
+        Picks(units.starts, units.sizes, np.full(units.starts.size, number, np.int32), units.offsets)
+        for number, units in enumerate(read)
+        if units.starts.size
+    ]
     return Picks.joined(pieces, names) if pieces else None
-
-
-def _picks_of(units: Units, number: int) -> Picks:
-    return Picks(units.starts, units.sizes, np.full(units.starts.size, number, np.int32), units.offsets)
 
 
 def _start(record: Proven) -> int:
