@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -216,73 +216,36 @@ class _QueueBounds:
         return mask
 
 
-_BATCH_BYTES: Final = 64 << 20
-"""Maximum bytes of records in a batch of more than one; memory used besides them is a few times as much."""
-
-
-class RecordBytes(Protocol):
-    """Bytes of a segment that hold records."""
-
-    @property
-    def raw(self) -> npt.NDArray[np.uint8]:
-        """The bytes, shape (m,)."""
-
-    def start_offsets(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | int:
-        """Return what to add to positions in `raw` for physical offsets."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class SegmentWindow:
-    """Bytes of a segment as they lie in it, from a physical offset on."""
+class RecordBytes:
+    """Bytes of one or more places of a segment that hold records, one place behind the other."""
 
-    raw: npt.NDArray[np.uint8]
-    start_offset: int
-
-    def start_offsets(self, positions: npt.NDArray[np.int64]) -> int:  # noqa: ARG002 -- the protocol's parameter
-        """Return the physical offset of the first byte."""
-        return self.start_offset
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedBytes:
-    """Bytes of several places of a segment, one behind the other."""
-
-    raw: npt.NDArray[np.uint8]
-    begins: npt.NDArray[np.int64]  # int64, shape (n,), ascending: where each begins in `raw`
+    raw: npt.NDArray[np.uint8]  # uint8, shape (m,)
+    begins: npt.NDArray[np.int64]  # int64, shape (n,), ascending: where each place begins in `raw`
     offsets: npt.NDArray[np.int64]  # int64, shape (n,): the physical offset of each
 
-    def start_offsets(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return what to add to positions in them to get their physical offsets; int64, of the same shape."""
+    @classmethod
+    def at(cls, raw: npt.NDArray[np.uint8], physical_offset: int) -> Self:
+        """Return bytes as they lie in a segment, from a physical offset on."""
+        return cls(raw, np.zeros(1, np.int64), np.array([physical_offset], np.int64))
+
+    def start_offsets(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | int:
+        """Return what to add to positions in them to get their physical offsets; int64, of the same shape, or one."""
+        if self.begins.size == 1:
+            return int(self.offsets[0] - self.begins[0])
         found: npt.NDArray[np.int64] = (self.offsets - self.begins)[
             np.searchsorted(self.begins, positions, "right") - 1
         ]
         return found
 
 
-NO_BYTES: Final = SegmentWindow(np.empty(0, np.uint8), 0)
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReadChunk:
     """The content of one batch: records, and damaged ranges between them, as positions in the same bytes."""
 
     window: RecordBytes
-    records: list[Records] = field(default_factory=list)
-    damaged: list[tuple[int, int]] = field(default_factory=list)
-    rows: int = 0
-    size: int = 0
-
-    def room(self, bounds: npt.NDArray[np.int64], most_rows: int) -> int:
-        """Return how many of the records between `bounds` fit; into an empty chunk at least one."""
-        by_size = int(np.searchsorted(bounds, bounds[0] + _BATCH_BYTES - self.size, "right")) - 1
-        return max(min(bounds.size - 1, most_rows - self.rows, max(by_size, 0 if self.rows else 1)), 0)
-
-    def take(self, records: Records, size: int) -> None:
-        """Add records of `size` bytes in all."""
-        if len(records):
-            self.records.append(records)
-            self.rows += len(records)
-            self.size += size
+    records: Records
+    damaged: Sequence[tuple[int, int]] = ()
 
 
 _log: Final = logging.getLogger("store_core")
@@ -307,7 +270,7 @@ class ChunkRows:
     def __init__(self, segment: Segment, options: ReadOptions, watch: TopicWatch | None) -> None:
         self._segment = segment
         self._options = options
-        self._window: RecordBytes = NO_BYTES
+        self._window = RecordBytes.at(np.empty(0, np.uint8), 0)
         self.filter = RowFilter(options, watch)
         self.dropped = 0
         self.dropped_bytes = 0
@@ -334,8 +297,8 @@ class ChunkRows:
     def batches(self, chunk: ReadChunk) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a chunk; in mode FAILFAST, raise at the first record that can't be decoded."""
         self._window = chunk.window
-        records, faults = self._select(self._joined(chunk.records))
-        damaged = chunk.damaged
+        records, faults = self._select(chunk.records)
+        damaged = list(chunk.damaged)
         while len(records) or faults or damaged:
             decoded = self._decode(records, self._options.columns)
             stop = int(decoded.pending[0]) if decoded.pending.size else self._window.raw.size
@@ -362,11 +325,6 @@ class ChunkRows:
 
     def _records(self, starts: npt.NDArray[np.int64]) -> Records:
         return self.records(self._window, starts)
-
-    def _joined(self, pieces: list[Records]) -> Records:
-        if len(pieces) == 1:
-            return pieces[0]
-        return self._records(np.concatenate([np.empty(0, np.int64), *(piece.starts for piece in pieces)]))
 
     def _select(self, records: Records) -> tuple[Records, list[Fault]]:
         """Select the requested records, without touching data that this does not need, above all bodies."""

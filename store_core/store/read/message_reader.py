@@ -21,12 +21,10 @@ from store_core.format.segment_view import HEAD
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import (
-    NO_BYTES,
     WAYS_ON,
     ChunkRows,
-    PlacedBytes,
     ReadChunk,
-    SegmentWindow,
+    RecordBytes,
     pieces_of,
 )
 from store_core.store.read.picks import Picks, PickWindows
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.format.columnar.records import Records
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.stored_topics import TopicWatch
 
@@ -112,9 +109,8 @@ def _read_picks(
         return
     rows = ChunkRows(part.segment, options, watch)
     for window in windows.checked():
-        chunk = ReadChunk(window)
-        chunk.take(rows.records(window, window.positions), window.picks.size)
-        yield from rows.batches(chunk)
+        place = RecordBytes(window.raw, window.positions, window.picks.starts)
+        yield from rows.batches(ReadChunk(place, rows.records(place, window.positions)))
     rows.log_left_out(part.begin, part.end)
 
 
@@ -157,10 +153,9 @@ class _Gathered:
 
     def chunk(self, rows: ChunkRows) -> ReadChunk:
         """Return what was gathered."""
-        window = PlacedBytes(np.concatenate(self._pieces), *np.array(self._places, np.int64).T)
-        chunk = ReadChunk(window, damaged=self.damaged)
-        chunk.take(rows.records(window, np.concatenate([np.empty(0, np.int64), *self.starts])), self.size)
-        return chunk
+        window = RecordBytes(np.concatenate(self._pieces), *np.array(self._places, np.int64).T)
+        starts = np.concatenate([np.empty(0, np.int64), *self.starts])
+        return ReadChunk(window, rows.records(window, starts), self.damaged)
 
 
 class _RangeReader:
@@ -182,7 +177,6 @@ class _RangeReader:
         self._lead = part.segment.framing.lead
         self._walk_start = part.walk_begin - start
         self._rows = ChunkRows(part.segment, options, watch)
-        self._chunk = ReadChunk(NO_BYTES)
         self._gathered = _Gathered()
         self._set_ends(part)
 
@@ -273,31 +267,16 @@ class _RangeReader:
         mine = run.between(self._begin - base, self._limit - base)
         if before < first or mine is None:
             return before
-        self._chunk = ReadChunk(SegmentWindow(raw, offset))
-        taken = yield from self._fill(mine.starts + self._lead, mine.bounds)
-        yield self._full_chunk()
-        return first + taken
-
-    def _fill(self, starts: npt.NDArray[np.int64], bounds: npt.NDArray[np.int64]) -> Generator[ReadChunk, None, int]:
-        """Put records, whose frames have the differences of `bounds` as sizes, into chunks up to the first unsound one.
-
-        Returns how many.
-        """
-        taken = 0
-        while taken < starts.size:
-            count = self._chunk.room(bounds[taken:], self._options.max_records_per_batch)
-            if not count:
-                yield self._full_chunk()
-                continue
-            records = self._rows.records(self._chunk.window, starts[taken : taken + count])
-            sound = _count_sound(records)
-            if sound < count:
-                records = self._rows.records(self._chunk.window, records.starts[:sound])
-            self._chunk.take(records, int(bounds[taken + sound] - bounds[taken]))
-            taken += sound
-            if sound < count:
-                break
-        return taken
+        place, starts, most = RecordBytes.at(raw, offset), mine.starts + lead, self._options.max_records_per_batch
+        for begin in range(0, starts.size, most):
+            records = self._rows.records(place, starts[begin : begin + most])
+            sound = records.spans.sound
+            if not sound.all():
+                count = int(sound.argmin())
+                yield ReadChunk(place, self._rows.records(place, records.starts[:count]))
+                return first + begin + count
+            yield ReadChunk(place, records)
+        return first + starts.size
 
     def _take_damage(self, damage: Damage) -> Iterator[ReadChunk]:
         error = self._damage_error(damage)
@@ -331,11 +310,6 @@ class _RangeReader:
         gathered, self._gathered = self._gathered, _Gathered()
         if gathered.rows:
             yield gathered.chunk(self._rows)
-
-    def _full_chunk(self) -> ReadChunk:
-        """Return the current chunk, and start another."""
-        full, self._chunk = self._chunk, ReadChunk(self._chunk.window)
-        return full
 
     def _torn_tail(self) -> Iterator[ReadChunk]:
         """Take what follows the records, unless a writer has finished the record since the plan was made."""
@@ -375,13 +349,7 @@ class _RangeReader:
         """Return the pieces of damage that become rows of this range."""
         pieces = pieces_of(damage.begin, damage.end)
         mine = [(begin, end) for begin, end in pieces if self._begin <= begin < self._end]
-        return self._rows.kept(SegmentWindow(NO_BYTES.raw, self._start_offset), mine)
-
-
-def _count_sound(records: Records) -> int:
-    """Count the records before the first unsound one."""
-    sound = records.spans.sound
-    return len(records) if sound.all() else int(sound.argmin())
+        return self._rows.kept(RecordBytes.at(np.empty(0, np.uint8), self._start_offset), mine)
 
 
 def records_at(

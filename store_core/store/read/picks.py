@@ -166,12 +166,6 @@ class PickWindow:
         is_right = self.are_right()
         return None if is_right.all() else int(self.picks.starts[int(is_right.argmin())])
 
-    def start_offsets(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return what to add to positions in records to get their physical offsets; int64, of the same shape."""
-        rows = np.searchsorted(self.positions, positions, "right") - 1
-        found: npt.NDArray[np.int64] = (self.picks.starts - self.positions)[rows]
-        return found
-
 
 class PickWindows:
     """The picked records of one segment, which is opened.

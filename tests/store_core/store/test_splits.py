@@ -43,7 +43,6 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "small windows":
         monkeypatch.setattr("store_core.format.salvage._LONGEST_WINDOW", 500)
         monkeypatch.setattr("store_core.format.salvage._SHORTEST_WINDOW", 100)
-        monkeypatch.setattr("store_core.store.read.chunk_rows._BATCH_BYTES", 700)
         monkeypatch.setattr("store_core.format.columnar.chain._LEAST", 300)
         monkeypatch.setattr("store_core.format.columnar.chain._LARGEST", 600)
 

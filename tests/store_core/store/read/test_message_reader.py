@@ -162,7 +162,8 @@ def test_batches_have_no_more_rows_than_asked_for(root: Path, rows: int) -> None
 
 
 def test_batches_have_no_more_bytes_than_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_core.store.read.chunk_rows._BATCH_BYTES", 500)
+    monkeypatch.setattr("store_core.format.columnar.chain._LEAST", 500)
+    monkeypatch.setattr("store_core.format.columnar.chain._LARGEST", 500)
     sizes = [sum(batch.column("store_size").to_pylist()) for batch in read_messages(root)]
 
     assert sum(sizes) == sum(record["store_size"] for record in read_messages(root).read_all().to_pylist())
@@ -171,7 +172,8 @@ def test_batches_have_no_more_bytes_than_bounded(root: Path, monkeypatch: pytest
 
 
 def test_a_record_larger_than_the_bound_passes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_core.store.read.chunk_rows._BATCH_BYTES", 500)
+    monkeypatch.setattr("store_core.format.columnar.chain._LEAST", 500)
+    monkeypatch.setattr("store_core.format.columnar.chain._LARGEST", 500)
     log = LogBuilder(10_000)
     log.append_all(b"small", b"large" * 1000, b"small", b"small")
 
