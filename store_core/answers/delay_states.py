@@ -171,8 +171,9 @@ class LevelRules:
     """What is known of the delivery of delayed messages."""
 
     delays: Sequence[int]  # of each level, ms, level 1 first
-    next_offsets: Mapping[int, int]
-    """Level -> the queue offset that is delivered next; a level without one begins at its queue's first."""
+    next_offsets: Mapping[int, int] | None
+    """Level -> the queue offset that is delivered next; a level without one begins at its queue's first. None without
+    the file that says so."""
     at: int  # as of when, ms
     last_stored: int  # store time of the log's last record, ms: what was delivered later is not in it
     written: int | None = None  # when the broker wrote the offsets, ms, if that is known
@@ -198,7 +199,8 @@ def level_states(rows: pa.Table, rules: LevelRules) -> pa.Table:
     """Return delayed messages with ``due`` in ms, ``state`` and ``reason``, in place of what these follow from."""
     levels = _numbers(rows["queue_id"]) + 1
     due = _due_times(rows, rules)
-    following = np.array([rules.next_offsets.get(level, 0) for level in range(len(rules.delays) + 1)], np.int64)
+    next_offsets = rules.next_offsets or {}
+    following = np.array([next_offsets.get(level, 0) for level in range(len(rules.delays) + 1)], np.int64)
     is_level = (levels > 0) & (levels <= len(rules.delays))
     is_passed = _numbers(rows["queue_offset"]) < following[np.where(is_level, levels, 0)]
     found = _States(due, rules)

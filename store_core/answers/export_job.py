@@ -219,7 +219,7 @@ class ExportJob:
         with PartitionWriters(self.staged, stem, self.file_system or OsFileSystem()) as writers:
             for batch in read_range(part, self.options):
                 messages, damage = messages_and_damage(batch, part)
-                counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
+                counts += ScanCounts.of(messages, damage)
                 if messages.num_rows:
                     totals += totals_of(messages, part)
                     writers.add(messages)

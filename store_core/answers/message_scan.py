@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import pyarrow.compute as pc
 
@@ -67,19 +67,10 @@ class ScanCounts:
         )
 
     @classmethod
-    def of_messages(cls, batch: pa.RecordBatch) -> Self:
-        """Count messages."""
-        return cls(batch.num_rows, _sum_of(batch))
-
-    @classmethod
-    def of_damage(cls, batch: pa.RecordBatch) -> Self:
-        """Count damaged ranges."""
-        return cls(0, 0, batch.num_rows, _sum_of(batch))
-
-    @classmethod
-    def of_missing(cls, ranges: Sequence[tuple[int, int]]) -> Self:
-        """Count what is missing between segments."""
-        return cls(0, 0, len(ranges), sum(end - begin for begin, end in ranges))
+    def of(cls, messages: pa.RecordBatch, damage: pa.RecordBatch) -> Self:
+        """Count messages and damaged ranges."""
+        sizes = (pc.sum(each["store_size"], min_count=0).as_py() for each in (messages, damage))
+        return cls(messages.num_rows, next(sizes), damage.num_rows, next(sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +114,8 @@ class MessageScan(ABC, Generic[Found]):
         plan = plan_ranges(store, replace(self.options, verify_crc=True))  # where the log ends
         self.store = str(store_roots(store.paths)[0])
         self.ranges, self.notes = plan.ranges, plan.notes
-        self.missing = ScanCounts.of_missing(plan.missing)
+        missing = sum(end - begin for begin, end in plan.missing)
+        self.missing = ScanCounts(damaged_ranges=len(plan.missing), damaged_bytes=missing)
 
     @abstractmethod
     def nothing(self) -> Found:
@@ -140,7 +132,7 @@ class MessageScan(ABC, Generic[Found]):
         found, counts = self.nothing(), ScanCounts()
         for batch in read_range(part, self.options):
             messages, damage = messages_and_damage(batch, part)
-            counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
+            counts += ScanCounts.of(messages, damage)
             if messages.num_rows:
                 found.add(messages, part.segment)
         return Scanned(found, counts)
@@ -161,7 +153,3 @@ def messages_and_damage(batch: pa.RecordBatch, part: ReadRange) -> tuple[pa.Reco
     is_damage = pc.is_null(batch.column(_SOUND))
     is_inside = pc.less(batch.column("physical_offset"), part.data_end)
     return batch.filter(pc.invert(is_damage)), batch.filter(pc.and_(is_damage, is_inside))
-
-
-def _sum_of(batch: pa.RecordBatch) -> Any:  # noqa: ANN401 -- an int, which Arrow's types don't say
-    return pc.sum(batch.column("store_size"), min_count=0).as_py()

@@ -226,7 +226,7 @@ class RedactJob:
         try:
             for batch in read_range(part, self.options):
                 messages, damage = messages_and_damage(batch, part)
-                done.counts += ScanCounts.of_messages(messages) + ScanCounts.of_damage(damage)
+                done.counts += ScanCounts.of(messages, damage)
                 for row in _rows(messages):
                     self._redact(row, file, part.segment.start_offset, done)
         finally:

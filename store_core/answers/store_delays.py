@@ -140,18 +140,18 @@ class Delays(Answer["DelaysReport"]):
         root, extent = store.root, store.asked_log
         config = store.config.of_release(self.release)
         delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
-        written = (config.written(root / CONFIG_DIRECTORY / name) for name in (DELAY_OFFSETS.name, TIMER_CHECK_FILE))
-        known = _Known(delivered, *config.timer_check, _last_stored(store), *written)
+        read_until, offset = config.timer_check
+        last_stored = _last_stored(store)
+        offsets_written, check_written = (
+            config.written(root / CONFIG_DIRECTORY / name) for name in (DELAY_OFFSETS.name, TIMER_CHECK_FILE)
+        )
         topics = (SCHEDULE_TOPIC, TIMER_TOPIC)
         job = ReadJob(store, read_of(DELAY_COLUMNS, delayed_rows, topic=topics, release=self.release, verify_crc=False))
         rows = engine.run(job)
         delayed, put = (rows.filter(pc.equal(rows["topic"], topic)) for topic in topics)
         now = SystemClock().now_ms() if self.now is None else self.now
-        last_stored = known.last_stored or 0
-        rules = LevelRules(levels, known.delay_offsets or {}, now, last_stored, known.offsets_written)
-        features = rules_of(self.release)
-        until, offset, check_written = known.timers_read_until, known.timers_offset, known.check_written
-        timers = TimerRules(until, offset, now, last_stored, features, check_written)
+        rules = LevelRules(levels, delivered, now, last_stored or 0, offsets_written)
+        timers = TimerRules(read_until, offset, now, last_stored or 0, rules_of(self.release), check_written)
         judged = {
             "level": level_states(delayed, rules),
             "timer": timer_states(put, timers),
@@ -159,22 +159,11 @@ class Delays(Answer["DelaysReport"]):
         notes += _notes_of_others(*cancelled_by_others(put, timers), self.release)
         stray = stray_timers(store.timers, extent, self.release, store.end)
         notes += () if stray is None else (stray.note,)
-        return _Made(root, self, rules, known, judged, (*job.notes, *notes), extent.missing_bytes).report()
+        notes = (*job.notes, *notes)
+        return _Made(root, self, rules, timers, last_stored, judged, notes, extent.missing_bytes).report()
 
 
 delays = function_of(Delays)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What the broker's files say: None where there is no file."""
-
-    delay_offsets: dict[int, int] | None
-    timers_read_until: int | None
-    timers_offset: int
-    last_stored: int | None
-    offsets_written: int | None
-    check_written: int | None
 
 
 def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release) -> tuple[str, ...]:
@@ -206,7 +195,8 @@ class _Made:
     root: Path
     options: Delays
     rules: LevelRules
-    known: _Known
+    timers: TimerRules
+    last_stored: int | None
     judged: Mapping[str, pa.Table]
     notes: tuple[str, ...]
     missing_bytes: int
@@ -218,16 +208,15 @@ class _Made:
         waiting = np.concatenate([_due_of(_in_state(table, DelayState.WAITING)) for table in self.judged.values()])
         late = self.rules.at - 1000 * self.options.late_after
         overdue = [_due_of(_in_state(table, DelayState.OVERDUE)) for table in self.judged.values()]
-        known = self.known
         facts = DelaysFacts(
             store=str(self.root),
             now=iso_time(self.rules.at),
-            last_stored=None if known.last_stored is None else iso_time(known.last_stored),
+            last_stored=None if self.last_stored is None else iso_time(self.last_stored),
             scale=scale,
             messages=sum(table.num_rows for table in self.judged.values()),
             late=sum(int((times < late).sum()) for times in overdue),
-            has_delay_offsets=known.delay_offsets is not None or not self.judged["level"].num_rows,
-            has_timer_check=known.timers_read_until is not None or not self.judged["timer"].num_rows,
+            has_delay_offsets=self.rules.next_offsets is not None or not self.judged["level"].num_rows,
+            has_timer_check=self.timers.read_until is not None or not self.judged["timer"].num_rows,
             next_due=iso_time(int(waiting.min())) if waiting.size else None,
             missing_bytes=self.missing_bytes,
             notes=(*self.notes, *self._age_notes(), *self._offset_notes()),
@@ -245,9 +234,9 @@ class _Made:
         """Say how old the broker's files are, where the log has messages after them."""
         from store_core.snapshot.config import DELAY_OFFSETS
 
-        known, last = self.known, self.known.last_stored or 0
-        files = ("level", DELAY_OFFSETS.name, known.offsets_written), ("timer", TIMER_CHECK_FILE, known.check_written)
-        for kind, name, written in files:
+        last = self.rules.last_stored
+        offsets, check = (DELAY_OFFSETS.name, self.rules.written), (TIMER_CHECK_FILE, self.timers.written)
+        for kind, (name, written) in {"level": offsets, "timer": check}.items():
             if written is not None and written < last and self.judged[kind].num_rows:
                 yield (
                     f"what is delivered is as of {iso_time(written)}, when {CONFIG_DIRECTORY}/{name} was written; the "
@@ -257,7 +246,7 @@ class _Made:
     def _offset_notes(self) -> Iterator[str]:
         """Name offsets that are beyond the messages of their level: those that come next would be passed over."""
         rows = self.judged["level"]
-        for level, offset in sorted(self.rules.next_offsets.items()):
+        for level, offset in sorted((self.rules.next_offsets or {}).items()):
             mine = rows.filter(pc.equal(rows["level"], level))
             end = (pc.max(mine["queue_offset"]).as_py() or 0) + 1 if mine.num_rows else None
             if end is not None and offset > end:
@@ -272,13 +261,13 @@ class _Made:
                 "kind": "level",
                 "level": level,
                 "delay": self.rules.delays[level - 1] if is_known else None,
-                "next_offset": self.rules.next_offsets.get(level),
+                "next_offset": (self.rules.next_offsets or {}).get(level),
                 **_totals(mine),
             }
 
     def _timer_rows(self) -> Iterator[dict[str, Any]]:
         if self.judged["timer"].num_rows:
-            next_offset = None if self.known.timers_read_until is None else self.known.timers_offset
+            next_offset = None if self.timers.read_until is None else self.timers.next_offset
             yield {"kind": "timer", "next_offset": next_offset, **_totals(self.judged["timer"])}
 
     def _topic_rows(self) -> list[dict[str, Any]]:
