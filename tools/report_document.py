@@ -12,7 +12,6 @@ from store_core.answers.info import InfoReport
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
 from store_core.answers.repair_plan import RepairPlan, RepairReport
-from store_core.answers.several import StoreReports
 from store_core.answers.store_bill import BillReport
 from store_core.answers.store_check import CheckReport
 from store_core.answers.store_dead_letters import DeadLettersReport
@@ -22,6 +21,7 @@ from store_core.answers.store_producers import ProducersReport
 from store_core.answers.store_recover import RecoverReport
 from store_core.answers.store_redact import RedactReport
 from store_core.answers.store_replay import ReplayReport
+from store_core.answers.store_reports import StoreReports
 from store_core.answers.store_retention import RetentionReport
 from store_core.answers.store_transactions import TransactionsReport
 

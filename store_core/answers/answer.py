@@ -369,7 +369,7 @@ def _answered(asked: Answer[AnyReport], stores: Sequence[Store], engine: Engine)
         raise InvalidOptionError(
             f"store: expected one store, found {len(stores)}: {names}. Ask about each store by itself"
         )
-    from store_core.answers.several import StoreReports, summed
+    from store_core.answers.store_reports import StoreReports, summed
 
     found = [_of_store(asked.for_store(store.name), store, engine) for store in stores]
     again = asked.again([cast("AnyReport", each.report) for each in found if each.report is not None])
