@@ -69,7 +69,6 @@ _4_9: Final = replace(
     checks_page_cache_before_message=True,
     reports_long_properties_as_illegal=True,
     stamps_batches_before_lock=False,
-    puts_under_reentrant_lock=True,
     fills_light_lists_for_plain_names=True,
     leaves_wait_out_of_light_records=True,
     sets_light_offsets_from_record=True,

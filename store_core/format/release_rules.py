@@ -244,9 +244,6 @@ class ReleaseRules:
     stamps_batches_before_lock: bool = _put(
         "members of a batch keep the time when they were encoded", "CommitLog.putMessages, up to 4.9.0"
     )
-    puts_under_reentrant_lock: bool = _put(
-        "`useReentrantLockWhenPutMessage` is on by default", "MessageStoreConfig, 4.9.1"
-    )
     fills_light_lists_by_lmq_switch: bool = _put(
         "`enableLmq` makes puts write the indexes of further queues; before, `enableMultiDispatch` does",
         "CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, 5.3.1",

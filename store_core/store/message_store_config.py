@@ -33,7 +33,7 @@ _DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 _LONGEST_KEY: Final = 100
 """Characters of a key that a warning shows."""
 _UNSET: Final[Any] = None
-"""Default of the fields whose default depends on the release."""
+"""Default of the field whose default depends on the release."""
 
 _LIKENESS: Final = 0.92
 """From where a key that is not known is taken for a misspelt one. Brokers have keys that are less alike, such as
@@ -95,7 +95,7 @@ class MessageStoreConfig:
         `store_core.files.store_path` says what it means for a store that has a log of its own.
     store_path_dledger_commit_log, dleger_self_id : str or None
         The directories of a DLedger log, likewise, and the member's name, for readers of such a log.
-    flush_commit_log_timed, use_reentrant_lock_when_put_message : bool
+    flush_commit_log_timed : bool
         None means the release's default, see `ReleaseRules`.
     file_reserved_time : int
         Hours.
@@ -132,7 +132,6 @@ class MessageStoreConfig:
     force_verify_prop_crc: bool = False
     message_delay_level: str = _DELAY_LEVELS
     os_page_cache_busy_time_out_mills: int = 1000
-    use_reentrant_lock_when_put_message: bool = _UNSET
     enable_lmq: bool = False
     enable_multi_dispatch: bool = False
 
@@ -207,7 +206,8 @@ class MessageStoreConfig:
             raise InvalidOptionError(
                 f"MessageStoreConfig.release must be one of {expected}; found {self.release!r}{hint}"
             )
-        self._take_defaults_of_release()
+        if self.flush_commit_log_timed is _UNSET:
+            object.__setattr__(self, "flush_commit_log_timed", self.features.flushes_log_by_timer)
         check_fields(self)
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
@@ -261,12 +261,6 @@ class MessageStoreConfig:
     def features(self) -> ReleaseRules:
         """The rules of the release."""
         return rules_of(self.release)
-
-    def _take_defaults_of_release(self) -> None:
-        if self.use_reentrant_lock_when_put_message is _UNSET:
-            object.__setattr__(self, "use_reentrant_lock_when_put_message", self.features.puts_under_reentrant_lock)
-        if self.flush_commit_log_timed is _UNSET:
-            object.__setattr__(self, "flush_commit_log_timed", self.features.flushes_log_by_timer)
 
     @property
     def delay_levels(self) -> tuple[int, ...]:

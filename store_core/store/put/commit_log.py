@@ -205,15 +205,7 @@ class CommitLog:
         self._checkpoint = checkpoint
         lmq_queues = LmqQueues(config, self.queue_offsets)
         self.preparation = PutPreparation(config, broker.store_host, lmq_queues, is_batch_topic)
-        self._appender = LogAppender(
-            self.mapped_file_queue,
-            clock,
-            self.preparation,
-            self.queue_offsets,
-            lmq_queues,
-            self.stats,
-            is_reentrant=config.use_reentrant_lock_when_put_message,
-        )
+        self._appender = LogAppender(self.mapped_file_queue, clock, self.preparation, self.queue_offsets, self.stats)
         self._replication = Replication(config, broker, replicas or NoReplicas())
         self.on_moved: Callable[[], None] = _nobody_follows
         self.flusher = LogFlusher(self, clock)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from threading import Lock, RLock
-from typing import TYPE_CHECKING, Final, Self
+from threading import Lock
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,14 +20,13 @@ from store_core.store.put.put_result import AppendBatchResult, PutMessageResult,
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     import numpy.typing as npt
 
     from store_core.files.clock import Clock
     from store_core.files.mapped_file import AppendCallback, MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.store.put.put_preparation import LmqQueues, Pending, PutPreparation, QueueOffsets
+    from store_core.store.put.put_preparation import Pending, PutPreparation, QueueOffsets
     from store_core.store.store_state import StoreStats
 
 
@@ -107,26 +106,6 @@ def _close(queue: MappedFileQueue, store_timestamp: int) -> bool:
     return file.append_with(blank).status is AppendMessageStatus.END_OF_FILE
 
 
-class PutMessageSpinLock:
-    """A lock that waiting threads retry in a loop (RocketMQ: ``PutMessageSpinLock``).
-
-    Between tries the waiting thread yields, since a tight loop would keep the holder from running. The lock is not
-    re-entrant.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = Lock()
-
-    def __enter__(self) -> Self:
-        while not self._lock.acquire(blocking=False):
-            self._clock.sleep(0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
 _SLOW_MS: Final = 500
 
 
@@ -134,30 +113,25 @@ class LogAppender:
     """Appends prepared messages under the put lock.
 
     * `preparation`: Encodes what must be encoded under the lock.
-    * `is_reentrant`: Which kind of lock to use (``useReentrantLockWhenPutMessage``).
 
     * `begin_time_in_lock`: Time at which the current append took the lock, ms; 0 if there is none.
     """
 
-    def __init__(  # noqa: PLR0913 -- everything that an append touches
+    def __init__(
         self,
         queue: MappedFileQueue,
         clock: Clock,
         preparation: PutPreparation,
         offsets: QueueOffsets,
-        lmq_queues: LmqQueues,
         stats: StoreStats,
-        *,
-        is_reentrant: bool,
     ) -> None:
         self.begin_time_in_lock = 0
         self._queue = queue
         self._clock = clock
         self._preparation = preparation
         self._offsets = offsets
-        self._lmq_queues = lmq_queues
         self._stats = stats
-        self._lock: AbstractContextManager[object] = RLock() if is_reentrant else PutMessageSpinLock(clock)
+        self._lock = Lock()
 
     def append(self, pending: Pending) -> PutMessageResult:
         """Append a message or a batch (steps 2 to 5 of `CommitLog.put_message`), and count it."""
@@ -193,7 +167,7 @@ class LogAppender:
             if pending.is_queued:
                 self._offsets.advance(message.topic, message.queue_id, pending.message_num)
             if pending.is_light and pending.properties is not None:
-                self._lmq_queues.advance(message, pending.properties)
+                self._preparation.lmq_queues.advance(message, pending.properties)
         return result
 
     def _append_to_file(self, encoded: EncodedRecords, pending: Pending, index: int, now: int) -> PutMessageResult:

@@ -205,6 +205,7 @@ class PutPreparation:
     """Prepares a message before the put lock is taken, and under it if needed.
 
     * `store_host`: For messages without a store host.
+    * `lmq_queues`: Further queues that messages go to.
     * `is_batch_topic`: Returns whether a topic is a BatchCQ topic.
     """
 
@@ -219,7 +220,7 @@ class PutPreparation:
         self._config = config
         self._features = config.features
         self._store_host = store_host
-        self._lmq_queues = lmq_queues
+        self.lmq_queues = lmq_queues
         self._is_batch_topic = is_batch_topic
 
     def delayed(self, message: Message) -> Message | Refusal:
@@ -246,7 +247,7 @@ class PutPreparation:
         is_inner = self._features.has_inner_batches and bool(message.sys_flag & _INNER_BATCH)
         counts_inner = is_inner or (message.may_have(INNER_NUM) and self._is_batch_topic(message.topic))
         pending = Pending(message, None, is_queued=may_be_delayed(message.sys_flag))
-        if counts_inner or self._lmq_queues.is_enabled:
+        if counts_inner or self.lmq_queues.is_enabled:
             properties = stored_properties(message, self._config.release)
             if self.rules.append_property_crc and PROPERTY_CRC in properties:
                 properties = properties.without(PROPERTY_CRC)
@@ -254,7 +255,7 @@ class PutPreparation:
             if number is None:
                 return Refusal(_ILLEGAL, f"property INNER_NUM is {properties[INNER_NUM]!r}")
             pending.message_num = number
-            pending.is_light = self._lmq_queues.is_concerned(message.topic, properties)
+            pending.is_light = self.lmq_queues.is_concerned(message.topic, properties)
             pending.properties = properties if is_inner or pending.is_light else None
         encoded = self._encoded(message, born_timestamp)
         if isinstance(encoded, Refusal):
@@ -314,7 +315,7 @@ class PutPreparation:
         if not pending.is_light:
             encoded = self._encoded(message, 0)
             return refused(encoded) if isinstance(encoded, Refusal) else encoded
-        pending.properties, stored = self._lmq_queues.dispatch_properties(message, properties)
+        pending.properties, stored = self.lmq_queues.dispatch_properties(message, properties)
         encoded = encode_message(message, self.rules, self._store_host, stored)
         if not isinstance(encoded, Refusal):
             encoded = self._light_limit(encoded)

@@ -74,10 +74,10 @@ def test_defaults_are_those_of_rocketmq(name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(("release", "expected"), [("4.3", False), ("4.9", True), ("5.3", True)])
-def test_two_defaults_follow_the_release(release: Any, expected: bool) -> None:  # noqa: ANN401 -- a literal
+def test_a_default_follows_the_release(release: Any, expected: bool) -> None:  # noqa: ANN401 -- a literal
     config = MessageStoreConfig(release=release)
 
-    assert (expected, expected) == (config.flush_commit_log_timed, config.use_reentrant_lock_when_put_message)
+    assert expected == config.flush_commit_log_timed
     assert MessageStoreConfig(release=release, flush_commit_log_timed=True).flush_commit_log_timed
 
 

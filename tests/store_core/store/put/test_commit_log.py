@@ -14,8 +14,7 @@ from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.errors import InvalidOptionError
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.record.decode import client_batch
-from store_core.store.put.log_appender import PutMessageSpinLock
-from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, Log, message, messages_of
 
 if TYPE_CHECKING:
@@ -308,9 +307,8 @@ def test_full_disk_refuses_until_there_is_room(log: Log) -> None:
 # ---- the lock
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_order_of_indexes_is_the_order_of_the_log(tmp_path: Path, reentrant: bool) -> None:
-    log = Log(tmp_path, {"use_reentrant_lock_when_put_message": reentrant, "mapped_file_size_commit_log": 1 << 16})
+def test_order_of_indexes_is_the_order_of_the_log(tmp_path: Path) -> None:
+    log = Log(tmp_path, {"mapped_file_size_commit_log": 1 << 16})
     barrier = threading.Barrier(4)
 
     def work(name: int) -> None:
@@ -349,7 +347,7 @@ class SpiedLock:
 
 @pytest.mark.parametrize("many", [False, True])
 def test_index_record_and_next_index_are_taken_in_one_turn_of_the_lock(log: Log, many: bool) -> None:
-    appender = log.log._appender
+    appender: Any = log.log._appender
     lock = SpiedLock(appender._lock)
     appender._lock = lock
     seen: list[tuple[str, bool]] = []
@@ -371,54 +369,6 @@ def test_index_record_and_next_index_are_taken_in_one_turn_of_the_lock(log: Log,
     assert {name for name, _ in seen} > {"write"}
     assert all(is_held for _, is_held in seen)
     assert not lock.is_held
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_lock_keeps_other_threads_out_until_it_is_given_back(tmp_path: Path, reentrant: bool) -> None:
-    lock: Any = Log(tmp_path, {"use_reentrant_lock_when_put_message": reentrant}).log._appender._lock
-    inner = lock._lock if isinstance(lock, PutMessageSpinLock) else lock
-    free: list[bool] = []
-
-    def try_it() -> None:
-        taken = inner.acquire(blocking=False)
-        free.append(taken)
-        if taken:
-            inner.release()
-
-    with lock:
-        run_in_thread(try_it)
-    run_in_thread(try_it)
-
-    assert [False, True] == free
-
-
-def run_in_thread(work: Callable[[], None]) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_kind_of_lock_is_configured(tmp_path: Path, reentrant: bool) -> None:
-    lock = Log(tmp_path, {"use_reentrant_lock_when_put_message": reentrant}).log._appender._lock
-
-    assert isinstance(lock, PutMessageSpinLock) is not reentrant
-
-
-def test_spinning_lets_others_run() -> None:
-    clock = FakeClock()
-    lock = PutMessageSpinLock(clock)
-    lock.__enter__()
-
-    def let_go(seconds: float) -> None:
-        assert seconds == 0
-        lock.__exit__()
-
-    clock.advance = let_go  # type: ignore[method-assign]  # what the holder does meanwhile
-    with lock:
-        pass
-
-    assert [0] == clock.slept
 
 
 @pytest.mark.parametrize(("seconds", "is_told"), [(0.5, False), (0.501, True)])
