@@ -22,60 +22,21 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from store_core.broker.consumer_offset import NO_OFFSET, ConsumerOffsetManager
 from store_core.files.clock import Clock, SystemClock
-from store_core.format.filter.message_selector import MessageFilter, MessageSelector
+from store_core.format.filter.message_selector import MessageSelector
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.format.message import Message, MessageExt
-    from store_core.store.message_store_config import MessageStoreConfig
-    from store_core.store.put.put_result import PutMessageResult
+    from store_core.format.message import MessageExt
+    from store_core.store.message_store import DefaultMessageStore
 
 
 _LOG: Final = logging.getLogger("store_core")
-
-
-class ReadableStore(Protocol):
-    """A store that can serve consumers; `DefaultMessageStore` is one, whether opened for writing or not."""
-
-    @property
-    def config(self) -> MessageStoreConfig:
-        """The store's configuration."""
-        ...
-
-    def get_message(  # noqa: PLR0913 -- RocketMQ's own
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_msg_nums: int,
-        message_filter: MessageFilter | None = None,
-        /,
-    ) -> GetMessageResult | None:
-        """Get messages of a queue; None if the store is shut down or not readable."""
-        ...
-
-    def get_min_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
-        """Return the index of the first message of a queue."""
-        ...
-
-    def get_max_offset_in_queue(self, topic: str, queue_id: int, /) -> int:
-        """Return the index after the last message of a queue."""
-        ...
-
-
-class ServedStore(ReadableStore, Protocol):
-    """A store that also accepts messages."""
-
-    def put_message(self, message: Message, /) -> PutMessageResult:
-        """Put a message."""
-        ...
 
 
 _CLIENT: Final = "this process"
@@ -100,7 +61,7 @@ class Waiting:
 
 
 def follow(  # noqa: PLR0913 -- which queue, from where, and what of it
-    store: ReadableStore,
+    store: DefaultMessageStore,
     group: str,
     topic: str,
     queue_id: int,
@@ -118,7 +79,7 @@ def follow(  # noqa: PLR0913 -- which queue, from where, and what of it
 
     Parameters
     ----------
-    store : ReadableStore
+    store : DefaultMessageStore
         E.g. a `DefaultMessageStore`. One opened read-only gets no new messages.
     group, topic : str
     queue_id : int
@@ -154,7 +115,7 @@ def follow(  # noqa: PLR0913 -- which queue, from where, and what of it
 class _Loop:
     """The position of a loop in its queue."""
 
-    _store: ReadableStore
+    _store: DefaultMessageStore
     _group: str
     _topic: str
     _queue_id: int

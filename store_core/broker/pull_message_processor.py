@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from store_core.broker.consumer_filter import ExpressionMessageFilter
-    from store_core.broker.consumer_loop import ReadableStore, ServedStore
     from store_core.broker.consumer_offset import ConsumerOffsetManager
     from store_core.files.clock import Clock
     from store_core.snapshot.config_json import JsonObject
     from store_core.store.broker_config import BrokerConfig
+    from store_core.store.message_store import DefaultMessageStore
 
 
 _LOG: Final = logging.getLogger("store_core")
@@ -74,7 +74,7 @@ class PullRequestHoldService(ServiceThread):
 
     Parameters
     ----------
-    store : ReadableStore
+    store : DefaultMessageStore
     broker : BrokerConfig
     clock : Clock
     execute : callable, optional
@@ -85,7 +85,7 @@ class PullRequestHoldService(ServiceThread):
 
     def __init__(
         self,
-        store: ReadableStore,
+        store: DefaultMessageStore,
         broker: BrokerConfig,
         clock: Clock,
         *,
@@ -285,7 +285,7 @@ class PullMessageProcessor:
 
     Parameters
     ----------
-    store : ServedStore
+    store : DefaultMessageStore
         Its configuration determines the release to follow, and the broker's role.
     broker : BrokerConfig
     checks : PullChecks
@@ -300,7 +300,7 @@ class PullMessageProcessor:
 
     def __init__(  # noqa: PLR0913 -- what a broker is made of
         self,
-        store: ServedStore,
+        store: DefaultMessageStore,
         broker: BrokerConfig,
         checks: PullChecks,
         offsets: ConsumerOffsetManager,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptRecordError
 from store_core.files.clock import Clock, SystemClock
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from store_core.broker.consumer_offset import DelayOffsetTable
-    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.store.get_message import AnyQueue, QueueUnit
-    from store_core.store.message_store_config import MessageStoreConfig
-    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.message_store import DefaultMessageStore
 
 
 _LOG: Final = logging.getLogger("store_core")
@@ -45,28 +43,6 @@ _FIRST_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.1
 _PERIOD_SECONDS: Final = 10.0
 """Pause of a level after an exception, and, in 4.3, a failed put; also the time until the first persisting."""
-
-
-class DelayingStore(Protocol):
-    """What delivery needs of a store; `DefaultMessageStore` satisfies it."""
-
-    @property
-    def config(self) -> MessageStoreConfig:
-        """The store's configuration."""
-        ...
-
-    @property
-    def consume_queue_store(self) -> ConsumeQueueStore:
-        """The store's queues."""
-        ...
-
-    def look_message_by_offset(self, physical_offset: int, /) -> MessageExt | None:
-        """Return the message whose record begins at an offset; None if none does."""
-        ...
-
-    def put_message(self, message: Message, /) -> PutMessageResult:
-        """Put a message."""
-        ...
 
 
 def message_time_up(message: MessageExt, release: str) -> Message:
@@ -133,7 +109,7 @@ class ScheduleMessageService(ServiceThread):
 
     Parameters
     ----------
-    store : DelayingStore
+    store : DefaultMessageStore
     offsets : DelayOffsetTable
     clock : Clock, optional
     on_error : callable, optional
@@ -142,7 +118,7 @@ class ScheduleMessageService(ServiceThread):
 
     def __init__(
         self,
-        store: DelayingStore,
+        store: DefaultMessageStore,
         offsets: DelayOffsetTable,
         clock: Clock | None = None,
         on_error: Callable[[OSError], None] | None = None,

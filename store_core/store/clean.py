@@ -7,7 +7,7 @@ import logging
 import re
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import InvalidOptionError
 from store_core.files.service_thread import ServiceThread
@@ -15,7 +15,7 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.store.store_state import RunningFlag, RunningFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from store_core.files.clock import Clock
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.release_rules import ReleaseRules
+    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
+    from store_core.queue.index_service import IndexService
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.commit_log import CommitLog
 
@@ -367,22 +369,6 @@ _DEEP_EVERY: Final = 300.0
 """Seconds between deep checks of batch consume queues (``correctLogicMinOffsetForceInterval``)."""
 
 
-class ExpiringFiles(Protocol):
-    """Files that point into the log: a consume queue's, or the index's."""
-
-    def delete_expired_file(self, min_offset: int, /) -> int | None:
-        """Delete the leading files that only point below a physical offset; return their number, or None."""
-        ...
-
-
-class ExpiringQueues(Protocol):
-    """All consume queues."""
-
-    def queues(self) -> Iterable[ExpiringFiles]:
-        """Return all consume queues."""
-        ...
-
-
 class CleanConsumeQueueService(CleanService):
     """Deletes files of queues and index that point below the commit log (RocketMQ: ``CleanConsumeQueueService``).
 
@@ -394,15 +380,14 @@ class CleanConsumeQueueService(CleanService):
     five minutes (RocketMQ: ``CorrectLogicOffsetService``).
 
     * `min_offset`: Returns the commit log's min offset; -1 if there is no file.
-    * `index`: None if there is no index.
     """
 
     def __init__(
         self,
         config: MessageStoreConfig,
         min_offset: Callable[[], int],
-        queues: ExpiringQueues,
-        index: ExpiringFiles | None,
+        queues: ConsumeQueueStore,
+        index: IndexService,
         clock: Clock,
     ) -> None:
         super().__init__(config, clock)
@@ -445,8 +430,7 @@ class CleanConsumeQueueService(CleanService):
             if count > 0 and self._pause > 0:
                 self._clock.sleep(self._pause)
             deleted += count
-        if self._index is not None:
-            self._index.delete_expired_file(min_offset)
+        self._index.delete_expired_file(min_offset)
         self._last_min_offset = min_offset
         return deleted
 
@@ -463,8 +447,8 @@ class CleanServices:
         config: MessageStoreConfig,
         commit_log: CommitLog,
         space: DiskSpace,
-        queues: ExpiringQueues,
-        index: ExpiringFiles | None,
+        queues: ConsumeQueueStore,
+        index: IndexService,
         clock: Clock,
         *,
         time_zone: tzinfo | None = None,

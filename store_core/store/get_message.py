@@ -241,7 +241,6 @@ class QueryMessageResult:
 
 _LARGEST_TOTAL: Final = 128 * 1024 * 1024
 """Maximum bytes returned by one get (``DefaultMessageStore.MAX_PULL_MSG_SIZE``)."""
-_SMALLEST_TOTAL: Final = 100
 _INT_SIGN: Final = 1 << 31
 _NOWHERE: Final = -(1 << 63)
 
@@ -269,14 +268,13 @@ class MessageGetter:
         offset: int,
         max_msg_nums: int,
         message_filter: MessageFilter | None,
-        max_total_size: int = _LARGEST_TOTAL,
     ) -> GetMessageResult:
         """Get messages of a queue starting at an offset."""
         smallest, largest = queue.min_offset_in_queue, queue.max_offset_in_queue
         status, following = self._outside(offset, smallest, largest)
         if status is not None:
             return self._nothing(status, offset, following, smallest, largest)
-        return _Get(self, queue, offset, max_msg_nums, message_filter, max_total_size).result(smallest, largest)
+        return _Get(self, queue, offset, max_msg_nums, message_filter).result(smallest, largest)
 
     def nothing_in(self, offset: int, smallest: int) -> GetMessageResult:
         """Return the result for an unknown queue: RocketMQ creates an empty one, whatever the id and offset."""
@@ -314,14 +312,13 @@ class MessageGetter:
 class _Get:
     """The state of one get in progress."""
 
-    def __init__(  # noqa: PLR0913 -- the request, and who has the limits
+    def __init__(
         self,
         getter: MessageGetter,
         queue: AnyQueue,
         offset: int,
         max_msg_nums: int,
         message_filter: MessageFilter | None,
-        max_total_size: int,
     ) -> None:
         self._getter = getter
         self._config = config = getter.config
@@ -331,7 +328,6 @@ class _Get:
         self._offset = offset
         self._most = max_msg_nums
         self._filter = message_filter
-        self._most_bytes = min(max(max_total_size, _SMALLEST_TOTAL), _LARGEST_TOTAL)
         self._most_queue_bytes = max(config.max_filter_message_size, as_int(max_msg_nums * queue.unit_size))
         self._log_end = self._log.max_offset
         self._resume_at = _NOWHERE
@@ -371,7 +367,7 @@ class _Get:
 
     def _take(self, unit: QueueUnit) -> bool:
         """Process one unit as 5.x does; return False if the get ends before it."""
-        if self._is_too_far(unit) or self._is_full(unit) or self._found.buffer_total_size >= self._most_bytes:
+        if self._is_too_far(unit) or self._is_full(unit) or self._found.buffer_total_size >= _LARGEST_TOTAL:
             return False
         self._last_physical = unit.physical_offset
         self._found.next_begin_offset = unit.queue_offset + unit.batch_size
@@ -402,7 +398,7 @@ class _Get:
         if found.message_count + unit.batch_size > self._most:
             return True
         size = as_int(found.buffer_total_size + unit.store_size)
-        if self._features.limits_bytes_of_get and size > self._most_bytes:
+        if self._features.limits_bytes_of_get and size > _LARGEST_TOTAL:
             return True
         if self._getter.is_in_memory(unit.physical_offset, self._log_end):
             most, count = config.max_transfer_bytes_on_message_in_memory, config.max_transfer_count_on_message_in_memory

@@ -21,6 +21,7 @@ from store_core.format.message import Message, PutMessageStatus
 from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
+from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult
 from tests.store_core.fakes import FakeClock
@@ -28,7 +29,6 @@ from tests.store_core.fakes import FakeClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.broker.consumer_loop import ServedStore
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.queue.queue_path import Release
 
@@ -50,7 +50,7 @@ def a_pull(**more: Any) -> PullMessageRequest:  # noqa: ANN401 -- those of a req
     return PullMessageRequest(**(given | more))
 
 
-class FakeStore:
+class FakeStore(DefaultMessageStore):
     """Returns a given result, and records what it was asked and what was put."""
 
     def __init__(self, result: GetMessageResult | None = None, **settings: Any) -> None:  # noqa: ANN401 -- those of a store
@@ -78,7 +78,7 @@ class FakeStore:
     def get_min_offset_in_queue(self, _topic: str, _queue_id: int) -> int:
         return self.min_offset
 
-    def get_max_offset_in_queue(self, _topic: str, _queue_id: int) -> int:
+    def get_max_offset_in_queue(self, _topic: str, _queue_id: int, *, committed: bool = True) -> int:  # noqa: ARG002 -- as the store has it
         return self.max_offset
 
     def put_message(self, message: Message) -> PutMessageResult:
@@ -91,7 +91,7 @@ class PullBroker:
 
     def __init__(
         self,
-        store: ServedStore,
+        store: DefaultMessageStore,
         root: Path,
         *,
         min_broker_id: int | None = None,
