@@ -34,10 +34,20 @@ from store_core.snapshot.queues import (
 )
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.stored_topics import hint_of, stored_topics
-from store_core.views.view import ViewOptions, config_of, going_on, make_batch, name_text, row_batches, tell, timestamps
+from store_core.views.view import (
+    ViewOptions,
+    config_of,
+    going_on,
+    make_batch,
+    name_text,
+    rebatched,
+    row_batches,
+    tell,
+    timestamps,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     import numpy.typing as npt
@@ -113,13 +123,6 @@ class QueueSlice:
         return ((self.end or 0) - self.begin) * self.kind.dtype.itemsize + _FILE_COST
 
 
-class _Rows(NamedTuple):
-    """Some units of a slice."""
-
-    origin: QueueSlice
-    units: Units
-
-
 @dataclass(frozen=True, slots=True)
 class UnitsPart:
     """Parts of queues that are read together."""
@@ -129,28 +132,14 @@ class UnitsPart:
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the units, with those of small files together in one batch."""
-        most = options.read.max_records_per_batch
-        waiting: list[_Rows] = []
-        count = 0
-        for rows in self._rows(options):
-            taken = 0
-            while taken < len(rows.units):
-                stop = min(taken + most - count, len(rows.units))
-                waiting.append(_Rows(rows.origin, rows.units.chosen(slice(taken, stop))))
-                count += stop - taken
-                taken = stop
-                if count == most:
-                    yield _batch(options, waiting)
-                    waiting, count = [], 0
-        if waiting:
-            yield _batch(options, waiting)
+        return rebatched(self._pieces(options), options.read.max_records_per_batch)
 
-    def _rows(self, options: ViewOptions) -> Iterator[_Rows]:
+    def _pieces(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         with self.queues as queues:
             for origin in self.slices:
                 with going_on(options):
                     for units in _units_of(origin, queues):
-                        yield _Rows(origin, units.chosen(_requested(origin, units, options)))
+                        yield _batch(origin, units.chosen(_requested(origin, units, options)), options)
 
 
 def _units_of(origin: QueueSlice, queues: Queues) -> Iterator[Units]:
@@ -225,53 +214,36 @@ def _requested(origin: QueueSlice, units: Units, options: ViewOptions) -> npt.ND
     return mask
 
 
-def _batch(options: ViewOptions, rows: Sequence[_Rows]) -> pa.RecordBatch:
-    def stored(name: str, kind: type[np.signedinteger]) -> pa.Array:
-        return fixed_array(np.concatenate([some.units.stored[name].astype(kind) for some in rows]))
+def _batch(origin: QueueSlice, units: Units, options: ViewOptions) -> pa.RecordBatch:
+    topic, queue_id = name_text(origin.name[0]), origin.name[1]
+    file, count = origin.file, len(units)
 
-    def text(of: str) -> pa.Array:
-        return pa.concat_arrays([repeat_text(_text_of(some.origin, of), len(some.units)) for some in rows])
+    def stored(name: str, kind: type[np.signedinteger]) -> pa.Array:
+        return fixed_array(units.stored[name].astype(kind))
+
+    def times() -> pa.Array:
+        if origin.kind is QueueKind.SIMPLE:
+            return pa.nulls(count, TIMESTAMP_TYPE)
+        milliseconds = units.stored["store_timestamp"].astype(np.int64)
+        place = f"the unit {topic}/{queue_id}/"
+        return timestamps(milliseconds, options, "store_timestamp", lambda row: f"{place}{units.offsets[row]}")
 
     return make_batch(
         options,
         {
-            "topic": lambda: text("topic"),
-            "queue_id": lambda: fixed_array(
-                np.concatenate([np.full(len(some.units), some.origin.name[1], np.int32) for some in rows])
-            ),
-            "queue_offset": lambda: fixed_array(np.concatenate([some.units.offsets for some in rows])),
+            "topic": lambda: repeat_text(topic, count),
+            "queue_id": lambda: fixed_array(np.full(count, queue_id, np.int32)),
+            "queue_offset": lambda: fixed_array(units.offsets),
             "physical_offset": lambda: stored("physical_offset", np.int64),
             "store_size": lambda: stored("store_size", np.int32),
             "tags_code": lambda: stored("tags_code", np.int64),
-            "kind": lambda: text("kind"),
-            "batch_num": lambda: fixed_array(np.concatenate([_batch_nums(some.units) for some in rows])),
-            "store_timestamp": lambda: pa.concat_arrays([_times(some, options) for some in rows]),
-            "is_filler": lambda: pa.array(np.concatenate([some.units.are_fillers for some in rows]), pa.bool_()),
-            "segment": lambda: pa.concat_arrays([_segments(some) for some in rows]),
+            "kind": lambda: repeat_text(origin.kind.value, count),
+            "batch_num": lambda: fixed_array(np.where(units.are_fillers, 0, units.counts).astype(np.int32)),
+            "store_timestamp": times,
+            "is_filler": lambda: pa.array(units.are_fillers, pa.bool_()),
+            "segment": lambda: pa.nulls(count, _TEXT) if file is None else repeat_text(file.path.name, count),
         },
     )
-
-
-def _text_of(origin: QueueSlice, column: str) -> str:
-    return name_text(origin.name[0]) if column == "topic" else origin.kind.value
-
-
-def _segments(rows: _Rows) -> pa.Array:
-    file, count = rows.origin.file, len(rows.units)
-    return pa.nulls(count, _TEXT) if file is None else repeat_text(file.path.name, count)
-
-
-def _batch_nums(units: Units) -> npt.NDArray[np.int32]:
-    return np.where(units.are_fillers, 0, units.counts).astype(np.int32)
-
-
-def _times(rows: _Rows, options: ViewOptions) -> pa.Array:
-    units = rows.units
-    if rows.origin.kind is QueueKind.SIMPLE:
-        return pa.nulls(len(units), TIMESTAMP_TYPE)
-    queue = f"{name_text(rows.origin.name[0])}/{rows.origin.name[1]}"
-    times = units.stored["store_timestamp"].astype(np.int64)
-    return timestamps(times, options, "store_timestamp", lambda row: f"the unit {queue}/{units.offsets[row]}")
 
 
 _BOUNDS: Final = ("min_offset", "max_offset", "messages")

@@ -122,6 +122,26 @@ def make_batch(options: ViewOptions, makers: Mapping[str, Callable[[], pa.Array]
     return pa.RecordBatch.from_arrays([makers[name]() for name in options.columns], schema=options.schema)
 
 
+def rebatched(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in batches of `most` rows, but for the last."""
+    waiting: list[pa.RecordBatch] = []
+    room = most
+    for batch in batches:
+        rest = batch
+        while rest.num_rows:
+            waiting.append(rest.slice(0, room))
+            rest, room = rest.slice(room), room - waiting[-1].num_rows
+            if not room:
+                yield _joined(waiting)
+                waiting, room = [], most
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
 def row_batches(options: ViewOptions, rows: Sequence[Mapping[str, object]]) -> Iterator[pa.RecordBatch]:
     """Yield rows, given as mappings that have at least the requested columns."""
     most = options.read.max_records_per_batch
