@@ -31,12 +31,11 @@ from store_core.snapshot.config import (
 )
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues, TopicFilter
-from store_core.snapshot.units import QueueBounds, Units, compare
+from store_core.snapshot.units import QueueBounds, compare
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    import numpy.typing as npt
     import pyarrow as pa
 
     from store_core.files.segment_source import Segment
@@ -228,11 +227,10 @@ def consumed_queues(
             for queue_id in known.get(topic, ()):
                 if (group, topic, queue_id) not in done and (not topics or topic in topics):
                     rows[topic, queue_id].append(Consumer(group, kind, None))
-    return [ConsumedQueue(*name, tuple(sorted(rows[name], key=_by_group))) for name in sorted(rows)]
-
-
-def _by_group(asked: Consumer) -> tuple[str, str]:
-    return asked.group, asked.kind.name
+    return [
+        ConsumedQueue(*name, tuple(sorted(rows[name], key=lambda each: (each.group, each.kind.name))))
+        for name in sorted(rows)
+    ]
 
 
 def _check_known(name: str, asked: Iterable[str], known: Collection[str]) -> None:
@@ -285,22 +283,6 @@ class QueueLag(NamedTuple):
     first: tuple[int, int, int] | None = None  # queue offset, physical offset and bytes of the first of them
     oldest: int | None = None  # store time of that one, ms; None without one, or if the log does not have it
     newer: int = 0  # how many of the messages were stored after the offsets were written
-
-
-class _Tail:
-    """What a queue has from an offset on: bytes, and the first unit."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.first: tuple[int, int, int] | None = None
-
-    def take(self, run: Units, row: int, sizes: npt.NDArray[np.int64]) -> None:
-        """Add units from one on; `sizes` are the bytes of each and all after it."""
-        if row >= sizes.size:
-            return
-        self.size += int(sizes[row])
-        if self.first is None:
-            self.first = int(run.offsets[row]), *run.place(row)
 
 
 def _compared(asked: ConsumedQueue, group: Consumer, bounds: QueueBounds | None, then: QueueBounds | None) -> QueueLag:
@@ -428,25 +410,32 @@ class LagJob:
         """
         rows = [_compared(asked, each, bounds, then) for each in asked.groups]
         begins = {each: _begin(each) for each in rows if each.messages}
-        tails = self._tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0)
+        sizes, firsts = self._tails(asked, sorted(set(begins.values())), rows[0].max_offset or 0)
         log, newest = Log(self.segments), self._first_newer(asked, rows)
         found = []
         for row in rows:
-            tail = tails[begins[row]] if row in begins else _Tail()
-            oldest = None if tail.first is None else log.time_at(*tail.first[1:])
-            size = None if row.messages is None else tail.size
-            newer = (row.max_offset or 0) - max(newest, begins[row]) if row in begins else 0
-            found.append(row._replace(size=size, first=tail.first, oldest=oldest, newer=max(newer, 0)))
+            begin = begins.get(row)
+            first = firsts.get(begin)
+            oldest = None if first is None else log.time_at(*first[1:])
+            size = None if row.messages is None else sizes.get(begin, 0)
+            newer = 0 if begin is None else max((row.max_offset or 0) - max(newest, begin), 0)
+            found.append(row._replace(size=size, first=first, oldest=oldest, newer=newer))
         return found
 
-    def _tails(self, asked: ConsumedQueue, begins: Sequence[int], end: int) -> dict[int, _Tail]:
-        tails = {begin: _Tail() for begin in begins}
+    def _tails(
+        self, asked: ConsumedQueue, begins: Sequence[int], end: int
+    ) -> tuple[dict[int | None, int], dict[int | None, tuple[int, int, int]]]:
+        """Return what a queue has from each of some offsets on: bytes, and the first unit."""
+        sizes: dict[int | None, int] = dict.fromkeys(begins, 0)
+        firsts: dict[int | None, tuple[int, int, int]] = {}
         for run in self.queues.units(asked.topic, asked.queue_id, begins[0], end) if begins else ():
-            sizes = np.cumsum(run.sizes[::-1])[::-1]
+            after = np.cumsum(run.sizes[::-1])[::-1]
             rows = np.searchsorted(run.ends, np.array(begins, np.int64), side="right")
             for begin, row in zip(begins, rows.tolist(), strict=True):
-                tails[begin].take(run, row, sizes)
-        return tails
+                if row < after.size:
+                    sizes[begin] += int(after[row])
+                    firsts.setdefault(begin, (int(run.offsets[row]), *run.place(row)))
+        return sizes, firsts
 
     def _first_newer(self, asked: ConsumedQueue, rows: Sequence[QueueLag]) -> int:
         """Return the queue offset of the first message that was stored after the offsets were written, or the end.
